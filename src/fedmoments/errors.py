@@ -1,0 +1,100 @@
+"""Everything that fedmoments raises on purpose.
+
+Every message says what was wrong, whose it was, what was allowed, what arrived and what to do about it::
+
+    FedMomentsError
+    ├── InputError (ValueError)          an array, label or parameter is not what it must be
+    │   ├── UnknownNameError             no head, moment, split or map has that name
+    │   └── FileFormatError              a file is damaged, or is not of the kind that was asked for
+    ├── MissingMomentError               statistics lack a moment that a head needs
+    │   └── ClientsPooledError           … because the clients that it must keep apart were pooled
+    ├── MergeError                       two statistics, maps or parties that must not be merged
+    ├── LedgerError                      a client joined twice, or is unknown
+    ├── FixedPointOverflowError          a number does not fit the agreed fixed-point range
+    ├── NotEnoughDataError               the statistics are sound but too few for what was asked
+    └── MissingExtraError (ImportError)  an optional dependency is not installed
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ClientsPooledError",
+    "FedMomentsError",
+    "FileFormatError",
+    "FixedPointOverflowError",
+    "InputError",
+    "LedgerError",
+    "MergeError",
+    "MissingExtraError",
+    "MissingMomentError",
+    "NotEnoughDataError",
+    "UnknownNameError",
+]
+
+
+class FedMomentsError(Exception):
+    """Root of all errors that fedmoments raises on purpose."""
+
+
+class InputError(FedMomentsError, ValueError):
+    """An array, a label or a parameter is not what it must be."""
+
+
+class UnknownNameError(InputError):
+    """A name that is in no registry.
+
+    Examples
+    --------
+    >>> print(UnknownNameError("head", "fedcov", ["fedcof", "fedncm"]))
+    unknown head 'fedcov': did you mean 'fedcof'? Known are: fedcof, fedncm.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" did you mean '{close[0]}'?" if close else ""
+        super().__init__(f"unknown {kind} '{name}':{hint} Known are: {', '.join(names)}.")
+
+
+class FileFormatError(InputError):
+    """A file is damaged, or is not of the kind that was asked for."""
+
+
+class MissingMomentError(FedMomentsError):
+    """Statistics lack a moment that a head needs."""
+
+
+class ClientsPooledError(MissingMomentError):
+    """A head needs clients kept apart, but their statistics were (or would be) pooled."""
+
+
+class MergeError(FedMomentsError):
+    """Two statistics, maps or parties that must not be merged."""
+
+
+class LedgerError(FedMomentsError):
+    """A client joined twice, or is unknown to the ledger."""
+
+
+class FixedPointOverflowError(FedMomentsError):
+    """A number does not fit the agreed fixed-point range."""
+
+
+class NotEnoughDataError(FedMomentsError):
+    """The statistics are sound but too few for what was asked."""
+
+
+class MissingExtraError(FedMomentsError, ImportError):
+    """An optional dependency is not installed.
+
+    Examples
+    --------
+    >>> print(MissingExtraError("The command line", "typer", "cli"))
+    The command line needs the package 'typer', which is not installed: pip install 'fedmoments[cli]'
+    """
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the package '{package}', which is not installed: pip install 'fedmoments[{extra}]'"
+        )

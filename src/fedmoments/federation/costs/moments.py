@@ -1,0 +1,208 @@
+"""The size and the arithmetic of any set of moments, so that every head can be priced from what it sends.
+
+With d features, a client that holds |C_k| classes sends, in floats::
+
+    counts                            0 (and |C_k| whole numbers)
+    sums, class squares, thirds, …    |C_k| · d
+    gram                              d(d+1)/2 packed, d² not packed
+    class grams                       |C_k| times that
+    client means                      |C_k| · s · d (and |C_k| · s whole numbers), s means a class
+
+Which classes the numbers belong to (labels) is not counted: that is a bit a class, and the wire format's business.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.federation.costs.checks import check_whole
+
+__all__ = ["PayloadSize", "check_present_classes", "floats_of", "flops_of", "moments_size"]
+
+
+@dataclass(frozen=True)
+class PayloadSize:
+    """How many numbers an upload holds: whole numbers (counts) apart from floats.
+
+    Examples
+    --------
+    >>> PayloadSize(counts=4, floats=100) + PayloadSize(counts=1, floats=20)
+    PayloadSize(counts=5, floats=120)
+    >>> PayloadSize(counts=4, floats=100).numbers
+    104
+    """
+
+    counts: int
+    floats: int
+
+    @property
+    def numbers(self) -> int:
+        """Counts and floats together."""
+        return self.counts + self.floats
+
+    def __add__(self, other: "PayloadSize") -> "PayloadSize":
+        return PayloadSize(self.counts + other.counts, self.floats + other.floats)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What one moment costs: it is sent once per client, per present class or per mean row."""
+
+    per: Literal["client", "class", "mean"]
+    counts: int = 0  # whole numbers sent each time
+    vectors: int = 0  # vectors of d floats sent each time
+    matrices: int = 0  # symmetric matrices of d × d sent each time
+    passes: int = 0  # multiply-adds for each coordinate of a sample, those of a matrix aside
+    one_hot: bool = False  # whether a pass may be a product with one-hot labels, C times as dear
+
+    def size(self, d: int, *, packed: bool) -> PayloadSize:
+        matrix = d * (d + 1) // 2 if packed else d * d
+        return PayloadSize(self.counts, self.vectors * d + self.matrices * matrix)
+
+    def flops(self, d: int, columns: int) -> int:
+        return self.passes * d * (columns if self.one_hot else 1) + self.matrices * d * (d + 1) // 2
+
+
+_MOMENTS = {
+    "counts": _Moment("class", counts=1),
+    "sums": _Moment("class", vectors=1, passes=1, one_hot=True),
+    "gram": _Moment("client", matrices=1),
+    "class_grams": _Moment("class", matrices=1),
+    "class_squares": _Moment("class", vectors=1, passes=1),
+    "class_thirds": _Moment("class", vectors=1, passes=2),
+    "class_fourths": _Moment("class", vectors=1, passes=2),
+    "client_means": _Moment("mean", counts=1, vectors=1, passes=1),
+}
+
+
+def _moment(name: str) -> _Moment:
+    if name not in _MOMENTS:
+        raise UnknownNameError("moment", name, _MOMENTS)
+    return _MOMENTS[name]
+
+
+def check_present_classes(present_classes: int | ArrayLike, clients: int | None = None) -> tuple[int, int]:
+    """Return how many clients there are and Σ_k |C_k|.
+
+    Parameters
+    ----------
+    present_classes : int or (K,) array of int
+        Σ_k |C_k|, or |C_k| of every client.
+    clients
+        K, when it is known; without it a plain number is the classes of one client.
+
+    Examples
+    --------
+    >>> check_present_classes([3, 0, 2])
+    (3, 5)
+    >>> check_present_classes(2870, clients=100)
+    (100, 2870)
+    """
+    array = np.asarray(present_classes)
+    if array.ndim > 1 or array.dtype.kind not in "iu" or array.size == 0 or np.any(array < 0):
+        raise InputError(
+            "present_classes must be a whole number of zero or more, or a non-empty list of them with one entry per "
+            f"client, but is {present_classes!r:.80}."
+        )
+    if array.ndim == 1 and clients is not None and len(array) != clients:
+        raise InputError(
+            f"present_classes must have one entry for each of the {clients} clients, but has {len(array)}; "
+            "pass their sum if only that is known."
+        )
+    listed = len(array) if array.ndim == 1 else 1
+    return (listed if clients is None else clients), int(array.sum())
+
+
+def moments_size(
+    moments: Iterable[str], d: int, clients: int, present_classes: int, means_per_client: int, *, packed: bool
+) -> PayloadSize:
+    """Size of the uploads of `clients` clients that hold `present_classes` classes between them.
+
+    Examples
+    --------
+    >>> moments_size(["counts", "sums"], 512, 100, 2870, 1, packed=True)
+    PayloadSize(counts=2870, floats=1469440)
+    """
+    units = {"client": clients, "class": present_classes, "mean": present_classes * means_per_client}
+    total = PayloadSize(0, 0)
+    for name in sorted(set(moments)):
+        moment = _moment(name)
+        times, each = units[moment.per], moment.size(d, packed=packed)
+        total += PayloadSize(times * each.counts, times * each.floats)
+    return total
+
+
+def floats_of(
+    moments: Iterable[str],
+    d: int,
+    present_classes: int | ArrayLike,
+    means_per_client: int = 1,
+    packed: bool = True,  # noqa: FBT001, FBT002
+) -> PayloadSize:
+    """Numbers that a client uploads when it sends these moments.
+
+    Parameters
+    ----------
+    moments
+        Names of moments; naming one twice counts it once.
+    d
+        Feature dimensions, after the feature map.
+    present_classes : int or (K,) array of int
+        Classes that the client holds; for many clients together, one entry per client.
+    means_per_client
+        Mean rows per client and class, for ``client_means``: at most, since a class with few samples sends fewer.
+    packed
+        Whether symmetric matrices travel as d(d+1)/2 numbers rather than d².
+
+    Returns
+    -------
+    PayloadSize
+        Counts and floats, of all the clients together.
+
+    Examples
+    --------
+    >>> floats_of(["counts", "sums", "gram"], d=512, present_classes=100)
+    PayloadSize(counts=100, floats=182528)
+    >>> floats_of(["client_means"], d=512, present_classes=[100, 20], means_per_client=2)
+    PayloadSize(counts=240, floats=122880)
+    """
+    d, means = check_whole("d", d), check_whole("means_per_client", means_per_client)
+    clients, present = check_present_classes(present_classes)
+    return moments_size(moments, d, clients, present, means, packed=packed)
+
+
+def flops_of(moments: Iterable[str], d: int, classes: int, samples: int, *, dense_sums: bool = True) -> int:
+    """Multiply-adds to measure these moments once the features are there.
+
+    A sample costs d(d+1)/2 for a gram (or its class's gram), d for squares and client means, 2d for thirds or fourths.
+
+    Parameters
+    ----------
+    moments
+        Names of moments; naming one twice counts it once.
+    d, classes, samples
+        Feature dimensions, number of classes C and samples n of the client.
+    dense_sums
+        Whether class sums cost dC a sample, a product with one-hot labels (Fed3R, Appendix E), or d, an addition to the
+        row of the sample's class (FedNCM).
+
+    Returns
+    -------
+    int
+        FLOPs; one multiply-add is one.
+
+    Examples
+    --------
+    >>> flops_of(["counts", "sums", "gram"], d=1280, classes=1203, samples=13)
+    30675840
+    >>> flops_of(["counts", "sums"], d=1280, classes=1203, samples=13, dense_sums=False)
+    16640
+    """
+    d, classes = check_whole("d", d), check_whole("classes", classes)
+    samples = check_whole("samples", samples, least=0)
+    columns = classes if dense_sums else 1
+    return samples * sum(_moment(name).flops(d, columns) for name in sorted(set(moments)))

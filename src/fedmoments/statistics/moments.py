@@ -1,0 +1,250 @@
+"""What a client can measure about its features: one small class a moment.
+
+A moment says how many numbers it has, how it is accumulated from a batch, by which power of the features it grows
+(for the fixed-point range), which coarser moments follow from it, and how it merges across clients:
+
+========  ==========================================  =======================================
+layout    one array                                   merges across clients by
+========  ==========================================  =======================================
+CLASS     (classes present, width)                    sum, class by class
+GLOBAL    (width,)                                    sum
+ROWS      (rows, width), each row with label, count   concatenation: clients stay apart
+========  ==========================================  =======================================
+
+Counts N_c and sums A_c = Σ x are part of every statistic. A new moment is one class with ``@register``: the lattice of
+specs, the ledger, the costs and the command line read the registry.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import UnknownNameError
+from fedmoments.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
+
+__all__ = ["MOMENTS", "Layout", "Moment", "cell_sums", "moment", "register"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+#: Derives a coarser moment's array from a finer one's, in float64 or int64 alike.
+Derivation = Callable[[NDArray[Any]], NDArray[Any]]
+
+#: Up to this many (sample, cell) pairs a dense one-hot product beats a sparse one.
+DENSE_PAIRS = 4096
+
+
+class Layout(Enum):
+    """How a moment's numbers are laid out, and so how they merge."""
+
+    CLASS = "one row a class"
+    GLOBAL = "one for all classes"
+    ROWS = "rows kept apart"
+
+
+def cell_sums(values: NDArray[Any], cells: Ints, n_cells: int) -> NDArray[Any]:
+    """Add up rows that fall into the same cell, (n, w) -> (n_cells, w), exact for integers.
+
+    Examples
+    --------
+    >>> cell_sums(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 3)
+    array([[2.],
+           [5.],
+           [0.]])
+    """
+    n = len(cells)
+    if n * n_cells <= DENSE_PAIRS:
+        return np.asarray((np.arange(n_cells)[:, None] == cells).astype(values.dtype) @ values)
+    from scipy.sparse import csc_array
+
+    one_hot = csc_array((np.ones(n, values.dtype), cells, np.arange(n + 1)), shape=(n_cells, n))
+    return np.asarray(one_hot @ values)
+
+
+class Moment(ABC):
+    """One kind of number that a client measures; stateless."""
+
+    name: ClassVar[str]
+    symbol: ClassVar[str]
+    layout: ClassVar[Layout] = Layout.CLASS
+    degree: ClassVar[int]
+    #: Name of every moment that follows from this one, with the function that derives it (None: see Statistics).
+    implies: ClassVar[dict[str, Derivation | None]] = {}
+
+    @abstractmethod
+    def width(self, dim: int) -> int:
+        """Return how many numbers a class, a row or (GLOBAL) the whole moment has, for features of ``dim``."""
+
+    @abstractmethod
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
+        """Return a zero array that :meth:`add` can accumulate into."""
+
+    @abstractmethod
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+        """Accumulate samples X (n, d) in float64 that belong to ``cells`` (n,) into ``work`` in place."""
+
+    def finish(self, work: NDArray[Any]) -> NDArray[Any]:
+        """Return the moment's array, packed, from the workspace."""
+        return work
+
+
+#: All known moments by name, in the order in which they are shown.
+MOMENTS: dict[str, Moment] = {}
+
+
+def register(cls: type[Moment]) -> type[Moment]:
+    """Make a moment known by its name (class decorator)."""
+    MOMENTS[cls.name] = cls()
+    return cls
+
+
+def moment(name: str) -> Moment:
+    """Return the moment of that name.
+
+    Examples
+    --------
+    >>> moment("gram").width(dim=3)
+    6
+    """
+    if name not in MOMENTS:
+        raise UnknownNameError("moment", name, MOMENTS)
+    return MOMENTS[name]
+
+
+class _Powers(Moment):
+    """Coordinate-wise powers Σ x^degree of a class, (C, d)."""
+
+    def width(self, dim: int) -> int:
+        return dim
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
+        return np.zeros((n_cells, dim))
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+        work += cell_sums(X**self.degree if self.degree > 1 else X, cells, len(work))
+
+
+@register
+class ClassSums(_Powers):
+    """A_c = Σ x over the samples of class c; with the counts, part of every statistic."""
+
+    name = "sums"
+    symbol = "A"
+    degree = 1
+
+
+@register
+class ClassNorms(Moment):
+    """Σ ‖x‖² over the samples of class c: one number a class, enough for a spherical covariance."""
+
+    name = "class_norms"
+    symbol = "Σ‖x‖²"
+    degree = 2
+
+    def width(self, dim: int) -> int:  # noqa: ARG002 - one number whatever the dimension
+        return 1
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002
+        return np.zeros((n_cells, 1))
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+        work += cell_sums(np.einsum("ij,ij->i", X, X)[:, None], cells, len(work))
+
+
+@register
+class ClassSquares(_Powers):
+    """D_c = Σ x⊙x over the samples of class c."""
+
+    name = "class_squares"
+    symbol = "D"
+    degree = 2
+    implies: ClassVar[dict[str, Derivation | None]] = {
+        "class_norms": lambda squares: squares.sum(axis=1, keepdims=True)
+    }
+
+
+@register
+class ClassThirds(_Powers):
+    """Σ x³ coordinate-wise, for skewness."""
+
+    name = "class_thirds"
+    symbol = "Σx³"
+    degree = 3
+
+
+@register
+class ClassFourths(_Powers):
+    """Σ x⁴ coordinate-wise, for kurtosis."""
+
+    name = "class_fourths"
+    symbol = "Σx⁴"
+    degree = 4
+
+
+@register
+class Gram(Moment):
+    """B = Σ x xᵀ over all samples; packed."""
+
+    name = "gram"
+    symbol = "B"
+    layout = Layout.GLOBAL
+    degree = 2
+
+    def width(self, dim: int) -> int:
+        return packed_size(dim)
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002 - one for all classes
+        return new_gram(dim)
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:  # noqa: ARG002
+        add_gram(work, X)
+
+    def finish(self, work: NDArray[Any]) -> NDArray[Any]:
+        return pack_symmetric(work)
+
+
+@register
+class ClassGrams(Moment):
+    """S_c = Σ x xᵀ over the samples of class c; packed."""
+
+    name = "class_grams"
+    symbol = "S"
+    degree = 2
+    implies: ClassVar[dict[str, Derivation | None]] = {
+        "gram": lambda grams: grams.sum(axis=0),
+        "class_squares": packed_diagonal,
+    }
+
+    def width(self, dim: int) -> int:
+        return packed_size(dim)
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
+        return np.zeros((n_cells, dim, dim)).transpose(0, 2, 1)  # every work[cell] is Fortran-ordered, as syrk wants
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+        order = np.argsort(cells, kind="stable")
+        present, starts = np.unique(cells[order], return_index=True)
+        for cell, start, stop in zip(present, starts, [*starts[1:], len(cells)], strict=True):
+            add_gram(work[cell], X[order[start:stop]])
+
+    def finish(self, work: NDArray[Any]) -> NDArray[Any]:
+        dim = work.shape[1]
+        packed = [pack_symmetric(matrix) for matrix in work]
+        return np.stack(packed) if packed else np.zeros((0, packed_size(dim)))
+
+
+@register
+class ClientMeans(_Powers):
+    """Rows (label, n, Σ x) of one client's class (or of a random share of it), never added across clients.
+
+    What travels is the mean; what is stored is the sum n·mean, because sums are exact in fixed point.
+    """
+
+    name = "client_means"
+    symbol = "μ_kc"
+    layout = Layout.ROWS
+    degree = 1
+    implies: ClassVar[dict[str, Derivation | None]] = {"sums": None}

@@ -1,0 +1,436 @@
+"""Statistics: what one client, or many merged, measured. Immutable, with ``+``, ``-`` and a zero.
+
+Laws
+----
+- Statistics of a union are the sum of statistics, for any partition, order and batching.
+- ``zero + s == s`` and ``zero + zero == zero``.
+- In fixed point, sums are bit-for-bit independent of order, and ``(a + b) - b == a``.
+
+Classes without a sample are absent from every array, so a client that holds 6 of 1203 classes stores 6 rows.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.errors import InputError, MergeError, MissingMomentError
+from fedmoments.linalg import unpack_symmetric
+from fedmoments.statistics.fixed_point import FixedPoint
+from fedmoments.statistics.moments import Layout, cell_sums, moment
+from fedmoments.statistics.spec import StatisticsSpec
+
+__all__ = ["MeanRows", "Statistics"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeanRows:
+    """Class means kept apart: row i says that ``counts[i]`` samples of class ``labels[i]`` have a mean.
+
+    Shapes: labels (r,), counts (r,). A client has one row a class, or several shares of it. The sums behind the means
+    stay as they are stored; :meth:`block_means` widens a block at a time, so that no copy of all rows is made.
+    """
+
+    labels: Ints
+    counts: Ints
+    stored_sums: NDArray[Any]
+    fixed_point: FixedPoint | None = None
+
+    def block_sums(self, block: slice = slice(None)) -> Floats:
+        """Return the sums n·mean of some rows, (rows in block, d) float64."""
+        stored = self.stored_sums[block]
+        return self.fixed_point.dequantize(stored, degree=1) if self.fixed_point else stored
+
+    def block_means(self, block: slice = slice(None)) -> Floats:
+        """Return the means of some rows, (rows in block, d) float64."""
+        return np.asarray(self.block_sums(block) / self.counts[block, None])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Moments of labelled features; see the module for its laws.
+
+    Build one with :meth:`of` (from arrays), :class:`fedmoments.Accumulator` (from a stream), :meth:`zero` or
+    :meth:`merge`; the constructor is for code that already holds valid arrays.
+
+    Parameters
+    ----------
+    spec
+        Which moments are held.
+    n_classes, dim
+        C, and the dimension d of the features.
+    classes
+        (p,) ascending labels that have a sample.
+    class_counts
+        (p,) samples of each.
+    arrays
+        Moment name -> CLASS (p, width), GLOBAL (width,) or ROWS (r, width) array; float64, or int64 in fixed point.
+    row_labels, row_counts
+        (r,) of the rows kept apart.
+    fixed_point
+        The fixed-point form of ``arrays``, or None for float64.
+
+    Examples
+    --------
+    >>> X, y = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([0, 0, 2])
+    >>> stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=3)
+    >>> stats.counts
+    array([2, 0, 1])
+    >>> stats.sums
+    array([[4., 6.],
+           [0., 0.],
+           [5., 6.]])
+    >>> first = Statistics.of(X[:1], y[:1], stats.spec, n_classes=3)
+    >>> rest = Statistics.of(X[1:], y[1:], stats.spec, n_classes=3)
+    >>> np.array_equal((first + rest).gram, stats.gram)
+    True
+    """
+
+    spec: StatisticsSpec
+    n_classes: int
+    dim: int
+    classes: Ints
+    class_counts: Ints
+    arrays: Mapping[str, NDArray[Any]]
+    row_labels: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    row_counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    fixed_point: FixedPoint | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.classes, self.class_counts, self.row_labels, self.row_counts, *self.arrays.values()):
+            array.flags.writeable = False
+
+    # ---------------------------------------------------------------------------------------------- making one
+
+    @staticmethod
+    def of(
+        X: ArrayLike,
+        y: ArrayLike,
+        spec: StatisticsSpec,
+        *,
+        n_classes: int,
+        seed: int = 0,
+        fixed_point: FixedPoint | None = None,
+    ) -> "Statistics":
+        """Measure one client's features.
+
+        Parameters
+        ----------
+        X
+            (n, d) features, finite; accumulated in float64 a block at a time.
+        y
+            (n,) integer labels from 0 to n_classes − 1.
+        spec
+            What to measure.
+        n_classes
+            C, the same at every client.
+        seed
+            Deals samples to shares when ``spec.means_per_client`` > 1.
+        fixed_point
+            Round the result to this fixed-point form.
+        """
+        from fedmoments.statistics.accumulator import Accumulator
+
+        X = np.asarray(X)
+        if X.ndim != 2:
+            raise InputError(f"features must be a matrix (samples, dimensions); an array of shape {X.shape} arrived")
+        measured = Accumulator(spec, n_classes=n_classes, dim=X.shape[1], seed=seed).update(X, y).statistics()
+        return measured.quantized(fixed_point) if fixed_point else measured
+
+    @staticmethod
+    def zero(spec: StatisticsSpec, *, n_classes: int, dim: int, fixed_point: FixedPoint | None = None) -> "Statistics":
+        """Return the statistics of no data: the neutral element of ``+``."""
+        dtype = np.int64 if fixed_point else np.float64
+        shapes = {n: (0,) if moment(n).layout is not Layout.GLOBAL else () for n in spec.sent}
+        arrays = {n: np.zeros((*rows, moment(n).width(dim)), dtype) for n, rows in shapes.items()}
+        none = np.zeros(0, np.int64)
+        return Statistics(spec, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
+
+    @staticmethod
+    def merge(parts: Iterable["Statistics"]) -> "Statistics":
+        """Return the sum of one or more statistics; rows kept apart are concatenated in the order given.
+
+        Takes memory for the sum and one part at a time beyond the parts themselves.
+        """
+        items = list(parts)
+        if not items:
+            raise InputError("merge needs at least one statistic; for the sum of nothing use Statistics.zero")
+        for other in items[1:]:
+            _require_mergeable(items[0], other)
+        return _merge(items)
+
+    # ---------------------------------------------------------------------------------------------- reading it
+
+    @property
+    def n_samples(self) -> int:
+        """N, how many samples were measured."""
+        return int(self.class_counts.sum())
+
+    @cached_property
+    def counts(self) -> Ints:
+        """(C,) samples of every class."""
+        return self._dense(self.class_counts)
+
+    @cached_property
+    def sums(self) -> Floats:
+        """(C, d) sums of every class's features."""
+        return self._dense(self.class_array("sums"))
+
+    @property
+    def gram(self) -> Floats:
+        """(d, d) second moment Σ x xᵀ over all samples."""
+        return unpack_symmetric(self.global_array("gram"))
+
+    @property
+    def class_grams(self) -> Iterator[tuple[int, Floats]]:
+        """Pairs (label, (d, d) second moment) of the classes present, one matrix in memory at a time."""
+        packed = self.class_array("class_grams")
+        return ((int(label), unpack_symmetric(row)) for label, row in zip(self.classes, packed, strict=True))
+
+    @property
+    def rows(self) -> MeanRows:
+        """The class means that are kept apart."""
+        return MeanRows(self.row_labels, self.row_counts, self.raw("client_means"), self.fixed_point)
+
+    def class_array(self, name: str) -> Floats:
+        """Return a CLASS moment of the classes present, (p, width), derived from a finer one if need be."""
+        return self._values(name)
+
+    def global_array(self, name: str) -> Floats:
+        """Return a GLOBAL moment, (width,), derived from a finer one if need be."""
+        return self._values(name)
+
+    def raw(self, name: str) -> NDArray[Any]:
+        """Return a moment's array as it is stored (int64 in fixed point), derived from a finer one if need be."""
+        if name in self.arrays:
+            return self.arrays[name]
+        if name == "sums" and "client_means" in self.arrays:
+            cells = np.searchsorted(self.classes, self.row_labels)
+            return cell_sums(self.arrays["client_means"], cells, len(self.classes))
+        for finer in self.spec.moments:
+            derive = moment(finer).implies.get(name)
+            if derive is not None:
+                return derive(self.raw(finer))
+        raise MissingMomentError(
+            f"the moment '{name}' was not measured: these statistics hold {self.spec}. "
+            f"Measure again with a spec that includes '{name}'."
+        )
+
+    def _values(self, name: str) -> Floats:
+        array = self.raw(name)
+        return self.fixed_point.dequantize(array, moment(name).degree) if self.fixed_point else array
+
+    def _dense(self, compact: NDArray[Any]) -> NDArray[Any]:
+        dense = np.zeros((self.n_classes, *compact.shape[1:]), compact.dtype)
+        dense[self.classes] = compact
+        return dense
+
+    # ---------------------------------------------------------------------------------------------- changing form
+
+    def restricted(self, spec: StatisticsSpec) -> "Statistics":
+        """Return only what ``spec`` asks for; it must follow from what is held.
+
+        Examples
+        --------
+        >>> fine = Statistics.of([[1.0, 2.0]], [0], StatisticsSpec.of("class_grams"), n_classes=1)
+        >>> fine.restricted(StatisticsSpec.of("class_squares")).class_array("class_squares")
+        array([[1., 4.]])
+        """
+        if not spec <= self.spec:
+            raise MissingMomentError(
+                f"statistics of {spec} were asked for, but these hold {self.spec}: measure again with "
+                f"a spec that includes what is missing"
+            )
+        if spec.moments == self.spec.moments:
+            return self
+        arrays = {name: self.raw(name) for name in spec.sent}
+        if spec.keeps_clients_apart:
+            return replace(self, spec=spec, arrays=arrays)
+        none = np.zeros(0, np.int64)
+        return replace(self, spec=spec, arrays=arrays, row_labels=none, row_counts=none.copy())
+
+    def quantized(self, fixed_point: FixedPoint) -> "Statistics":
+        """Return these statistics in fixed point, every number rounded to the agreed resolution.
+
+        Examples
+        --------
+        >>> form = FixedPoint(norm_bound=4.0, max_samples=1000)
+        >>> stats = Statistics.of([[0.1, 0.2]], [0], StatisticsSpec(), n_classes=1, fixed_point=form)
+        >>> stats.raw("sums").dtype, np.allclose(stats.sums, [[0.1, 0.2]])
+        (dtype('int64'), True)
+        """
+        if self.fixed_point == fixed_point:
+            return self
+        if self.fixed_point is not None:
+            raise MergeError(
+                f"these statistics are in {self.fixed_point}; rounding them again to {fixed_point} would lose"
+            )
+        fixed_point.check_total(self.n_samples)
+        counts = {Layout.CLASS: self.class_counts[:, None], Layout.ROWS: self.row_counts[:, None]}
+        total = np.asarray(self.n_samples)
+        arrays = {
+            name: fixed_point.quantize(array, moment(name).degree, counts.get(moment(name).layout, total), name)
+            for name, array in self.arrays.items()
+        }
+        return replace(self, arrays=arrays, fixed_point=fixed_point)
+
+    def to_float(self) -> "Statistics":
+        """Return these statistics in float64."""
+        if self.fixed_point is None:
+            return self
+        return replace(self, arrays={name: self._values(name) for name in self.arrays}, fixed_point=None)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the canonical bytes; rows kept apart count as a multiset, in no order.
+
+        Examples
+        --------
+        >>> a = Statistics.of([[1.0]], [0], StatisticsSpec(), n_classes=2)
+        >>> b = Statistics.of([[2.0]], [1], StatisticsSpec(), n_classes=2)
+        >>> (a + b).digest() == (b + a).digest()
+        True
+        """
+        sha = hashlib.sha256(repr((str(self.spec), self.n_classes, self.dim, self.fixed_point)).encode())
+        for array in (self.classes, self.class_counts):
+            sha.update(array.astype("<i8").tobytes())
+        for name in sorted(self.arrays):
+            array = self.arrays[name]
+            sha.update(f"{name}{array.shape}".encode())
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            if moment(name).layout is Layout.ROWS:
+                for key in sorted(_row_keys(self.row_labels, self.row_counts, little)):
+                    sha.update(key)
+            else:
+                sha.update(np.ascontiguousarray(little).tobytes())
+        return sha.hexdigest()
+
+    # ---------------------------------------------------------------------------------------------- arithmetic
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        _require_mergeable(self, other)
+        return _merge([self, other])
+
+    def __sub__(self, other: "Statistics") -> "Statistics":
+        _require_mergeable(self, other)
+        where = np.searchsorted(self.classes, other.classes)
+        inside = where < len(self.classes)
+        if not inside.all() or not np.array_equal(self.classes[where], other.classes):
+            raise MergeError(
+                "cannot subtract statistics of classes that are not in this sum: they were never added to it"
+            )
+        counts = self.class_counts.copy()
+        counts[where] -= other.class_counts
+        if (counts < 0).any():
+            label = int(self.classes[counts < 0][0])
+            raise MergeError(
+                f"cannot subtract more samples of class {label} than this sum holds: they were never added to it"
+            )
+        left = counts > 0
+        arrays: dict[str, NDArray[Any]] = {}
+        rows = np.ones(len(self.row_labels), bool)
+        for name, array in self.arrays.items():
+            layout = moment(name).layout
+            if layout is Layout.GLOBAL:
+                arrays[name] = array - other.arrays[name] if left.any() else np.zeros_like(array)
+            elif layout is Layout.CLASS:
+                difference = array.copy()
+                difference[where] -= other.arrays[name]
+                arrays[name] = difference[left]
+            else:
+                rows = _rows_left(self, other, name)
+                arrays[name] = array[rows]
+        return replace(
+            self,
+            classes=self.classes[left],
+            class_counts=counts[left],
+            arrays=arrays,
+            row_labels=self.row_labels[rows],
+            row_counts=self.row_counts[rows],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statistics) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __repr__(self) -> str:
+        form = "fixed point" if self.fixed_point else "float64"
+        rows = f", {len(self.row_labels)} rows" if self.spec.keeps_clients_apart else ""
+        return (
+            f"Statistics({self.spec}; {self.n_samples} samples of {len(self.classes)} of {self.n_classes} classes, "
+            f"d={self.dim}{rows}, {form})"
+        )
+
+
+def _require_mergeable(ours: Statistics, theirs: Statistics) -> None:
+    """Refuse to combine statistics of different kind, naming the first thing that differs."""
+    for name in ("spec", "n_classes", "dim", "fixed_point"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        if a != b:
+            raise MergeError(
+                f"statistics can only be merged if their {name} is the same, but one has {a} and the other {b}"
+            )
+
+
+def _merge(items: list[Statistics]) -> Statistics:
+    """Sum mergeable statistics: union of the classes, then one scatter-add a part."""
+    first = items[0]
+    total = sum(item.n_samples for item in items)
+    if first.fixed_point:
+        first.fixed_point.check_total(total)
+    classes = np.unique(np.concatenate([item.classes for item in items]))
+    places = [np.searchsorted(classes, item.classes) for item in items]
+    counts = np.zeros(len(classes), np.int64)
+    for item, place in zip(items, places, strict=True):
+        counts[place] += item.class_counts
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, array in first.arrays.items():
+        layout = moment(name).layout
+        if layout is Layout.ROWS:
+            arrays[name] = np.concatenate([item.arrays[name] for item in items])
+        elif layout is Layout.GLOBAL:
+            arrays[name] = array.copy()
+            for item in items[1:]:
+                arrays[name] += item.arrays[name]
+        else:
+            arrays[name] = np.zeros((len(classes), array.shape[1]), array.dtype)
+            for item, place in zip(items, places, strict=True):
+                arrays[name][place] += item.arrays[name]
+    return replace(
+        first,
+        classes=classes,
+        class_counts=counts,
+        arrays=arrays,
+        row_labels=np.concatenate([item.row_labels for item in items]),
+        row_counts=np.concatenate([item.row_counts for item in items]),
+    )
+
+
+def _row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:
+    """Return the bytes that identify each row."""
+    heads = np.stack([labels, counts], axis=1).astype("<i8")
+    return [head.tobytes() + row.tobytes() for head, row in zip(heads, rows, strict=True)]
+
+
+def _rows_left(ours: Statistics, theirs: Statistics, name: str) -> NDArray[np.bool_]:
+    """Return which of our rows remain once each of theirs was taken out once."""
+    places: dict[bytes, list[int]] = {}
+    for index, key in enumerate(_row_keys(ours.row_labels, ours.row_counts, ours.arrays[name])):
+        places.setdefault(key, []).append(index)
+    keep = np.ones(len(ours.row_labels), bool)
+    for key in _row_keys(theirs.row_labels, theirs.row_counts, theirs.arrays[name]):
+        if not places.get(key):
+            raise MergeError("cannot subtract a row of client means that is not in this sum: it was never added to it")
+        keep[places[key].pop()] = False
+    return keep
