@@ -1,1 +1,20 @@
-"""statistics."""
+"""What can be measured about labelled features, and how it merges."""
+
+from fedmoments.statistics.accumulator import Accumulator
+from fedmoments.statistics.fixed_point import FixedPoint
+from fedmoments.statistics.ledger import Ledger
+from fedmoments.statistics.moments import MOMENTS, Layout, Moment
+from fedmoments.statistics.spec import StatisticsSpec
+from fedmoments.statistics.statistics import MeanRows, Statistics
+
+__all__ = [
+    "MOMENTS",
+    "Accumulator",
+    "FixedPoint",
+    "Layout",
+    "Ledger",
+    "MeanRows",
+    "Moment",
+    "Statistics",
+    "StatisticsSpec",
+]

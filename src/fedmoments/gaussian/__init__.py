@@ -1,0 +1,19 @@
+"""From statistics to a Gaussian description of the classes: sources of covariance, shrinkage, diagnostics."""
+
+from fedmoments.gaussian.class_gaussians import ClassGaussians, require
+from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
+from fedmoments.gaussian.shrinkage import Shrinkage
+from fedmoments.gaussian.sources import SOURCES, CovarianceSource, covariance_source
+
+__all__ = [
+    "SOURCES",
+    "ClassGaussians",
+    "CovarianceSource",
+    "DiagonalScatter",
+    "MatrixScatter",
+    "RowScatter",
+    "Scatter",
+    "Shrinkage",
+    "covariance_source",
+    "require",
+]

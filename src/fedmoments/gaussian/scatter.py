@@ -1,0 +1,129 @@
+"""The pooled within-class scatter Σ_c (N_c − 1) Σ_c, in whichever form it is cheapest.
+
+A scatter knows two scales. ``weight`` divides it to give the pooled covariance. ``trace`` and ``dof`` are those of the
+covariance estimate that shrinkage is measured against: for exact scatters the pooled covariance with ν = N − C; for
+free ones S = Σ n (μ_kc − μ_c)(μ_kc − μ_c)ᵀ/ν with ν = Σ_c (K_c − 1).
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.linalg import add_gram, blocks
+from fedmoments.statistics.statistics import MeanRows
+
+__all__ = ["DiagonalScatter", "MatrixScatter", "RowScatter", "Scatter"]
+
+Floats = NDArray[np.float64]
+
+
+class Scatter(ABC):
+    """Within-class scatter of features of dimension ``dim``."""
+
+    dim: int
+    #: Divides the scatter to give the pooled covariance.
+    weight: float
+    #: Degrees of freedom ν behind the covariance that shrinkage is measured against.
+    dof: float
+    #: How many rows R with RᵀR = scatter there are, if it is held that way.
+    n_rows: int | None = None
+
+    @property
+    @abstractmethod
+    def trace(self) -> float:
+        """Trace of the covariance that shrinkage is measured against."""
+
+    @abstractmethod
+    def add_to(self, out: Floats, factor: float) -> None:
+        """Add ``factor`` times the scatter to the upper triangle of ``out`` (d, d, Fortran order) in place."""
+
+    def factor(self) -> Floats:
+        """Return R (rows, d) with RᵀR = scatter; only where ``n_rows`` is known."""
+        raise TypeError(f"{type(self).__name__} is not held as rows")
+
+
+class MatrixScatter(Scatter):
+    """A scatter held as a full matrix, (d, d) with a meaningful upper triangle."""
+
+    def __init__(self, matrix: Floats, weight: float) -> None:
+        self.matrix, self.dim = matrix, len(matrix)
+        self.weight = self.dof = weight
+
+    @property
+    def trace(self) -> float:
+        return max(float(np.trace(self.matrix)), 0.0) / self.weight if self.weight > 0 else 0.0
+
+    def add_to(self, out: Floats, factor: float) -> None:
+        for start in range(0, self.dim, 256):  # a strip of columns at a time: no second (d, d) in memory
+            stop = start + 256
+            out[:stop, start:stop] += factor * self.matrix[:stop, start:stop]
+
+
+class DiagonalScatter(Scatter):
+    """A scatter of which only the diagonal (d,) is known or wanted."""
+
+    def __init__(self, diagonal: Floats, weight: float) -> None:
+        self.diagonal, self.dim = np.maximum(diagonal, 0.0), len(diagonal)
+        self.weight = self.dof = weight
+
+    @property
+    def trace(self) -> float:
+        return float(self.diagonal.sum()) / self.weight if self.weight > 0 else 0.0
+
+    def add_to(self, out: Floats, factor: float) -> None:
+        out[np.diag_indices(self.dim)] += factor * self.diagonal
+
+
+class RowScatter(Scatter):
+    """FedCOF's free scatter: one weighted Gram product over rows √(n (N_c−1)/(K_c−1)) · (μ_kc − μ_c).
+
+    Parameters
+    ----------
+    rows
+        Means kept apart.
+    counts
+        (C,) samples of every class.
+    means
+        (C, d) mean of every class.
+    """
+
+    def __init__(self, rows: MeanRows, counts: NDArray[np.int64], means: Floats) -> None:
+        self._rows, self._means, self.dim = rows, means, means.shape[1]
+        held_by = np.bincount(rows.labels, minlength=len(counts))
+        estimable = held_by >= 2
+        self.weight = float((counts[estimable] - 1).sum())
+        self.dof = float((held_by[estimable] - 1).sum())
+        self.n_rows = int(estimable[rows.labels].sum())
+        class_weight = np.where(estimable, (counts - 1) / np.maximum(held_by - 1, 1), 0.0)
+        self._row_weights = np.sqrt(rows.counts * class_weight[rows.labels])
+        self._trace: float | None = None
+
+    def _centred(self, block: slice) -> Floats:
+        centred = self._rows.block_means(block)
+        centred -= self._means[self._rows.labels[block]]
+        return centred
+
+    def _visit(self, out: Floats | None, factor: float) -> None:
+        """Pass over the rows once, for the trace and, if wanted, the Gram product."""
+        spread = 0.0
+        for block in blocks(len(self._rows), 512):
+            centred = self._centred(block)
+            spread += float(self._rows.counts[block] @ np.einsum("ij,ij->i", centred, centred))
+            if out is not None:
+                centred *= self._row_weights[block, None]
+                add_gram(out, centred, weight=factor)
+        self._trace = spread / self.dof if self.dof > 0 else 0.0
+
+    @property
+    def trace(self) -> float:
+        if self._trace is None:
+            self._visit(None, 0.0)
+        return self._trace or 0.0
+
+    def add_to(self, out: Floats, factor: float) -> None:
+        self._visit(out, factor)
+
+    def factor(self) -> Floats:
+        keep = self._row_weights > 0
+        return np.asarray((self._centred(slice(None)) * self._row_weights[:, None])[keep])

@@ -1,0 +1,162 @@
+"""Where a covariance comes from: one class a source. Heads do not know which one they are given.
+
+=========  =======================================================  ==========================================
+source     pooled within-class scatter                              needs
+=========  =======================================================  ==========================================
+exact      B − Σ_c N_c μ_c μ_cᵀ                                     gram (per class: class grams)
+diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
+spherical  its trace, spread evenly                                 class norms
+free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means
+=========  =======================================================  ==========================================
+
+The divisor of the free estimate is K_c − 1, how many means the server holds for class c less one (FedCOF's Eq. 7 and
+8 print K − 1, which is biased wherever a client lacks the class). A class with K_c = 1 has no free covariance: its
+scatter is 0 and it counts through shrinkage alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import UnknownNameError
+from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
+from fedmoments.linalg import add_gram, add_packed, new_gram, symmetrize_upper
+from fedmoments.statistics.moments import cell_sums
+from fedmoments.statistics.spec import StatisticsSpec
+from fedmoments.statistics.statistics import Statistics
+
+__all__ = ["SOURCES", "CovarianceSource", "covariance_source"]
+
+Floats = NDArray[np.float64]
+
+
+class CovarianceSource(ABC):
+    """One way to get within-class scatters from statistics; stateless."""
+
+    name: ClassVar[str]
+    #: What the pooled scatter, one scatter a class, and one variance a class and dimension need.
+    pooled_needs: ClassVar[StatisticsSpec]
+    class_needs: ClassVar[StatisticsSpec]
+    variance_needs: ClassVar[StatisticsSpec]
+
+    @abstractmethod
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        """Return the pooled within-class scatter; ``means`` (C, d) are the class means."""
+
+    @abstractmethod
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        """Yield (label, (d, d) scatter, degrees of freedom) of every class present."""
+
+    @abstractmethod
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        """Return the scatter's diagonal (C, d) and degrees of freedom (C,) of every class."""
+
+
+class Exact(CovarianceSource):
+    """Second moments were sent."""
+
+    name = "exact"
+    pooled_needs = StatisticsSpec.of("gram")
+    class_needs = StatisticsSpec.of("class_grams")
+    variance_needs = StatisticsSpec.of("class_squares")
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        matrix = new_gram(stats.dim)
+        add_packed(matrix, stats.global_array("gram"))
+        add_gram(matrix, means * np.sqrt(stats.counts)[:, None], weight=-1.0)
+        return MatrixScatter(matrix, float(stats.n_samples - len(stats.classes)))
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        for label, gram in stats.class_grams:
+            count = stats.counts[label]
+            yield label, gram - count * np.outer(means[label], means[label]), float(count - 1)
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        scatter = np.zeros_like(means)
+        scatter[stats.classes] = stats.class_array("class_squares")
+        scatter -= stats.counts[:, None] * means**2
+        return np.maximum(scatter, 0.0), np.maximum(stats.counts - 1.0, 0.0)
+
+
+class Diagonal(Exact):
+    """Only squares were sent, or only variances are wanted: no correlation between dimensions."""
+
+    name = "diagonal"
+    pooled_needs = StatisticsSpec.of("class_squares")
+    class_needs = pooled_needs
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        scatter, dof = self.variances(stats, means)
+        return DiagonalScatter(scatter.sum(axis=0), float(dof.sum()))
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        scatter, dof = self.variances(stats, means)
+        for label in stats.classes.tolist():
+            yield label, np.diag(scatter[label]), float(dof[label])
+
+
+class Spherical(Diagonal):
+    """One variance a class, the same in all directions."""
+
+    name = "spherical"
+    pooled_needs = StatisticsSpec.of("class_norms")
+    class_needs = pooled_needs
+    variance_needs = pooled_needs
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        total = np.zeros((stats.n_classes, 1))
+        total[stats.classes] = stats.class_array("class_norms")
+        total[:, 0] -= stats.counts * np.einsum("ij,ij->i", means, means)
+        spread = np.broadcast_to(np.maximum(total, 0.0) / stats.dim, means.shape)
+        return spread.copy(), np.maximum(stats.counts - 1.0, 0.0)
+
+
+class Free(CovarianceSource):
+    """FedCOF: covariances from the spread of client means, at no cost in bytes."""
+
+    name = "free"
+    pooled_needs = StatisticsSpec.of("client_means")
+    class_needs = pooled_needs
+    variance_needs = pooled_needs
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        return RowScatter(stats.rows, stats.counts, means)
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        rows = stats.rows
+        order = np.argsort(rows.labels, kind="stable")
+        bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
+        for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):
+            mine = order[start:stop]
+            counts = rows.counts[mine].astype(np.float64)
+            centred = np.stack([rows.block_means(slice(i, i + 1))[0] for i in mine]) - means[label]
+            matrix = new_gram(stats.dim)
+            add_gram(matrix, centred * np.sqrt(counts)[:, None])
+            yield label, symmetrize_upper(matrix), float(len(mine) - 1)
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        rows = stats.rows
+        centred = rows.block_means() - means[rows.labels]
+        scatter = cell_sums(rows.counts[:, None] * centred**2, rows.labels, stats.n_classes)
+        held_by = np.bincount(rows.labels, minlength=stats.n_classes)
+        return scatter, np.maximum(held_by - 1.0, 0.0)
+
+
+#: All covariance sources by name.
+SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free())}
+
+
+def covariance_source(name: str) -> CovarianceSource:
+    """Return the source of that name.
+
+    Examples
+    --------
+    >>> str(covariance_source("free").pooled_needs)
+    'counts + client_means'
+    """
+    if name not in SOURCES:
+        raise UnknownNameError("covariance source", name, SOURCES)
+    return SOURCES[name]
