@@ -19,6 +19,7 @@ __all__ = [
     "add_gram",
     "add_packed",
     "blocks",
+    "gcv_ridge",
     "low_rank_factor",
     "new_gram",
     "pack_symmetric",
@@ -293,3 +294,63 @@ def low_rank_factor(matrix: Floats) -> Floats:
     rows = np.zeros((rank, len(matrix)))
     rows[:, pivot - 1] = np.triu(factor)[:rank]
     return rows
+
+
+def gcv_ridge(gram: Floats, right: Floats, *, energy: float, n_samples: int) -> float:
+    """Return the ridge λ that minimises generalised cross-validation, from sums alone.
+
+    With W = (G + λI)⁻¹R, the training error of ridge regression is RSS = energy − 2 tr(WᵀR) + tr(WᵀGW) and its degrees
+    of freedom are d − λ tr((G + λI)⁻¹); GCV(λ) = (RSS/N) / (1 − dof/N)². λ is sought among powers of ten times the mean
+    eigenvalue tr(G)/d, so it scales with the squared features, and refined by the parabola through the best three.
+
+    Parameters
+    ----------
+    gram
+        G = Σ x xᵀ, (d, d).
+    right
+        R = Σ x yᵀ, (d, C).
+    energy
+        Σ ‖y‖² over samples: N for one-hot labels.
+    n_samples
+        N.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(50, 3)); y = X @ [[1.0], [0.0], [2.0]] + rng.normal(size=(50, 1))
+    >>> bool(gcv_ridge(X.T @ X, X.T @ y, energy=float((y**2).sum()), n_samples=50) < 50)
+    True
+    """
+    dim = len(gram)
+    mean_eigenvalue = float(np.trace(gram)) / dim
+    if mean_eigenvalue <= 0:
+        return 0.0
+
+    def score(exponent: float) -> float:
+        ridge = mean_eigenvalue * 10.0**exponent
+        shifted = np.array(gram, order="F")
+        shifted[np.diag_indices(dim)] += ridge
+        lower, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
+        if info != 0:
+            return np.inf
+        weights, _ = lapack.dpotrs(lower, right, lower=1)
+        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+        dof = dim - ridge * float(np.einsum("ij,ij->", inverse, inverse))
+        # G W = R − λW, so tr(WᵀGW) = tr(WᵀR) − λ‖W‖².
+        fitted = float(np.einsum("ij,ij->", weights, right))
+        rss = energy - fitted - ridge * float(np.einsum("ij,ij->", weights, weights))
+        left = 1.0 - dof / n_samples
+        # Where nearly all degrees of freedom are spent, both parts of the ratio vanish and rounding decides.
+        return rss / n_samples / left**2 if left > 1e-3 else np.inf
+
+    exponents = np.arange(-8.0, 3.0)
+    scores = np.array([score(exponent) for exponent in exponents])
+    best = int(np.argmin(scores))
+    if not np.isfinite(scores[best]):
+        return float(mean_eigenvalue * 10.0 ** exponents[-1])
+    step = 0.0
+    if 0 < best < len(exponents) - 1 and np.isfinite(scores[best - 1 : best + 2]).all():
+        left, middle, right_score = scores[best - 1 : best + 2]
+        curvature = left - 2 * middle + right_score
+        step = 0.5 * (left - right_score) / curvature if curvature > 0 else 0.0
+    return float(mean_eigenvalue * 10.0 ** (exponents[best] + step))

@@ -1,5 +1,6 @@
 """From statistics to a Gaussian description of the classes: sources of covariance, shrinkage, diagnostics."""
 
+from fedmoments.gaussian.bias import CovarianceBias, covariance_bias, expected_bias
 from fedmoments.gaussian.class_gaussians import ClassGaussians, require
 from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
 from fedmoments.gaussian.shrinkage import Shrinkage
@@ -8,12 +9,15 @@ from fedmoments.gaussian.sources import SOURCES, CovarianceSource, covariance_so
 __all__ = [
     "SOURCES",
     "ClassGaussians",
+    "CovarianceBias",
     "CovarianceSource",
     "DiagonalScatter",
     "MatrixScatter",
     "RowScatter",
     "Scatter",
     "Shrinkage",
+    "covariance_bias",
     "covariance_source",
+    "expected_bias",
     "require",
 ]

@@ -1,6 +1,7 @@
 """What can be measured about labelled features, and how it merges."""
 
 from fedmoments.statistics.accumulator import Accumulator
+from fedmoments.statistics.files import load_statistics, save_statistics
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.ledger import Ledger
 from fedmoments.statistics.moments import MOMENTS, Layout, Moment
@@ -17,4 +18,6 @@ __all__ = [
     "Moment",
     "Statistics",
     "StatisticsSpec",
+    "load_statistics",
+    "save_statistics",
 ]

@@ -1,0 +1,7 @@
+"""Fitted classifiers: linear and quadratic, with scores, labels, probabilities and a file each."""
+
+from fedmoments.classifier.base import Classifier, load
+from fedmoments.classifier.linear import LinearClassifier
+from fedmoments.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+
+__all__ = ["Classifier", "DiagonalClassifier", "LinearClassifier", "LowRankClassifier", "QuadraticClassifier", "load"]

@@ -1,0 +1,209 @@
+"""What every fitted classifier can do: scores, labels, probabilities, a file.
+
+A classifier is a value: arrays, class names, the feature map that stands before it, and notes on where it came from.
+A class without a training sample has the score −∞: it is never predicted and its probability is 0.
+"""
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.errors import FileFormatError, InputError, UnknownNameError
+from fedmoments.files import Header, read_tensors, write_tensors
+from fedmoments.maps import FeatureMap, from_description
+
+__all__ = ["Classifier", "load"]
+
+Floats = NDArray[np.floating[Any]]
+
+_KINDS: dict[str, type["Classifier"]] = {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier(ABC):
+    """Common parts of all classifiers.
+
+    Parameters
+    ----------
+    present
+        (C,) whether a class had a training sample.
+    class_names
+        C names; the label numbers as text by default.
+    feature_map
+        Applied to features before they are scored.
+    info
+        Notes of origin that travel in the file's header (head, hyper-parameters, fingerprint …), JSON-able.
+    """
+
+    present: NDArray[np.bool_]
+    class_names: tuple[str, ...] = ()
+    feature_map: FeatureMap | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, kind: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = kind
+        _KINDS[kind] = cls
+
+    def __post_init__(self) -> None:
+        if not self.class_names:
+            object.__setattr__(self, "class_names", tuple(str(label) for label in range(self.n_classes)))
+        if len(self.class_names) != self.n_classes:
+            raise InputError(
+                f"a classifier of {self.n_classes} classes needs as many names, not {len(self.class_names)}"
+            )
+
+    # ---------------------------------------------------------------------------------------------- to implement
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Dimension of the features that are scored, after the feature map."""
+
+    @abstractmethod
+    def _scores(self, Z: Floats, arrays: Mapping[str, Floats]) -> Floats:
+        """Return scores (n, C) of mapped features (n, d), computing in their type with arrays of that type."""
+
+    # ---------------------------------------------------------------------------------------------- using it
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C, with or without samples."""
+        return len(self.present)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return one score a sample and class, (n, C); higher is likelier.
+
+        Parameters
+        ----------
+        X
+            (n, d) features. float32 is scored in float32, anything else in float64.
+        """
+        features = np.asarray(X)
+        if features.ndim != 2:
+            raise InputError(
+                f"features must be a matrix (samples, dimensions); an array of shape {features.shape} arrived"
+            )
+        dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
+        mapped = self.feature_map(features) if self.feature_map else features
+        if mapped.shape[1] != self.dim:
+            raise InputError(
+                f"this classifier scores features of {self.dim} dimensions, but {mapped.shape[1]} arrived: "
+                "was another encoder or feature map used?"
+            )
+        scores = self._scores(mapped.astype(dtype, copy=False), self._arrays_of[dtype])
+        scores[:, ~self.present] = -np.inf
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the label (n,) with the highest score."""
+        return np.asarray(self.scores(X).argmax(axis=1), dtype=np.int64)
+
+    def predict_names(self, X: ArrayLike) -> list[str]:
+        """Return the class name of every sample."""
+        return [self.class_names[label] for label in self.predict(X)]
+
+    def predict_proba(self, X: ArrayLike, *, temperature: float = 1.0) -> Floats:
+        """Return softmax(scores / temperature), (n, C); rows sum to 1, classes without samples have 0."""
+        if not temperature > 0:
+            raise InputError(f"temperature must be positive, not {temperature}")
+        scores = self.scores(X) / temperature
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores
+
+    def named(self, class_names: Sequence[str]) -> Self:
+        """Return the same classifier with class names."""
+        return replace(self, class_names=tuple(class_names))
+
+    def noting(self, **info: Any) -> Self:
+        """Return the same classifier with more notes of origin."""
+        return replace(self, info={**self.info, **info})
+
+    def mapped(self, feature_map: FeatureMap | None) -> Self:
+        """Return the same classifier behind a feature map."""
+        return replace(self, feature_map=feature_map)
+
+    # ---------------------------------------------------------------------------------------------- arrays and files
+
+    def arrays(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yield the name and float64 array of every parameter."""
+        common = {f.name for f in fields(Classifier)}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in common and value is not None:
+                yield each.name, value
+
+    @cached_property
+    def _arrays_of(self) -> Mapping[np.dtype[Any], Mapping[str, Floats]]:
+        return _ByType(dict(self.arrays()))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all parameters, the mask and the feature map: equal digests predict equally."""
+        described = self.feature_map.describe() if self.feature_map else None
+        sha = hashlib.sha256(repr((self.kind, self.n_classes, described)).encode() + self.present.tobytes())
+        for name, array in sorted(self.arrays()):
+            sha.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array, "<f8").tobytes())
+        return sha.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file with a readable JSON header; it appears whole or not at all."""
+        header: Header = {
+            "classifier": self.kind,
+            "class_names": list(self.class_names),
+            "feature_map": self.feature_map.describe() if self.feature_map else None,
+            "info": dict(self.info),
+        }
+        write_tensors(path, "classifier", {"present": self.present, **dict(self.arrays())}, header)
+
+
+class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
+    """Parameters by floating type, converted once when first asked for."""
+
+    def __init__(self, arrays: Mapping[str, Floats]) -> None:
+        super().__init__({np.dtype(np.float64): arrays})
+        self._source = arrays
+
+    def __missing__(self, dtype: np.dtype[Any]) -> Mapping[str, Floats]:
+        self[dtype] = {name: array.astype(dtype) for name, array in self._source.items()}
+        return self[dtype]
+
+
+def load(path: str | os.PathLike[str]) -> Classifier:
+    """Read a classifier that :meth:`Classifier.save` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedmoments.classifier.linear import LinearClassifier
+    >>> made = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made.save(Path(folder, "head.safetensors"))
+    ...     load(Path(folder, "head.safetensors")).digest() == made.digest()
+    True
+    """
+    tensors, header = read_tensors(path, "classifier")
+    kind = header.get("classifier")
+    if kind not in _KINDS:
+        raise UnknownNameError("kind of classifier", str(kind), _KINDS)
+    described = header.get("feature_map")
+    try:
+        return _KINDS[kind](
+            **tensors,
+            class_names=tuple(header["class_names"]),
+            feature_map=from_description(described) if described else None,
+            info=header["info"],
+        )
+    except (KeyError, TypeError, InputError) as error:
+        raise FileFormatError(f"{path} does not hold a valid classifier of kind '{kind}': {error}") from error

@@ -1,0 +1,88 @@
+"""What a head is: hyper-parameters, what statistics it needs, and how it turns them into a classifier."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedmoments.classifier import Classifier
+from fedmoments.gaussian import require
+from fedmoments.maps import FeatureMap
+from fedmoments.statistics import Ledger, Statistics, StatisticsSpec
+
+__all__ = ["Head", "Preset"]
+
+
+@dataclass(frozen=True)
+class Head(ABC):
+    """A recipe from statistics to a classifier. Frozen: its fields are its hyper-parameters.
+
+    No hyper-parameter ever enters a statistic, so one upload serves any sweep.
+    """
+
+    @property
+    @abstractmethod
+    def needs(self) -> StatisticsSpec:
+        """The least statistics that this head can be fitted from."""
+
+    @abstractmethod
+    def solve(self, stats: Statistics) -> Classifier:
+        """Return the classifier; ``stats`` hold what :attr:`needs` says."""
+
+    def fit(self, source: Statistics | Ledger) -> Classifier:
+        """Fit from merged statistics, or from a ledger.
+
+        Raises
+        ------
+        ClientsPooledError
+            When the head needs clients kept apart and they are not; before anything is computed.
+        MissingMomentError
+            When another moment is missing.
+        """
+        stats = source.statistics() if isinstance(source, Ledger) else source
+        require(stats, self.needs, type(self).__name__)
+        return self.solve(stats)
+
+    @property
+    def pilot_needs(self) -> StatisticsSpec | None:
+        """Statistics of a small first exchange that :meth:`feature_map` needs, or None."""
+        return None
+
+    def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:  # noqa: ARG002 - for overriders
+        """Return the map that clients apply to features of ``dim`` dimensions before they measure, or None."""
+        return None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the hyper-parameters as plain values, for tables and file headers."""
+        plain = (bool, int, float, str, type(None))
+        shallow = {name: getattr(self, name) for name in asdict(self)}
+        return {name: value if isinstance(value, plain) else str(value) for name, value in shallow.items()}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named head: a point in the space of moments × covariance source × solver.
+
+    Parameters
+    ----------
+    name
+        What users type.
+    head
+        The class.
+    defaults
+        Hyper-parameters that make it this preset; users may override any.
+    summary
+        One line for tables.
+    paper
+        Where it comes from.
+    """
+
+    name: str
+    head: type[Head]
+    summary: str
+    paper: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, **hyper: Any) -> Head:
+        """Return the head with these hyper-parameters instead of the defaults."""
+        return self.head(**{**self.defaults, **hyper})

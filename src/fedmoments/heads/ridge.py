@@ -1,0 +1,237 @@
+"""Ridge regression onto one-hot labels, W = (G + λI)⁻¹B with B = [N_c μ_c], columns normalised to unit norm.
+
+What G is makes the method:
+
+- ``total`` scatter, G = Σ x xᵀ: **Fed3R** (Fanì et al., 2024), the same as centralised ridge regression for every
+  partition and sampling order.
+- ``within`` scatter, Ĝ = Σ_c (N_c−1) Σ̃_c + N μ_g μ_gᵀ (FedCOF Eq. 11): **FedCOF** (Goswami et al., 2025) with the free
+  covariances of client means, its **oracle** with exact ones, which need only Fed3R's payload because
+  Σ_c (N_c−1) Σ_c = Σ x xᵀ − Σ_c N_c μ_c μ_cᵀ. Shrinkage γ enters as γ(N−C)·I, C counting classes with samples.
+
+λ is absolute (0.01 in the papers), relative to tr(G)/d, or automatic. Automatic λ of a total scatter minimises
+generalised cross-validation, which follows from the sums alone; of a within scatter it is 0, because shrinkage
+regularises it already.
+
+Few client means make G a ridge plus few rows; then the dual system, rows × rows, is solved instead of d × d.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.classifier import Classifier, LinearClassifier
+from fedmoments.errors import InputError
+from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
+from fedmoments.heads.head import Head, Preset
+from fedmoments.linalg import add_gram, gcv_ridge, new_gram, solve_positive, solve_rows_plus_ridge, symmetrize_upper
+from fedmoments.maps import FeatureMap, RandomFourier, median_bandwidth
+from fedmoments.statistics import Statistics, StatisticsSpec
+
+__all__ = ["PRESETS", "FourierRidge", "Ridge"]
+
+Floats = NDArray[np.float64]
+
+#: With fewer rows than this share of the dimension, the dual solve is faster.
+DUAL_SHARE = 0.75
+#: The dual solve divides by the ridge: below this share of the mean eigenvalue, digits would cancel.
+DUAL_LEAST_RIDGE = 1e-8
+
+
+@dataclass(frozen=True)
+class Ridge(Head):
+    """Ridge regression on the total or the within-class scatter.
+
+    Parameters
+    ----------
+    scatter
+        ``total`` (Fed3R) or ``within`` (FedCOF).
+    covariance
+        Source of the within scatter: ``exact``, ``diagonal``, ``spherical`` or ``free``. Not used with ``total``.
+    shrinkage
+        Of the within covariance; see :class:`fedmoments.Shrinkage`. Not used with ``total``.
+    ridge
+        λ: ``automatic``, a number (absolute), or ``relative:r`` for r·tr(G)/d.
+    intercept
+        Fit an unpenalised constant (total scatter only).
+    normalize
+        Scale every class's weights (and constant) to unit norm, as the papers do.
+
+    Examples
+    --------
+    >>> X, y = np.array([[1.0, 0.0], [2.0, 0.5], [0.0, 1.0], [0.5, 2.0]]), [0, 0, 1, 1]
+    >>> stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=2)
+    >>> Ridge(ridge=0.01).fit(stats).predict([[3.0, 1.0]])
+    array([0])
+    """
+
+    scatter: str = "total"
+    covariance: str = "exact"
+    shrinkage: Shrinkage | str | float = "automatic"
+    ridge: Shrinkage | str | float = "automatic"
+    intercept: bool = False
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        Shrinkage.parse(self.shrinkage)
+        covariance_source(self.covariance)
+        if self.scatter not in ("total", "within"):
+            raise InputError(f"scatter must be 'total' or 'within', not '{self.scatter}'")
+        if Shrinkage.parse(self.ridge).kind == "blend":
+            raise InputError(f"ridge is automatic, none, a number, absolute:λ or relative:r, not '{self.ridge}'")
+        if self.intercept and self.scatter == "within":
+            raise InputError(
+                "an intercept belongs to the total scatter: the within scatter holds the global mean already"
+            )
+
+    @property
+    def needs(self) -> StatisticsSpec:
+        return StatisticsSpec.of("gram") if self.scatter == "total" else covariance_source(self.covariance).pooled_needs
+
+    def solve(self, stats: Statistics) -> Classifier:
+        weights, bias = self._total(stats) if self.scatter == "total" else self._within(stats)
+        if self.normalize:
+            norms = np.linalg.norm(weights, axis=0)
+            norms[norms == 0] = 1.0
+            weights /= norms
+            bias /= norms
+        return LinearClassifier(weights=weights, bias=bias, present=stats.counts > 0)
+
+    def _total(self, stats: Statistics) -> tuple[Floats, Floats]:
+        """Fed3R: G = Σ x xᵀ, around the mean if there is an intercept."""
+        n, counts = stats.n_samples, stats.counts.astype(np.float64)
+        mean = stats.sums.sum(axis=0) / n
+        gram, right, energy = stats.gram, stats.sums.T.copy(), float(n)
+        if self.intercept:
+            gram -= n * np.outer(mean, mean)
+            right -= np.outer(mean, counts)
+            energy -= float(counts @ counts) / n
+        penalty = Shrinkage.parse(self.ridge)
+        if penalty.kind == "automatic":
+            amount = gcv_ridge(gram, right, energy=energy, n_samples=n)
+        else:
+            _, amount = penalty.amounts(trace=float(np.trace(gram)), dim=stats.dim, dof=float(n))
+        gram[np.diag_indices_from(gram)] += amount
+        weights = solve_positive(gram, right)
+        return weights, counts / n - mean @ weights if self.intercept else np.zeros(stats.n_classes)
+
+    def _within(self, stats: Statistics) -> tuple[Floats, Floats]:
+        """FedCOF and its oracle: Ĝ = keep·scatter + N μ_g μ_gᵀ + (add·(N−C) + λ)·I."""
+        gaussians = ClassGaussians(stats, self.covariance)
+        scatter = gaussians.scatter
+        centre = gaussians.global_mean[None, :] * np.sqrt(stats.n_samples)
+        right = np.asfortranarray(stats.sums.T.copy(order="F"))
+        shrink = Shrinkage.parse(self.shrinkage)
+        spread = float(stats.n_samples - len(stats.classes))
+        if scatter.n_rows is not None and scatter.n_rows + 1 < DUAL_SHARE * stats.dim:
+            keep, add = shrink.amounts(trace=scatter.trace, dim=stats.dim, dof=scatter.dof)
+            rows = np.concatenate([np.sqrt(keep) * scatter.factor(), centre])
+            mean_eigenvalue = float(np.einsum("ij,ij->", rows, rows)) / stats.dim + add * spread
+            diagonal = add * spread + self._penalty(mean_eigenvalue)
+            if diagonal > DUAL_LEAST_RIDGE * mean_eigenvalue:
+                return solve_rows_plus_ridge(rows, diagonal, right), np.zeros(stats.n_classes)
+        matrix = new_gram(stats.dim)
+        scatter.add_to(matrix, 1.0)
+        keep, add = shrink.amounts(trace=scatter.trace, dim=stats.dim, dof=scatter.dof)
+        matrix *= keep
+        add_gram(matrix, centre)
+        diagonal_entries = np.diag_indices_from(matrix)
+        matrix[diagonal_entries] += add * spread
+        matrix[diagonal_entries] += self._penalty(float(np.trace(matrix)) / stats.dim)
+        return solve_positive(symmetrize_upper(matrix), right, overwrite=True), np.zeros(stats.n_classes)
+
+    def _penalty(self, mean_eigenvalue: float) -> float:
+        """Return λ for a within scatter."""
+        penalty = Shrinkage.parse(self.ridge)
+        if penalty.kind == "automatic":
+            return 0.0
+        return penalty.amount * (mean_eigenvalue if penalty.kind == "relative" else 1.0)
+
+
+@dataclass(frozen=True)
+class FourierRidge(Ridge):
+    """Fed3R-RF: ridge regression after random Fourier features of an RBF kernel.
+
+    Parameters
+    ----------
+    n_features
+        D, how many random features (5,000 or 10,000 in the paper).
+    bandwidth
+        σ of the kernel, in feature units; ``automatic`` estimates the typical distance of two samples from a first
+        exchange of counts, sums and norms.
+    map_seed
+        Public seed of the map.
+    scatter, covariance, shrinkage, ridge, intercept, normalize
+        As in :class:`Ridge`.
+
+    Examples
+    --------
+    >>> FourierRidge(n_features=64, bandwidth=2.0).feature_map(8, None).output_dim(8)
+    64
+    """
+
+    n_features: int = 5000
+    bandwidth: str | float = "automatic"
+    map_seed: int = 0
+
+    #: What the automatic bandwidth is estimated from.
+    PILOT: ClassVar[StatisticsSpec] = StatisticsSpec.of("class_norms")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bandwidth != "automatic":
+            try:
+                positive = float(self.bandwidth) > 0
+            except ValueError:
+                positive = False
+            if not positive:
+                raise InputError(f"bandwidth must be 'automatic' or a positive number, not '{self.bandwidth}'")
+
+    @property
+    def pilot_needs(self) -> StatisticsSpec | None:
+        return self.PILOT if self.bandwidth == "automatic" else None
+
+    def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:
+        if self.bandwidth != "automatic":
+            bandwidth = float(self.bandwidth)
+        elif pilot is None:
+            raise InputError("an automatic bandwidth needs the clients' counts, sums and norms first, or give a number")
+        else:
+            norms = float(pilot.class_array("class_norms").sum())
+            bandwidth = median_bandwidth(pilot.n_samples, pilot.sums.sum(axis=0), norms)
+        return RandomFourier(dim, self.n_features, bandwidth, self.map_seed)
+
+
+PRESETS = (
+    Preset("fed3r", Ridge, "ridge on the total scatter", "Fed3R, Fanì et al. 2024"),
+    Preset("fed3r-rf", FourierRidge, "ridge on random Fourier features", "Fed3R, Fanì et al. 2024"),
+    Preset(
+        "fedcof",
+        Ridge,
+        "ridge on the within scatter, free covariance of client means",
+        "FedCOF, Goswami et al. 2025",
+        {"scatter": "within", "covariance": "free"},
+    ),
+    Preset(
+        "fedcof-oracle",
+        Ridge,
+        "ridge on the within scatter, exact covariance (Fed3R's payload)",
+        "FedCOF, Goswami et al. 2025",
+        {"scatter": "within", "covariance": "exact"},
+    ),
+    Preset(
+        "fedcof-diagonal",
+        Ridge,
+        "ridge on the within scatter, diagonal covariances sent",
+        "FedCOF, Goswami et al. 2025",
+        {"scatter": "within", "covariance": "diagonal"},
+    ),
+    Preset(
+        "fedcof-spherical",
+        Ridge,
+        "ridge on the within scatter, one variance a class sent",
+        "FedCOF, Goswami et al. 2025",
+        {"scatter": "within", "covariance": "spherical"},
+    ),
+)

@@ -1,0 +1,104 @@
+"""Statistics in a file: what one client measured, or many merged, to be carried to where they are merged or fitted."""
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import FedMomentsError, FileFormatError, InputError
+from fedmoments.files import Header, read_tensors, write_tensors
+from fedmoments.statistics.fixed_point import FixedPoint
+from fedmoments.statistics.moments import Layout, moment
+from fedmoments.statistics.spec import StatisticsSpec
+from fedmoments.statistics.statistics import Statistics
+
+__all__ = ["load_statistics", "save_statistics"]
+
+
+def save_statistics(path: str | os.PathLike[str], stats: Statistics, notes: Header | None = None) -> None:
+    """Write statistics, with JSON-able notes (class names, feature map, fingerprint …) in the header.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> stats = Statistics.of([[1.0, 2.0]], [0], StatisticsSpec.of("gram"), n_classes=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_statistics(Path(folder, "clinic.stats"), stats, {"client": "clinic"})
+    ...     again, notes = load_statistics(Path(folder, "clinic.stats"))
+    >>> again == stats, notes
+    (True, {'client': 'clinic'})
+    """
+    form = stats.fixed_point
+    header: Header = {
+        "moments": sorted(stats.spec.moments),
+        "means_per_client": stats.spec.means_per_client,
+        "n_classes": stats.n_classes,
+        "dim": stats.dim,
+        "fixed_point": {"norm_bound": form.norm_bound, "max_samples": form.max_samples} if form else None,
+        "notes": notes or {},
+    }
+    tensors: dict[str, NDArray[Any]] = {
+        "classes": stats.classes,
+        "class_counts": stats.class_counts,
+        "row_labels": stats.row_labels,
+        "row_counts": stats.row_counts,
+    }
+    tensors |= {f"moment.{name}": array for name, array in stats.arrays.items()}
+    write_tensors(path, "statistics", tensors, header)
+
+
+def load_statistics(path: str | os.PathLike[str]) -> tuple[Statistics, Header]:
+    """Read statistics and notes that :func:`save_statistics` wrote, checking that they are sound.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is damaged, is something else, or holds numbers that no data could have.
+    """
+    tensors, header = read_tensors(path, "statistics")
+    try:
+        form = FixedPoint(**header["fixed_point"]) if header["fixed_point"] else None
+        spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"])
+        arrays = {name: tensors[f"moment.{name}"] for name in spec.sent}
+        index = [tensors[name] for name in ("classes", "class_counts", "row_labels", "row_counts")]
+        stats = Statistics(
+            spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form
+        )
+        _check(stats)
+    except (KeyError, TypeError, ValueError, FedMomentsError) as error:
+        raise FileFormatError(f"{path} does not hold sound statistics: {error}") from error
+    notes: Header = header.get("notes", {})
+    return stats, notes
+
+
+def _check(stats: Statistics) -> None:
+    """Refuse arrays of wrong shape or type, labels out of range, counts below one, and numbers that are not finite."""
+    p, r = len(stats.classes), len(stats.row_labels)
+    if stats.n_classes < 1 or stats.dim < 1:
+        raise InputError(f"n_classes and dim must be 1 or more, not {stats.n_classes} and {stats.dim}")
+    for name in ("classes", "class_counts", "row_labels", "row_counts"):
+        array, length = getattr(stats, name), p if name.startswith("class") else r
+        if array.dtype != np.int64 or array.shape != (length,):
+            raise InputError(
+                f"'{name}' must be int64 of shape ({length},), but is {array.dtype} of shape {array.shape}"
+            )
+    if p and (stats.classes[0] < 0 or stats.classes[-1] >= stats.n_classes or (np.diff(stats.classes) <= 0).any()):
+        raise InputError(f"labels must ascend from 0 to {stats.n_classes - 1} without repetition")
+    if (stats.class_counts < 1).any() or (stats.row_counts < 1).any():
+        raise InputError("counts must be 1 or more")
+    dtype = np.int64 if stats.fixed_point else np.float64
+    for name, array in stats.arrays.items():
+        rows = {Layout.CLASS: (p,), Layout.ROWS: (r,), Layout.GLOBAL: ()}[moment(name).layout]
+        shape = (*rows, moment(name).width(stats.dim))
+        if array.dtype != dtype or array.shape != shape:
+            raise InputError(
+                f"'{name}' must be {dtype.__name__} of shape {shape}, but is {array.dtype} of {array.shape}"
+            )
+        if dtype is np.float64 and not np.isfinite(array).all():
+            raise InputError(f"'{name}' holds NaN or infinity")
+    if stats.spec.keeps_clients_apart:
+        totals = np.bincount(stats.row_labels, weights=stats.row_counts, minlength=stats.n_classes)
+        if len(totals) != stats.n_classes or not np.array_equal(totals, stats.counts):
+            raise InputError("the counts of the rows kept apart do not add up to the counts of the classes")
