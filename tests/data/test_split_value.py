@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from fedmoments.data import Split, by_id
 from fedmoments.errors import FileFormatError, InputError
+from fedmoments.files import write_tensors
 
 
 def example() -> Split:
@@ -123,11 +124,14 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
 def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.safetensors"
     save_file({"weight": np.zeros(3)}, path)
-    with pytest.raises(FileFormatError, match="not a split: it holds"):
+    with pytest.raises(FileFormatError, match="fedmoments did not write it"):
+        Split.load(path)
+    write_tensors(path, "statistics", {"clients": np.zeros(3, dtype=np.int64)}, {})
+    with pytest.raises(FileFormatError, match="holds 'statistics', but a file of 'split'"):
         Split.load(path)
     for wrong in (np.zeros(3), np.zeros((2, 2), dtype=np.int64)):
-        save_file({"clients": wrong}, path, metadata={"fedmoments.split": "{}"})
-        with pytest.raises(FileFormatError, match="must be I64"):
+        write_tensors(path, "split", {"clients": wrong}, {})
+        with pytest.raises(FileFormatError, match="one tensor 'clients', int64"):
             Split.load(path)
 
 
@@ -135,16 +139,16 @@ def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     ("envelope", "says"),
     [
         ("{", "not JSON"),
-        ("[]", "lacks the description"),
-        ("{}", "lacks the description"),
-        (json.dumps({"format": 2, "header": {}}), "format 2"),
-        (json.dumps({"format": 1, "header": {}, "checksum": ""}), "checksum"),
+        ("[]", "lacks a description"),
+        ("{}", "lacks a description"),
+        (json.dumps({"kind": "split", "format": 2, "header": {}}), "format 2"),
+        (json.dumps({"kind": "split", "format": 1, "header": {}, "checksum": ""}), "checksum"),
         ("[" * 100_000, "not JSON"),
     ],
 )
 def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, envelope: str, says: str) -> None:
     path = tmp_path / "split"
-    save_file({"clients": np.zeros(3, dtype=np.int64)}, path, metadata={"fedmoments.split": envelope})
+    save_file({"clients": np.zeros(3, dtype=np.int64)}, path, metadata={"fedmoments": envelope})
     with pytest.raises(FileFormatError, match=says):
         Split.load(path)
 

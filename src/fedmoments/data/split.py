@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -256,9 +255,8 @@ class Split:
         kinds: dict[str, type] = {"n_clients": int, "scheme": str, "names": list, "why": str, "notes": list}
         if any(type(header.get(key)) is not kind for key, kind in kinds.items()) or len(header) != len(kinds):
             raise FileFormatError(f"{path}: the header of a split must hold {sorted(kinds)}, but holds {header}")
-        fields = cast("dict[str, Any]", header)
-        lists = {key: tuple(str(item) for item in fields[key]) for key in ("names", "notes")}
+        lists = {key: tuple(str(item) for item in header[key]) for key in ("names", "notes")}
         try:
-            return cls(clients, **(fields | lists))
+            return cls(clients, **(header | lists))
         except InputError as error:
             raise FileFormatError(f"{path} does not hold a valid split: {error}") from error

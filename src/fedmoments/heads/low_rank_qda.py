@@ -39,7 +39,7 @@ class LowRankQda(Head):
     --------
     >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [0.2, 0.1], [3.0, 9.0], [9.0, 3.0], [4.0, 4.0]]), [0, 0, 0, 1, 1, 1]
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
-    >>> LowRankQda(rank=1).fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
+    >>> LowRankQda(rank=1, shrinkage="blend:0.1").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
     array([0, 1])
     """
 
@@ -59,7 +59,6 @@ class LowRankQda(Head):
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        shrink = Shrinkage.parse(self.shrinkage)
         rank = min(self.rank, stats.dim)
         precisions = np.ones((stats.n_classes, stats.dim))
         projections = np.zeros((stats.n_classes, rank, stats.dim))
@@ -67,7 +66,7 @@ class LowRankQda(Head):
         pooled: Floats | None = None
         for label, covariance, dof in gaussians.class_covariances():
             if dof > 0:
-                keep, add = shrink.amounts(trace=float(np.trace(covariance)), dim=stats.dim, dof=dof)
+                keep, add = gaussians.class_shrinkage(self.shrinkage, float(np.trace(covariance)))
                 parts = _diagonal_plus_low_rank(keep * covariance, add, rank)
             else:
                 pooled = gaussians.pooled_covariance(self.shrinkage) if pooled is None else pooled

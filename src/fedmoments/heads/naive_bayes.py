@@ -79,11 +79,9 @@ class NaiveBayes(Head):
         pooled = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
         divisor = dof + (0.0 if self.unbiased else 1.0) * gaussians.present + self.pooling
         variances = (scatter + self.pooling * pooled) / np.where(divisor > 0, divisor, 1.0)[:, None]
-        shrink = Shrinkage.parse(self.shrinkage)
-        if shrink.kind != "none":
+        if Shrinkage.parse(self.shrinkage).kind != "none":
             for label in np.flatnonzero(dof > 0):
-                trace = float(variances[label].sum())
-                keep, add = shrink.amounts(trace=trace, dim=variances.shape[1], dof=float(dof[label]))
+                keep, add = gaussians.class_shrinkage(self.shrinkage, float(variances[label].sum()))
                 variances[label] = keep * variances[label] + add
         return np.asarray(np.maximum(variances, self.floor * _scale(pooled, gaussians)))
 

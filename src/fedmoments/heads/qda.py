@@ -30,13 +30,14 @@ class Qda(Head):
     covariance
         ``exact`` (class grams), ``diagonal``, ``spherical`` or ``free`` (client means).
     shrinkage
-        Of every class covariance, by its own trace and degrees of freedom; GH-OFL's default is ``blend:0.1``.
+        Of every class covariance; see :meth:`fedmoments.ClassGaussians.class_shrinkage`. GH-OFL's default is
+        ``blend:0.1``.
 
     Examples
     --------
     >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [0.2, 0.1], [3.0, 9.0], [9.0, 3.0], [4.0, 4.0]]), [0, 0, 0, 1, 1, 1]
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
-    >>> Qda().fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
+    >>> Qda(shrinkage="blend:0.1").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
     array([0, 1])
     """
 
@@ -53,13 +54,12 @@ class Qda(Head):
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        shrink = Shrinkage.parse(self.shrinkage)
         whiteners = np.zeros((stats.n_classes, stats.dim, stats.dim))
         half_log_precision = np.zeros(stats.n_classes)
         pooled: Floats | None = None
         for label, covariance, dof in gaussians.class_covariances():
             if dof > 0:
-                keep, add = shrink.amounts(trace=float(np.trace(covariance)), dim=stats.dim, dof=dof)
+                keep, add = gaussians.class_shrinkage(self.shrinkage, float(np.trace(covariance)))
                 shrunk = keep * covariance
                 shrunk[np.diag_indices_from(shrunk)] += add
             else:

@@ -75,11 +75,26 @@ def load_statistics(path: str | os.PathLike[str]) -> tuple[Statistics, Header]:
 
 def _check(stats: Statistics) -> None:
     """Refuse arrays of wrong shape or type, labels out of range, counts below one, and numbers that are not finite."""
-    p, r = len(stats.classes), len(stats.row_labels)
     if stats.n_classes < 1 or stats.dim < 1:
         raise InputError(f"n_classes and dim must be 1 or more, not {stats.n_classes} and {stats.dim}")
-    for name in ("classes", "class_counts", "row_labels", "row_counts"):
-        array, length = getattr(stats, name), p if name.startswith("class") else r
+    _check_index(stats)
+    rows = {Layout.CLASS: stats.classes.shape, Layout.ROWS: stats.row_labels.shape, Layout.GLOBAL: ()}
+    dtype = np.int64 if stats.fixed_point else np.float64
+    for name, array in stats.arrays.items():
+        shape = (*rows[moment(name).layout], moment(name).width(stats.dim))
+        if array.dtype != dtype or array.shape != shape:
+            raise InputError(
+                f"'{name}' must be {dtype.__name__} of shape {shape}, but is {array.dtype} of {array.shape}"
+            )
+        if not np.isfinite(array).all():
+            raise InputError(f"'{name}' holds NaN or infinity")
+
+
+def _check_index(stats: Statistics) -> None:
+    """Refuse labels and counts that no data could have."""
+    p, r = len(stats.classes), len(stats.row_labels)
+    for name, length in {"classes": p, "class_counts": p, "row_labels": r, "row_counts": r}.items():
+        array = getattr(stats, name)
         if array.dtype != np.int64 or array.shape != (length,):
             raise InputError(
                 f"'{name}' must be int64 of shape ({length},), but is {array.dtype} of shape {array.shape}"
@@ -88,17 +103,10 @@ def _check(stats: Statistics) -> None:
         raise InputError(f"labels must ascend from 0 to {stats.n_classes - 1} without repetition")
     if (stats.class_counts < 1).any() or (stats.row_counts < 1).any():
         raise InputError("counts must be 1 or more")
-    dtype = np.int64 if stats.fixed_point else np.float64
-    for name, array in stats.arrays.items():
-        rows = {Layout.CLASS: (p,), Layout.ROWS: (r,), Layout.GLOBAL: ()}[moment(name).layout]
-        shape = (*rows, moment(name).width(stats.dim))
-        if array.dtype != dtype or array.shape != shape:
-            raise InputError(
-                f"'{name}' must be {dtype.__name__} of shape {shape}, but is {array.dtype} of {array.shape}"
-            )
-        if dtype is np.float64 and not np.isfinite(array).all():
-            raise InputError(f"'{name}' holds NaN or infinity")
+    if not np.isin(stats.row_labels, stats.classes).all():
+        raise InputError("a row kept apart belongs to a class without samples")
     if stats.spec.keeps_clients_apart:
-        totals = np.bincount(stats.row_labels, weights=stats.row_counts, minlength=stats.n_classes)
-        if len(totals) != stats.n_classes or not np.array_equal(totals, stats.counts):
+        totals = np.zeros(p, np.int64)
+        np.add.at(totals, np.searchsorted(stats.classes, stats.row_labels), stats.row_counts)
+        if not np.array_equal(totals, stats.class_counts):
             raise InputError("the counts of the rows kept apart do not add up to the counts of the classes")

@@ -78,6 +78,14 @@ class Moment(ABC):
     def width(self, dim: int) -> int:
         """Return how many numbers a class, a row or (GLOBAL) the whole moment has, for features of ``dim``."""
 
+    def unpacked_width(self, dim: int) -> int:
+        """Return how many numbers there would be if symmetric matrices were not packed, as papers count them."""
+        return self.width(dim)
+
+    def flops(self, dim: int) -> int:
+        """Return the multiply-adds that one sample costs."""
+        return self.width(dim)
+
     @abstractmethod
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
         """Return a zero array that :meth:`add` can accumulate into."""
@@ -120,6 +128,9 @@ class _Powers(Moment):
     def width(self, dim: int) -> int:
         return dim
 
+    def flops(self, dim: int) -> int:
+        return dim if self.degree <= 2 else 2 * dim
+
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
         return np.zeros((n_cells, dim))
 
@@ -146,6 +157,9 @@ class ClassNorms(Moment):
 
     def width(self, dim: int) -> int:  # noqa: ARG002 - one number whatever the dimension
         return 1
+
+    def flops(self, dim: int) -> int:
+        return dim
 
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002
         return np.zeros((n_cells, 1))
@@ -196,6 +210,9 @@ class Gram(Moment):
     def width(self, dim: int) -> int:
         return packed_size(dim)
 
+    def unpacked_width(self, dim: int) -> int:
+        return dim * dim
+
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002 - one for all classes
         return new_gram(dim)
 
@@ -220,6 +237,9 @@ class ClassGrams(Moment):
 
     def width(self, dim: int) -> int:
         return packed_size(dim)
+
+    def unpacked_width(self, dim: int) -> int:
+        return dim * dim
 
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
         return np.zeros((n_cells, dim, dim)).transpose(0, 2, 1)  # every work[cell] is Fortran-ordered, as syrk wants

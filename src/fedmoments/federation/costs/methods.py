@@ -1,9 +1,11 @@
 """The methods that can be priced: one-shot ones by the moments they send, iterative ones by what they exchange."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from fedmoments.errors import UnknownNameError
+from fedmoments.heads import Head, presets
 
 __all__ = ["IterativeMethod", "OneShotMethod", "iterative_method", "known_methods", "one_shot_method"]
 
@@ -46,27 +48,27 @@ class IterativeMethod:
     copies: int = 1
 
 
-_WITH_GRAM = ("counts", "sums", "gram")
-_WITH_CLASS_GRAMS = ("counts", "sums", "class_grams")
-
-# ``fedcof-oracle`` is this package's Oracle, which needs no more than Fed3R's payload; ``fedcof-oracle-paper`` sends a
-# covariance per client and class as FedCOF's Table 3 charges it. A rank-r part per class (``gh-dlr-qda``) cannot be had
-# from the pooled gram, so it is priced as QDA, not as in GH-OFL's Table 8. Proto-Hyper's teacher is 0.7 LDA + 0.3 NB.
-_ONE_SHOT = {
-    "fed3r": OneShotMethod(_WITH_GRAM),
-    "fed3r-rf": OneShotMethod(_WITH_GRAM, needs_map=True),
-    "fedcgs": OneShotMethod(_WITH_GRAM),
-    "fedcof": OneShotMethod(("client_means",)),
-    "fedcof-oracle": OneShotMethod(_WITH_GRAM),
-    "fedcof-oracle-paper": OneShotMethod(_WITH_CLASS_GRAMS),
-    "fedncm": OneShotMethod(("counts", "sums"), dense_sums=False),
-    "fishermix": OneShotMethod(_WITH_GRAM),
-    "gh-dlr-qda": OneShotMethod(_WITH_CLASS_GRAMS),
-    "gh-lda": OneShotMethod(_WITH_GRAM),
-    "gh-nb": OneShotMethod(("counts", "sums", "class_squares")),
-    "gh-qda": OneShotMethod(_WITH_CLASS_GRAMS),
-    "proto-hyper": OneShotMethod((*_WITH_GRAM, "class_squares")),
+# Methods that papers price but that are no head here. ``fedcof-oracle-paper`` sends a covariance per client and class,
+# as FedCOF's Table 3 charges it (our ``fedcof-oracle`` needs no more than Fed3R's payload). FisherMix is priced as LDA,
+# and Proto-Hyper with squares too, for its teacher of 0.7 LDA + 0.3 NB (GH-OFL, Tables 2 and 6).
+_PAPERS = {
+    "fedcof-oracle-paper": OneShotMethod(("sums", "class_grams")),
+    "fishermix": OneShotMethod(("sums", "gram")),
+    "proto-hyper": OneShotMethod(("sums", "gram", "class_squares")),
 }
+_CHEAP_SUMS = ("fedncm",)
+
+
+@cache
+def _one_shot() -> dict[str, OneShotMethod]:
+    """Every head of the registry by the moments it sends, and what only papers price."""
+    table = dict(_PAPERS)
+    for name, preset in presets().items():
+        head = preset.make()
+        maps = type(head).feature_map is not Head.feature_map
+        table[name] = OneShotMethod(head.needs.sent, needs_map=maps, dense_sums=name not in _CHEAP_SUMS)
+    return table
+
 
 _COPIES = {"fedadam": 1, "fedavg": 1, "fedavgm": 1, "fedprox": 1, "scaffold": 2}
 _STAGES: dict[str, Stage] = {"": "all", "-feat": "encoder", "-lp": "head"}
@@ -92,9 +94,9 @@ def known_methods(kind: Literal["one-shot", "iterative"] | None = None) -> tuple
     >>> known_methods("iterative")[:3]
     ('fedadam', 'fedadam-feat', 'fedadam-lp')
     """
-    known = {"one-shot": tuple(_ONE_SHOT), "iterative": tuple(_ITERATIVE)}
+    known = {"one-shot": tuple(_one_shot()), "iterative": tuple(_ITERATIVE)}
     if kind is None:
-        return tuple(sorted(_ONE_SHOT | _ITERATIVE))
+        return tuple(sorted({*_one_shot(), *_ITERATIVE}))
     if kind not in known:
         raise UnknownNameError("kind of method", kind, known)
     return tuple(sorted(known[kind]))
@@ -106,11 +108,11 @@ def one_shot_method(name: str) -> OneShotMethod:
     Examples
     --------
     >>> one_shot_method("gh-nb").moments
-    ('counts', 'sums', 'class_squares')
+    ('sums', 'class_squares')
     """
-    if name not in _ONE_SHOT:
-        raise UnknownNameError("one-shot method", name, _ONE_SHOT)
-    return _ONE_SHOT[name]
+    if name not in _one_shot():
+        raise UnknownNameError("one-shot method", name, _one_shot())
+    return _one_shot()[name]
 
 
 def iterative_method(name: str) -> IterativeMethod:

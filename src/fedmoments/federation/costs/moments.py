@@ -2,7 +2,7 @@
 
 With d features, a client that holds |C_k| classes sends, in floats::
 
-    counts                            0 (and |C_k| whole numbers)
+    counts                            |C_k| whole numbers, part of every upload
     sums, class squares, thirds, …    |C_k| · d
     gram                              d(d+1)/2 packed, d² not packed
     class grams                       |C_k| times that
@@ -13,13 +13,13 @@ Which classes the numbers belong to (labels) is not counted: that is a bit a cla
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.federation.costs.checks import check_whole
+from fedmoments.statistics import MOMENTS, Layout, Moment
 
 __all__ = ["PayloadSize", "check_present_classes", "floats_of", "flops_of", "moments_size"]
 
@@ -48,41 +48,17 @@ class PayloadSize:
         return PayloadSize(self.counts + other.counts, self.floats + other.floats)
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """What one moment costs: it is sent once per client, per present class or per mean row."""
-
-    per: Literal["client", "class", "mean"]
-    counts: int = 0  # whole numbers sent each time
-    vectors: int = 0  # vectors of d floats sent each time
-    matrices: int = 0  # symmetric matrices of d × d sent each time
-    passes: int = 0  # multiply-adds for each coordinate of a sample, those of a matrix aside
-    one_hot: bool = False  # whether a pass may be a product with one-hot labels, C times as dear
-
-    def size(self, d: int, *, packed: bool) -> PayloadSize:
-        matrix = d * (d + 1) // 2 if packed else d * d
-        return PayloadSize(self.counts, self.vectors * d + self.matrices * matrix)
-
-    def flops(self, d: int, columns: int) -> int:
-        return self.passes * d * (columns if self.one_hot else 1) + self.matrices * d * (d + 1) // 2
+#: Counts are part of every upload and are no moment of their own; naming them does no harm.
+COUNTS = "counts"
 
 
-_MOMENTS = {
-    "counts": _Moment("class", counts=1),
-    "sums": _Moment("class", vectors=1, passes=1, one_hot=True),
-    "gram": _Moment("client", matrices=1),
-    "class_grams": _Moment("class", matrices=1),
-    "class_squares": _Moment("class", vectors=1, passes=1),
-    "class_thirds": _Moment("class", vectors=1, passes=2),
-    "class_fourths": _Moment("class", vectors=1, passes=2),
-    "client_means": _Moment("mean", counts=1, vectors=1, passes=1),
-}
-
-
-def _moment(name: str) -> _Moment:
-    if name not in _MOMENTS:
-        raise UnknownNameError("moment", name, _MOMENTS)
-    return _MOMENTS[name]
+def _moments(names: Iterable[str]) -> list[Moment]:
+    """Return the named moments, each once."""
+    known = [COUNTS, *MOMENTS]
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("moment", name, known)
+    return [MOMENTS[name] for name in MOMENTS if name in set(names)]
 
 
 def check_present_classes(present_classes: int | ArrayLike, clients: int | None = None) -> tuple[int, int]:
@@ -127,13 +103,14 @@ def moments_size(
     >>> moments_size(["counts", "sums"], 512, 100, 2870, 1, packed=True)
     PayloadSize(counts=2870, floats=1469440)
     """
-    units = {"client": clients, "class": present_classes, "mean": present_classes * means_per_client}
-    total = PayloadSize(0, 0)
-    for name in sorted(set(moments)):
-        moment = _moment(name)
-        times, each = units[moment.per], moment.size(d, packed=packed)
-        total += PayloadSize(times * each.counts, times * each.floats)
-    return total
+    rows = present_classes * means_per_client
+    times = {Layout.GLOBAL: clients, Layout.CLASS: present_classes, Layout.ROWS: rows}
+    floats, counts = 0, present_classes
+    for each in _moments(list(moments)):
+        floats += times[each.layout] * (each.width(d) if packed else each.unpacked_width(d))
+        if each.layout is Layout.ROWS:
+            counts = rows
+    return PayloadSize(counts, floats)
 
 
 def floats_of(
@@ -205,4 +182,4 @@ def flops_of(moments: Iterable[str], d: int, classes: int, samples: int, *, dens
     d, classes = check_whole("d", d), check_whole("classes", classes)
     samples = check_whole("samples", samples, least=0)
     columns = classes if dense_sums else 1
-    return samples * sum(_moment(name).flops(d, columns) for name in sorted(set(moments)))
+    return samples * sum(each.flops(d) * (columns if each.name == "sums" else 1) for each in _moments(list(moments)))

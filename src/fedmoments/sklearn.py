@@ -1,0 +1,315 @@
+"""The heads as a scikit-learn classifier, for pipelines, grid searches and cross-validation (extra ``sklearn``).
+
+Scikit-learn holds all samples in one matrix; ``groups`` say which client holds which row. Additive heads (FedNCM, Fed3R,
+GH-LDA …) do not depend on the partition, so they ignore groups. Heads that estimate covariances from client means
+(FedCOF, ``lda-free``, ``nb-free``) do; without groups every sample is its own client, and then, by a law of this
+package, the free covariance *is* the ordinary sample covariance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.api import fit as fit_head
+from fedmoments.api import spec_for
+from fedmoments.classifier import Classifier
+from fedmoments.errors import FedMomentsError, InputError, MissingExtraError, NotEnoughDataError
+from fedmoments.heads import Head, make_head
+from fedmoments.linalg import blocks
+from fedmoments.maps import FeatureMap
+from fedmoments.statistics import Accumulator, Ledger, Statistics
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise MissingExtraError("FedMomentsClassifier", "scikit-learn>=1.6", "sklearn") from error
+
+__all__ = ["FedMomentsClassifier"]
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+
+#: What features may stay; anything else is widened to the first.
+FLOAT_TYPES = (np.float64, np.float32)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured so far, and for which head."""
+
+    head: Head
+    feature_map: FeatureMap | None
+    source: Accumulator | Ledger
+    seed: int
+
+    @classmethod
+    def nothing(
+        cls, head: Head, means_per_client: int, *, n_classes: int, dim: int, pilot: Statistics | None, seed: int
+    ) -> "_Measured":
+        """Return the state before the first sample."""
+        if means_per_client < 1:
+            raise InputError(f"means_per_client must be 1 or more, not {means_per_client}")
+        feature_map = head.feature_map(dim, pilot)
+        width = feature_map.output_dim(dim) if feature_map else dim
+        spec = spec_for(head, means_per_client=means_per_client)
+        source: Accumulator | Ledger
+        if spec.keeps_clients_apart:
+            source = Ledger(spec, n_classes=n_classes, dim=width, fold=True)
+        else:
+            source = Accumulator(spec, n_classes=n_classes, dim=width)
+        return cls(head, feature_map, source, seed)
+
+    def add(self, X: Floats, labels: Ints) -> None:
+        """Take in a batch (additive heads), or one more client (heads that keep clients apart)."""
+        if isinstance(self.source, Accumulator):
+            for block in blocks(len(X)):  # mapped features may be far wider than X
+                self.source.update(self._mapped(X[block]), labels[block])
+        else:
+            spec, n_classes = self.source.spec, self.source.n_classes
+            part = Statistics.of(self._mapped(X), labels, spec, n_classes=n_classes, seed=self.seed)
+            self.source.join(len(self.source), part)
+
+    def with_clients(self, X: Floats, labels: Ints, holders: Ints) -> "_Measured":
+        """Return the state after all clients of a partition, where there was none before."""
+        if isinstance(self.source, Accumulator):
+            self.add(X, labels)
+            return self
+        spec, n_classes = self.source.spec, self.source.n_classes
+        ledger = Ledger.of(self._mapped(X), labels, holders, spec, n_classes=n_classes, seed=self.seed, fold=True)
+        return _Measured(self.head, self.feature_map, ledger, self.seed)
+
+    def _mapped(self, X: Floats) -> Floats:
+        return self.feature_map(X) if self.feature_map else X
+
+
+class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types: its bases are Any
+    """Any head of fedmoments as a scikit-learn classifier.
+
+    Parameters
+    ----------
+    head
+        A name (see :func:`fedmoments.head_names`) or a head.
+    hyper
+        Hyper-parameters of a head that is given by name, for example ``{"shrinkage": "blend:0.05"}``.
+    means_per_client
+        How many means of a class a client sends (heads that use client means).
+    temperature
+        Probabilities are softmax(scores / temperature). Ridge and nearest-mean scores are not log-densities: calibrate
+        them, or do not read their probabilities as such.
+    random_state
+        Deals samples to those means; an integer, a ``numpy.random.RandomState`` or None.
+
+    Attributes
+    ----------
+    classes_
+        (C,) labels, sorted.
+    n_features_in_
+        d.
+    feature_names_in_
+        (d,) names of the columns, if X had any.
+    classifier_
+        The :class:`fedmoments.Classifier`, to save or to deploy without scikit-learn; its class names are ``classes_``
+        as text.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(["cat", "dog"], 40)
+    >>> X = rng.normal(size=(80, 5)) + np.where(y == "cat", -3.0, 3.0)[:, None]
+    >>> site = np.arange(80) % 4
+    >>> model = FedMomentsClassifier("fedcof").fit(X, y, groups=site)
+    >>> model.score(X, y)
+    1.0
+    >>> model.predict([[3.0, 3.0, 3.0, 3.0, 3.0]])
+    array(['dog'], dtype='<U3')
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> search = GridSearchCV(FedMomentsClassifier(), {"head": ["fedncm", "gh-lda", "gh-nb"]}, cv=4)
+    >>> search.fit(X, y).best_score_
+    np.float64(1.0)
+    """
+
+    def __init__(
+        self,
+        head: str | Head = "gh-lda",
+        hyper: Mapping[str, Any] | None = None,
+        means_per_client: int = 1,
+        temperature: float = 1.0,
+        random_state: Any = 0,
+    ) -> None:
+        self.head = head
+        self.hyper = hyper
+        self.means_per_client = means_per_client
+        self.temperature = temperature
+        self.random_state = random_state
+
+    # ---------------------------------------------------------------------------------------------- fitting
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Measure all clients, merge, solve.
+
+        Parameters
+        ----------
+        X
+            (n, d) features, dense, n ≥ 2.
+        y
+            (n,) labels of any sortable kind.
+        groups
+            (n,) which client holds each sample. Without it, heads that keep clients apart take every sample for a
+            client of its own: the free covariance is then the ordinary sample covariance, and ``means_per_client`` has
+            no effect. Other heads do not depend on who holds what.
+
+        Examples
+        --------
+        >>> X, y = [[0.0, 0.0], [2.0, 0.1], [0.1, 5.0], [2.0, 5.1]], ["low", "low", "high", "high"]
+        >>> FedMomentsClassifier("gh-lda").fit(X, y).classes_
+        array(['high', 'low'], dtype='<U4')
+        """
+        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, inverse = np.unique(y, return_inverse=True)
+        labels = inverse.astype(np.int64)
+        holders = np.arange(len(labels))
+        if groups is not None:
+            groups = column_or_1d(groups)
+            check_consistent_length(X, groups)
+            _, inverse = np.unique(groups, return_inverse=True)
+            holders = inverse.astype(np.int64)
+        head, n_classes = self._head(), len(self.classes_)
+        pilot = None
+        if head.pilot_needs is not None:
+            pilot = Ledger.of(X, labels, holders, head.pilot_needs, n_classes=n_classes, fold=True).statistics()
+        self._measured = self._nothing(head, pilot).with_clients(X, labels, holders)
+        self._solved = self._solve()
+        return self
+
+    def _head_needs_one_pass(self) -> bool:
+        """Return whether a stream suffices; a head that cannot even be made complains when it is fitted."""
+        try:
+            return self._head().pilot_needs is None
+        except FedMomentsError:
+            return True
+
+    @available_if(_head_needs_one_pass)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Take in one more batch, or one more client, and forget its samples.
+
+        Additive heads accumulate exactly: any batching gives what :meth:`fit` gives on everything. For heads that keep
+        clients apart each call is one client. Continues after :meth:`fit`. The head is solved when it is first used,
+        not in every call, so calls are cheap. Not available for a head that must look at all features before it measures
+        them (``fed3r-rf`` with an automatic bandwidth).
+
+        Parameters
+        ----------
+        X
+            (n, d) features, dense.
+        y
+            (n,) labels.
+        classes
+            (C,) all labels that will ever come; needed in the first call.
+
+        Examples
+        --------
+        >>> model = FedMomentsClassifier("fedcof")
+        >>> model = model.partial_fit([[0.0, 1.0], [4.0, 0.2]], ["a", "b"], classes=["a", "b"])
+        >>> model = model.partial_fit([[0.3, 1.2], [5.0, 0.0]], ["a", "b"])
+        >>> model.predict([[0.0, 2.0]])
+        array(['a'], dtype='<U1')
+        """
+        first = not self.__sklearn_is_fitted__()
+        if first and classes is None:
+            raise InputError("the first call of partial_fit needs classes, all labels that will ever come")
+        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
+        check_classification_targets(y)
+        known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_
+        if not first and not np.array_equal(known, self.classes_):
+            raise InputError(f"classes must stay what they were, {self.classes_}; {known} arrived")
+        unknown = ~np.isin(y, known)
+        if unknown.any():
+            raise InputError(f"labels must be among classes {known}, but sample {np.argmax(unknown)} has {y[unknown][0]}")
+        head = self._head()
+        if first:
+            self.classes_ = known
+            self._measured = self._nothing(head, None)
+        elif head != self._measured.head:
+            raise InputError(
+                f"the statistics so far were measured for {self._measured.head}, but the head is {head} now: "
+                "call fit, or partial_fit on a clone"
+            )
+        self._measured.add(X, np.searchsorted(known, y).astype(np.int64))
+        self._solved = None
+        return self
+
+    # ---------------------------------------------------------------------------------------------- using it
+
+    @property
+    def classifier_(self) -> Classifier:
+        """The fedmoments classifier of everything that was taken in so far."""
+        check_is_fitted(self)
+        if self._solved is None:
+            try:
+                self._solved = self._solve()
+            except NotEnoughDataError as error:
+                raise NotFittedError(f"this {type(self).__name__} cannot be used yet: {error}") from error
+        return self._solved
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return scores; higher is likelier.
+
+        Parameters
+        ----------
+        X
+            (n, d) features. float32 is scored in float32, anything else in float64.
+
+        Returns
+        -------
+        scores
+            (n, C); of two classes (n,), the score of ``classes_[1]`` less that of ``classes_[0]``.
+        """
+        scores = self.classifier_.scores(self._checked(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the label (n,) with the highest score, of features (n, d)."""
+        return np.asarray(self.classes_[self.classifier_.predict(self._checked(X))])
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return softmax(scores / temperature), (n, C), of features (n, d); columns are in the order of ``classes_``."""
+        return self.classifier_.predict_proba(self._checked(X), temperature=self.temperature)
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _head(self) -> Head:
+        if isinstance(self.head, str):
+            return make_head(self.head, **(self.hyper or {}))
+        if self.hyper:
+            raise InputError(f"{self.head} has its hyper-parameters already; hyper belongs to a head given by name")
+        return self.head
+
+    def _nothing(self, head: Head, pilot: Statistics | None) -> _Measured:
+        state = self.random_state
+        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+        sizes = {"n_classes": len(self.classes_), "dim": self.n_features_in_}
+        return _Measured.nothing(head, self.means_per_client, **sizes, pilot=pilot, seed=seed)
+
+    def _solve(self) -> Classifier:
+        done = self._measured
+        source = done.source.statistics() if isinstance(done.source, Accumulator) else done.source
+        names = [str(label) for label in self.classes_]
+        classifier = fit_head(done.head, source, class_names=names, feature_map=done.feature_map)
+        return classifier.noting(head=self.head) if isinstance(self.head, str) else classifier
+
+    def _checked(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=FLOAT_TYPES, reset=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_measured")
