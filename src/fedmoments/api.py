@@ -8,14 +8,16 @@ from numpy.typing import ArrayLike
 
 from fedmoments.classifier import Classifier
 from fedmoments.errors import InputError
+from fedmoments.gaussian import require
 from fedmoments.heads import Head, make_head
 from fedmoments.maps import FeatureMap, compose
 from fedmoments.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 
 __all__ = ["Clients", "fit", "measure", "spec_for"]
 
-#: What a federation can be given as: features and labels, or statistics, by client id.
-Clients = Mapping[Hashable, tuple[ArrayLike, ArrayLike] | Statistics]
+#: What a federation can be given as: features and labels, or statistics, by client id (any hashable; a mapping is
+#: invariant in its keys, so that Hashable here would refuse a dict[str, …]).
+Clients = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
 
 
 def spec_for(*heads: str | Head, means_per_client: int = 1) -> StatisticsSpec:
@@ -75,12 +77,7 @@ def measure(
         if isinstance(data, Statistics):
             part = data
         else:
-            try:
-                features, labels = data
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"client {client!r} must be (features, labels) or Statistics, not {type(data)}"
-                ) from None
+            features, labels = _pair(client, data)
             try:
                 mapped = np.asarray(feature_map(features) if feature_map else features)
                 part = Statistics.of(mapped, labels, spec, n_classes=n_classes, seed=seed)
@@ -120,7 +117,8 @@ def fit(
     class_names
         C names; numbers by default.
     feature_map
-        Applied to features before anything else; the classifier carries it and applies it to what it scores.
+        Applied to features before anything else; the classifier carries it and applies it to what it scores. With
+        statistics, the map that they were measured behind.
     means_per_client
         How many means of a class a client sends (heads that use client means).
     seed
@@ -149,7 +147,7 @@ def fit(
     if isinstance(clients, Mapping):
         if n_classes is None:
             n_classes = _count_classes(clients)
-        full_map = _whole_map(chosen, clients, feature_map, n_classes)
+        full_map = _whole_map(chosen, clients, feature_map, n_classes, fixed_point)
         source: Ledger | Statistics = measure(
             clients,
             spec_for(chosen, means_per_client=means_per_client),
@@ -161,6 +159,12 @@ def fit(
         )
     else:
         source = clients
+    if chosen.has_own_map and full_map is None:
+        require(source.statistics() if isinstance(source, Ledger) else source, chosen.needs, type(chosen).__name__)
+        raise InputError(
+            f"{type(chosen).__name__} is measured behind a feature map of its own, which statistics do not hold: give "
+            "fit the feature_map that they were measured behind"
+        )
     classifier = chosen.fit(source).mapped(full_map)
     name = head if isinstance(head, str) else type(head).__name__
     classifier = classifier.noting(head=name, settings=chosen.settings())
@@ -170,16 +174,29 @@ def fit(
 def _count_classes(clients: Clients) -> int:
     """Return C: what statistics say, or the highest label plus one."""
     counts = [0]
-    for data in clients.values():
+    for client, data in clients.items():
         if isinstance(data, Statistics):
             counts.append(data.n_classes)
         else:
-            labels = np.asarray(data[1])
-            counts.append(int(labels.max()) + 1 if labels.size and labels.dtype.kind in "iuf" else 0)
+            labels = np.asarray(_pair(client, data)[1])
+            # What is no label (NaN, text) is refused where it is measured, with the name of its client.
+            whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
+            counts.append(int(labels.max()) + 1 if labels.size and whole else 0)
     return max(1, *counts)
 
 
-def _whole_map(head: Head, clients: Clients, given: FeatureMap | None, n_classes: int) -> FeatureMap | None:
+def _pair(client: Hashable, data: Any) -> tuple[ArrayLike, ArrayLike]:
+    """Return a client's features and labels."""
+    try:
+        features, labels = data
+    except (TypeError, ValueError):
+        raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(data)}") from None
+    return features, labels
+
+
+def _whole_map(
+    head: Head, clients: Clients, given: FeatureMap | None, n_classes: int, form: FixedPoint | None
+) -> FeatureMap | None:
     """Return the given map followed by the head's own, which may need a first exchange of small statistics."""
     data = {k: v for k, v in clients.items() if not isinstance(v, Statistics)}
     if not data:
@@ -191,7 +208,9 @@ def _whole_map(head: Head, clients: Clients, given: FeatureMap | None, n_classes
                 "some clients gave features and some statistics, but this head chooses its feature map from all "
                 "clients' features first: give features only, or choose the map's parameters yourself"
             )
-        pilot = measure(data, head.pilot_needs, n_classes=n_classes, feature_map=given, fold=True).statistics()
+        needs = head.pilot_needs
+        ledger = measure(data, needs, n_classes=n_classes, feature_map=given, fixed_point=form, fold=True)
+        pilot = ledger.statistics()
     first = np.asarray(next(iter(data.values()))[0])
     if first.ndim != 2:
         return given

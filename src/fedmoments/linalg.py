@@ -40,6 +40,8 @@ BLOCK_ROWS = 2048
 
 #: Eigenvalues below this share of the largest, times the dimension, count as zero: the only jitter-like constant here.
 EPSILON = float(np.finfo(np.float64).eps)
+#: LAPACK's eigenvalues of a singular matrix, and the inverse's norm estimated from its factor, err by up to 3 of them.
+_NOISE = 8 * EPSILON
 
 
 def packed_size(dim: int) -> int:
@@ -206,7 +208,7 @@ def solve_positive(matrix: Floats, right: Floats, *, overwrite: bool = False) ->
     """Solve M W = R for a symmetric positive semi-definite M by one Cholesky factorisation.
 
     Where M is singular to working precision (a constant feature without ridge, more dimensions than samples), the
-    answer is the minimum-norm least-squares solution, from the eigenvectors whose eigenvalue is above d·ε of the
+    answer is the minimum-norm least-squares solution, from the eigenvectors whose eigenvalue is above 8·d·ε of the
     largest one.
 
     Parameters
@@ -227,23 +229,29 @@ def solve_positive(matrix: Floats, right: Floats, *, overwrite: bool = False) ->
     array([[1.],
            [0.]])
     """
+    if not len(matrix):
+        return np.zeros(right.shape)
     diagonal = np.diagonal(matrix).copy()
     factor, info = lapack.dpotrf(matrix, lower=0, clean=0, overwrite_a=overwrite)
-    if info == 0 and _no_pivot_vanished(factor, diagonal):
+    if info == 0 and _is_definite(factor, diagonal):
         solution, _ = lapack.dpotrs(factor, right, lower=0, overwrite_b=overwrite)
         return np.asarray(solution)
     # The factorisation wrote into the upper triangle only, so the lower one (and the diagonal kept above) still hold M.
     damaged = factor if overwrite else matrix
     values, vectors = eigh(np.tril(damaged, -1) + np.diag(diagonal), lower=True)
-    keep = values > max(values[-1], 0.0) * EPSILON * len(diagonal)
+    keep = values > max(values[-1], 0.0) * _NOISE * len(diagonal)
     basis = vectors[:, keep]
     return np.asarray(basis @ ((basis.T @ right) / values[keep, None]))
 
 
-def _no_pivot_vanished(factor: Floats, diagonal: Floats) -> bool:
-    """Return whether every squared pivot, what elimination left of a diagonal entry, is above rounding noise."""
-    pivots = np.square(np.diagonal(factor))
-    return bool(np.all(pivots > diagonal * EPSILON * len(diagonal)))
+def _is_definite(factor: Floats, diagonal: Floats) -> bool:
+    """Return whether the least eigenvalue is above rounding noise, once the matrix has a unit diagonal.
+
+    The norm of the inverse is estimated from the factor in O(d²). Looking at pivots alone would not do: where
+    elimination has divided by a small one, the noise that it leaves of a vanishing one can be 10⁵ times d·ε.
+    """
+    least, _ = lapack.dpocon(factor / np.sqrt(diagonal), 1.0, uplo="U")
+    return bool(least > _NOISE * len(diagonal))
 
 
 def solve_rows_plus_ridge(rows: Floats, ridge: float, right: Floats) -> Floats:
@@ -301,7 +309,7 @@ def gcv_ridge(gram: Floats, right: Floats, *, energy: float, n_samples: int) -> 
 
     With W = (G + λI)⁻¹R, the training error of ridge regression is RSS = energy − 2 tr(WᵀR) + tr(WᵀGW) and its degrees
     of freedom are d − λ tr((G + λI)⁻¹); GCV(λ) = (RSS/N) / (1 − dof/N)². λ is sought among powers of ten times the mean
-    eigenvalue tr(G)/d, so it scales with the squared features, and refined by the parabola through the best three.
+    eigenvalue tr(G)/d, ten steps a decade, so it scales with the squared features.
 
     Parameters
     ----------
@@ -326,31 +334,17 @@ def gcv_ridge(gram: Floats, right: Floats, *, energy: float, n_samples: int) -> 
     if mean_eigenvalue <= 0:
         return 0.0
 
-    def score(exponent: float) -> float:
-        ridge = mean_eigenvalue * 10.0**exponent
-        shifted = np.array(gram, order="F")
-        shifted[np.diag_indices(dim)] += ridge
-        lower, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
-        if info != 0:
-            return np.inf
-        weights, _ = lapack.dpotrs(lower, right, lower=1)
-        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
-        dof = dim - ridge * float(np.einsum("ij,ij->", inverse, inverse))
-        # G W = R − λW, so tr(WᵀGW) = tr(WᵀR) − λ‖W‖².
-        fitted = float(np.einsum("ij,ij->", weights, right))
-        rss = energy - fitted - ridge * float(np.einsum("ij,ij->", weights, weights))
-        left = 1.0 - dof / n_samples
-        # Where nearly all degrees of freedom are spent, both parts of the ratio vanish and rounding decides.
-        return rss / n_samples / left**2 if left > 1e-3 else np.inf
-
-    exponents = np.arange(-8.0, 3.0)
-    scores = np.array([score(exponent) for exponent in exponents])
-    best = int(np.argmin(scores))
-    if not np.isfinite(scores[best]):
-        return float(mean_eigenvalue * 10.0 ** exponents[-1])
-    step = 0.0
-    if 0 < best < len(exponents) - 1 and np.isfinite(scores[best - 1 : best + 2]).all():
-        left, middle, right_score = scores[best - 1 : best + 2]
-        curvature = left - 2 * middle + right_score
-        step = 0.5 * (left - right_score) / curvature if curvature > 0 else 0.0
-    return float(mean_eigenvalue * 10.0 ** (exponents[best] + step))
+    values, vectors = eigh(gram, lower=False, driver="evd")
+    values = np.maximum(values, 0.0)
+    energies = np.square(vectors.T @ right).sum(axis=1)
+    ridges = mean_eigenvalue * 10.0 ** np.arange(-8.0, 2.05, 0.1)
+    shifted = values + ridges[:, None]
+    # With G = Σ eᵢvᵢvᵢᵀ, tr(WᵀR) = Σ ‖vᵢᵀR‖²/(eᵢ+λ) and tr(WᵀGW) = Σ eᵢ‖vᵢᵀR‖²/(eᵢ+λ)².
+    rss = energy - (energies * (values + 2.0 * ridges[:, None]) / shifted**2).sum(axis=1)
+    left = 1.0 - (values / shifted).sum(axis=1) / n_samples
+    # Where nearly all degrees of freedom are spent, both parts of the ratio vanish and rounding decides.
+    sound = left > 1e-3
+    if not sound.any():
+        return float(ridges[-1])
+    scores = np.where(sound, rss / np.where(sound, left, 1.0) ** 2, np.inf)
+    return float(ridges[np.argmin(scores)])

@@ -40,6 +40,16 @@ class Classifier(ABC):
         Applied to features before they are scored.
     info
         Notes of origin that travel in the file's header (head, hyper-parameters, fingerprint …), JSON-able.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> parties = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}
+    >>> classifier = fm.fit("fedncm", parties, class_names=["up", "right"])
+    >>> classifier.predict_names([[0.0, 2.0], [2.0, 0.1]])
+    ['up', 'right']
+    >>> round(float(classifier.predict_proba([[1.0, 1.0]], temperature=10.0).sum()), 6)
+    1.0
     """
 
     present: NDArray[np.bool_]
@@ -93,6 +103,8 @@ class Classifier(ABC):
             raise InputError(
                 f"features must be a matrix (samples, dimensions); an array of shape {features.shape} arrived"
             )
+        if features.dtype.kind not in "fiub":
+            raise InputError(f"features must be numbers; an array of type {features.dtype} arrived")
         dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
         mapped = self.feature_map(features) if self.feature_map else features
         if mapped.shape[1] != self.dim:
@@ -102,6 +114,12 @@ class Classifier(ABC):
             )
         scores = self._scores(mapped.astype(dtype, copy=False), self._arrays_of[dtype])
         scores[:, ~self.present] = -np.inf
+        unsure = np.isnan(scores).any(axis=1)
+        if unsure.any():
+            row = int(np.argmax(unsure))
+            raise InputError(
+                f"features must be finite, but sample {row} holds NaN or infinity: repair or drop it first"
+            )
         return scores
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:

@@ -62,7 +62,7 @@ def diagonal_scores(centred: Floats, arrays: Arrays) -> Floats:
     weighted = means * precisions
     constant = arrays["bias"] - 0.5 * np.einsum("cd,cd->c", means, weighted)
     scores = centred @ weighted.T
-    scores -= (0.5 * centred**2) @ precisions.T
+    scores -= np.square(centred) @ (0.5 * precisions).T
     scores += constant
     return np.asarray(scores)
 

@@ -44,7 +44,7 @@ class Shrinkage:
     KINDS: ClassVar[tuple[str, ...]] = ("automatic", "absolute", "relative", "blend", "none")
 
     def __post_init__(self) -> None:
-        limit = 1.0 if self.kind == "blend" else math.inf
+        limit = {"automatic": 0.0, "none": 0.0, "blend": 1.0}.get(self.kind, math.inf)
         if self.kind not in self.KINDS or not 0.0 <= self.amount <= limit or math.isinf(self.amount):
             raise self._refusal(f"{self.kind}:{self.amount:g}")
 

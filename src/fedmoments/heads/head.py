@@ -18,6 +18,14 @@ class Head(ABC):
     """A recipe from statistics to a classifier. Frozen: its fields are its hyper-parameters.
 
     No hyper-parameter ever enters a statistic, so one upload serves any sweep.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> parties = {"a": ([[0.0, 1.0], [1.0, 0.2]], [0, 1]), "b": ([[0.2, 1.1], [0.9, 0.1]], [0, 1])}
+    >>> upload = fm.measure(parties, fm.make_head("fed3r").needs)
+    >>> [fm.make_head("fed3r", ridge=ridge).fit(upload).predict([[0.0, 1.0]]).item() for ridge in (0.01, 1.0)]
+    [0, 0]
     """
 
     @property
@@ -44,6 +52,11 @@ class Head(ABC):
         return self.solve(stats)
 
     @property
+    def has_own_map(self) -> bool:
+        """Whether features are mapped in a way of this head's own before they are measured."""
+        return type(self).feature_map is not Head.feature_map
+
+    @property
     def pilot_needs(self) -> StatisticsSpec | None:
         """Statistics of a small first exchange that :meth:`feature_map` needs, or None."""
         return None
@@ -51,6 +64,11 @@ class Head(ABC):
     def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:  # noqa: ARG002 - for overriders
         """Return the map that clients apply to features of ``dim`` dimensions before they measure, or None."""
         return None
+
+    @property
+    def temperature(self) -> float:
+        """What scores are divided by before a softmax, so that they read as log-probabilities."""
+        return 1.0
 
     def settings(self) -> dict[str, Any]:
         """Return the hyper-parameters as plain values, for tables and file headers."""
@@ -75,6 +93,15 @@ class Preset:
         One line for tables.
     paper
         Where it comes from.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> fedcof = fm.presets()["fedcof"]
+    >>> fedcof.summary
+    'ridge on the within scatter, free covariance of client means'
+    >>> fedcof.make(shrinkage=0.1).settings()["shrinkage"]
+    0.1
     """
 
     name: str

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
 from fedmoments.classifier import Classifier, LowRankClassifier
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
 from fedmoments.heads.head import Head, Preset
 from fedmoments.linalg import EPSILON
@@ -67,11 +67,16 @@ class LowRankQda(Head):
         for label, covariance, dof in gaussians.class_covariances():
             if dof > 0:
                 keep, add = gaussians.class_shrinkage(self.shrinkage, float(np.trace(covariance)))
-                parts = _diagonal_plus_low_rank(keep * covariance, add, rank)
+                spread = keep * covariance
             else:
                 pooled = gaussians.pooled_covariance(self.shrinkage) if pooled is None else pooled
-                parts = _diagonal_plus_low_rank(pooled, 0.0, rank)
-            precisions[label], projections[label], half_log_det[label] = parts
+                spread, add = pooled, 0.0
+            if not float(np.trace(spread)) + add > 0:
+                raise NotEnoughDataError(
+                    f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is zero: "
+                    "its samples do not differ; use an absolute shrinkage or gh-nb"
+                )
+            precisions[label], projections[label], half_log_det[label] = _diagonal_plus_low_rank(spread, add, rank)
         present, offset = gaussians.present, gaussians.global_mean
         return LowRankClassifier(
             offset=offset,
@@ -89,10 +94,14 @@ def _diagonal_plus_low_rank(covariance: Floats, add: float, rank: int) -> tuple[
     factors = np.zeros((dim, 0))
     if rank:
         values, vectors = eigh(covariance, subset_by_index=(dim - rank, dim - 1))
-        factors = vectors * np.sqrt(np.maximum(values, 0.0))
+        values = np.maximum(values, 0.0)
+        if rank == dim:  # leave half of the least eigenvalue to D: with nothing in D, Woodbury would cancel all digits
+            values -= 0.5 * values[0]
+        factors = vectors * np.sqrt(values)
     diagonal = np.diagonal(covariance) - np.einsum("dr,dr->d", factors, factors)
-    # What eigenvectors do not hold is never negative but for rounding; without any shrinkage it may vanish.
-    least = max(float(np.diagonal(covariance).max()) * EPSILON * dim, np.finfo(np.float64).tiny)
+    # What eigenvectors do not hold is never negative but for rounding; without any shrinkage it may vanish. A least
+    # share of √ε costs as many digits as Woodbury's difference of two numbers divided by it.
+    least = max(float(np.diagonal(covariance).max()) * EPSILON**0.5, np.finfo(np.float64).tiny)
     diagonal = np.maximum(np.maximum(diagonal, 0.0) + add, least)
     weighted = factors / diagonal[:, None]
     lower = cholesky(np.eye(factors.shape[1]) + factors.T @ weighted, lower=True)

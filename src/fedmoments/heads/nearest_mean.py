@@ -42,6 +42,10 @@ class NearestMean(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec()
 
+    @property
+    def temperature(self) -> float:
+        return 0.1 if self.metric == "cosine" else 1.0
+
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats)
         means = gaussians.means

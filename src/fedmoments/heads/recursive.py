@@ -58,17 +58,19 @@ class RecursiveRidge:
 
     def leave(self, contribution: Statistics) -> None:
         """Take a client's statistics out again."""
-        if (self._counts < contribution.counts).any():
-            raise MergeError("a client cannot leave with more samples of a class than joined: has it joined?")
         self._update(contribution, sign=-1)
 
     def _update(self, contribution: Statistics, *, sign: int) -> None:
-        require(contribution, NEEDS, "RecursiveRidge")
         if (contribution.n_classes, contribution.dim) != (self.n_classes, self.dim):
             raise MergeError(
                 f"this model has {self.n_classes} classes and {self.dim} dimensions, but statistics of "
                 f"{contribution.n_classes} and {contribution.dim} arrived"
             )
+        if contribution.n_samples == 0:
+            return  # a client without a sample changes nothing
+        require(contribution, NEEDS, "RecursiveRidge")
+        if sign < 0 and (self._counts < contribution.counts).any():
+            raise MergeError("a client cannot leave with more samples of a class than joined: has it joined?")
         rows = low_rank_factor(contribution.gram)
         shared = rows @ self._inverse
         inner = np.eye(len(rows)) + sign * shared @ rows.T

@@ -35,6 +35,8 @@ Floats = NDArray[np.float64]
 
 #: With fewer rows than this share of the dimension, the dual solve is faster.
 DUAL_SHARE = 0.75
+#: Where classes have no spread at all, this share of the mean eigenvalue keeps the system definite.
+LEAST_RIDGE = 1e-10
 #: The dual solve divides by the ridge: below this share of the mean eigenvalue, digits would cancel.
 DUAL_LEAST_RIDGE = 1e-8
 
@@ -89,6 +91,10 @@ class Ridge(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec.of("gram") if self.scatter == "total" else covariance_source(self.covariance).pooled_needs
 
+    @property
+    def temperature(self) -> float:
+        return 0.1 if self.normalize else 1.0
+
     def solve(self, stats: Statistics) -> Classifier:
         weights, bias = self._total(stats) if self.scatter == "total" else self._within(stats)
         if self.normalize:
@@ -138,7 +144,10 @@ class Ridge(Head):
         add_gram(matrix, centre)
         diagonal_entries = np.diag_indices_from(matrix)
         matrix[diagonal_entries] += add * spread
-        matrix[diagonal_entries] += self._penalty(float(np.trace(matrix)) / stats.dim)
+        mean_eigenvalue = float(np.trace(matrix)) / stats.dim
+        matrix[diagonal_entries] += self._penalty(mean_eigenvalue)
+        if scatter.trace == 0.0:
+            matrix[diagonal_entries] += LEAST_RIDGE * mean_eigenvalue
         return solve_positive(symmetrize_upper(matrix), right, overwrite=True), np.zeros(stats.n_classes)
 
     def _penalty(self, mean_eigenvalue: float) -> float:

@@ -32,7 +32,10 @@ Ints = NDArray[np.int64]
 
 def check_shape(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]:
     """Return X as a float matrix (n, d), or say in one sentence what is wrong with its shape or type."""
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:  # numpy refuses lists of unequal lengths
+        raise InputError(f"features must be a matrix (samples, dimensions): {error}") from error
     if array.ndim != 2 or array.shape[1] == 0:
         raise InputError(f"features must be a matrix (samples, dimensions); an array of shape {array.shape} arrived")
     if dim is not None and array.shape[1] != dim:
@@ -44,12 +47,13 @@ def check_shape(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def first_bad_row(X: NDArray[np.floating]) -> InputError:
-    """Return the error that names the first sample with NaN or infinity."""
-    for block in blocks(len(X)):
-        finite = np.isfinite(X[block]).all(axis=1)
+def first_bad_row(X: NDArray[np.floating], rows: Ints | None = None) -> InputError:
+    """Return the error that names the first sample with NaN or infinity, among ``rows`` (ascending) if given."""
+    rows = np.arange(len(X)) if rows is None else rows
+    for block in blocks(len(rows)):
+        finite = np.isfinite(X[rows[block]]).all(axis=1)
         if not finite.all():
-            row = block.start + int(np.argmin(finite))
+            row = int(rows[block][np.argmin(finite)])
             return InputError(
                 f"features must be finite, but sample {row} holds NaN or infinity: repair or drop it first"
             )
@@ -59,7 +63,9 @@ def first_bad_row(X: NDArray[np.floating]) -> InputError:
 def check_features(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]:
     """Return X as a finite float matrix (n, d), or say in one sentence what is wrong with it."""
     array = check_shape(X, dim)
-    if not all(np.isfinite(array[block].sum(dtype=np.float64)) for block in blocks(len(array), 256)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = all(np.isfinite(array[block].sum(dtype=np.float64)) for block in blocks(len(array), 256))
+    if not finite:
         raise first_bad_row(array)
     return array
 
@@ -75,12 +81,11 @@ def check_labels(y: ArrayLike, n_samples: int, n_classes: int, *, whose: str = "
             raise InputError(
                 f"{whose} must be whole numbers from 0 to {n_classes - 1}; values of type {array.dtype} arrived"
             )
-    labels = array.astype(np.int64)
-    wrong = (labels < 0) | (labels >= n_classes)
+    wrong = (array < 0) | (array >= n_classes)  # before the cast, which would wrap what int64 cannot hold
     if wrong.any():
         index = int(np.argmax(wrong))
-        raise InputError(f"{whose} must be from 0 to {n_classes - 1}, but sample {index} has {labels[index]}")
-    return labels
+        raise InputError(f"{whose} must be from 0 to {n_classes - 1}, but sample {index} has {array[index]}")
+    return array.astype(np.int64)
 
 
 def running_positions(cells: Ints, seen: Ints) -> Ints:

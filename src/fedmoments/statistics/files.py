@@ -56,6 +56,19 @@ def load_statistics(path: str | os.PathLike[str]) -> tuple[Statistics, Header]:
     ------
     FileFormatError
         When the file is damaged, is something else, or holds numbers that no data could have.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parts = []
+    ...     for site in ("clinic", "lab"):
+    ...         part = Statistics.of([[1.0, 2.0]], [0], StatisticsSpec.of("gram"), n_classes=2)
+    ...         save_statistics(Path(folder, site), part)
+    ...         parts.append(load_statistics(Path(folder, site))[0])
+    >>> Statistics.merge(parts).counts
+    array([2, 0])
     """
     tensors, header = read_tensors(path, "statistics")
     try:
@@ -88,6 +101,8 @@ def _check(stats: Statistics) -> None:
             )
         if not np.isfinite(array).all():
             raise InputError(f"'{name}' holds NaN or infinity")
+    if stats.fixed_point:
+        stats.to_float().quantized(stats.fixed_point)  # refuses what is out of the agreed range and would wrap in a sum
 
 
 def _check_index(stats: Statistics) -> None:

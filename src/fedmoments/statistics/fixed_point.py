@@ -19,6 +19,8 @@ __all__ = ["FixedPoint"]
 
 #: Sums stay within ±2⁶², one bit short of int64, so that even a doubled sum can be recognised instead of wrapping.
 RANGE_BITS = 62
+#: Norms outside would leave fourth moments no digits at all.
+MIN_NORM, MAX_NORM = 1e-12, 1e12
 #: Finer than this no float64 feature is known to need.
 MAX_BITS = 52
 
@@ -45,8 +47,8 @@ class FixedPoint:
     max_samples: int = 2**24
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.norm_bound) and self.norm_bound > 0):
-            raise InputError(f"norm_bound must be a positive, finite number, not {self.norm_bound}")
+        if not MIN_NORM <= self.norm_bound <= MAX_NORM:
+            raise InputError(f"norm_bound must be a number from {MIN_NORM:g} to {MAX_NORM:g}, not {self.norm_bound}")
         if self.max_samples < 1:
             raise InputError(f"max_samples must be 1 or more, not {self.max_samples}")
 

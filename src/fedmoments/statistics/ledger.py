@@ -60,6 +60,8 @@ class Ledger:
         fixed_point: FixedPoint | None = None,
         fold: bool = False,
     ) -> None:
+        if n_classes < 1 or dim < 1:
+            raise InputError(f"n_classes and dim must be 1 or more, not {n_classes} and {dim}")
         self.spec, self.n_classes, self.dim = spec, n_classes, dim
         self.fixed_point, self.fold = fixed_point, fold
         dtype = np.int64 if fixed_point else np.float64

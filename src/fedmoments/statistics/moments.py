@@ -242,17 +242,17 @@ class ClassGrams(Moment):
         return dim * dim
 
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
-        return np.zeros((n_cells, dim, dim)).transpose(0, 2, 1)  # every work[cell] is Fortran-ordered, as syrk wants
+        return np.zeros((n_cells, dim, dim))  # C order survives pickling; the transpose below is what syrk wants
 
     def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
         order = np.argsort(cells, kind="stable")
         present, starts = np.unique(cells[order], return_index=True)
         for cell, start, stop in zip(present, starts, [*starts[1:], len(cells)], strict=True):
-            add_gram(work[cell], X[order[start:stop]])
+            add_gram(work[cell].T, X[order[start:stop]])
 
     def finish(self, work: NDArray[Any]) -> NDArray[Any]:
         dim = work.shape[1]
-        packed = [pack_symmetric(matrix) for matrix in work]
+        packed = [pack_symmetric(matrix.T) for matrix in work]
         return np.stack(packed) if packed else np.zeros((0, packed_size(dim)))
 
 

@@ -24,17 +24,20 @@ from fedmoments.statistics.accumulator import (
 )
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.ledger import Ledger
-from fedmoments.statistics.moments import Layout, moment
+from fedmoments.statistics.moments import ClassSums, ClientMeans, Layout, moment
 from fedmoments.statistics.shares import deal_shares
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
 __all__ = ["measure_partition"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Samples in a block: small enough that a block of 1280 float64 dimensions stays in cache while cells are summed.
+#: Samples or cells in a block: small enough that one of 1280 float64 dimensions stays in cache while cells are summed.
 BLOCK = 256
+#: From this many samples on, a (client, class) cell is summed on its own, not along with the others of its block.
+LONG_RUN = 64
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class _Samples:
     def dim(self) -> int:
         return int(self.features.shape[1])
 
+    def first_bad_row(self) -> InputError:
+        """Return the error that names the first sample that somebody holds and that is not finite."""
+        return first_bad_row(self.features, np.sort(self.order))
+
 
 def measure_partition(
     X: ArrayLike,
@@ -70,6 +77,8 @@ def measure_partition(
     samples = _sorted_samples(X, y, clients, n_classes)
     n_clients = int(samples.holders.max(initial=-1)) + 1
     ids: list[Hashable] = list(range(n_clients) if names is None else names)
+    if len(set(ids)) != len(ids):
+        raise InputError("client names must be unique")
     if n_clients > len(ids):
         raise InputError(f"there are {len(ids)} client names, but a sample belongs to client number {n_clients - 1}")
     ledger = Ledger(spec, n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
@@ -78,10 +87,10 @@ def measure_partition(
     if (folds and fixed_point) or (Layout.GLOBAL in layouts and not fold):
         _join_one_by_one(ledger, samples, ids, seed)
         return ledger
-    cells = _Cells(samples, n_classes)
+    cells = _Cells(samples, n_classes, spec.means_per_client)
     class_moments = [] if folds else [n for n in spec.sent if moment(n).layout is Layout.CLASS]
     row_moments = [n for n in spec.sent if moment(n).layout is Layout.ROWS]
-    shares = cells.deal(samples, spec.means_per_client, seed)
+    shares = cells.deal(samples, seed)
     work = _sum_cells(samples, cells, shares, class_moments, row_moments)
     rows: dict[str, NDArray[Any]] = {}
     for name in row_moments:
@@ -109,21 +118,24 @@ def _sorted_samples(X: ArrayLike, y: ArrayLike, clients: ArrayLike, n_classes: i
 class _Cells:
     """The non-empty (client, class) cells, ascending, of sorted samples."""
 
-    def __init__(self, samples: _Samples, n_classes: int) -> None:
+    def __init__(self, samples: _Samples, n_classes: int, n_shares: int) -> None:
+        self.n_shares = n_shares
         keys = samples.holders[samples.order] * n_classes + samples.labels[samples.order]
-        cells, inverse, self.counts = np.unique(keys, return_inverse=True, return_counts=True)
-        self.of_sample: Ints = inverse.astype(np.int64)
-        self.clients, self.labels = np.divmod(cells, n_classes)
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))  # keys ascend from 0: a cell is a run of equal ones
+        self.counts: Ints = np.diff(starts, append=len(keys))
+        self.of_sample: Ints = np.repeat(np.arange(len(starts)), self.counts)
+        self.clients, self.labels = np.divmod(keys[starts], n_classes)
 
     def __len__(self) -> int:
         return len(self.counts)
 
-    def deal(self, samples: _Samples, n_shares: int, seed: int) -> Ints:
+    def deal(self, samples: _Samples, seed: int) -> Ints:
         """Return the row, cell · n_shares + share, that every sorted sample falls into, as (samples,)."""
-        if n_shares == 1:
+        if self.n_shares == 1:
             return self.of_sample
         positions = running_positions(self.of_sample, np.zeros(len(self), np.int64))
-        return self.of_sample * n_shares + deal_shares(samples.labels[samples.order], positions, n_shares, seed)
+        shares = deal_shares(samples.labels[samples.order], positions, self.n_shares, seed)
+        return self.of_sample * self.n_shares + shares
 
     def class_columns(
         self, moments: list[str], work: dict[str, NDArray[Any]], form: FixedPoint | None
@@ -136,8 +148,8 @@ class _Cells:
         self, name: str, work: NDArray[Any], rows: Ints, form: FixedPoint | None
     ) -> dict[str, NDArray[Any]]:
         """Return the ledger's columns of mean rows."""
-        counts = np.bincount(rows, minlength=len(work)).reshape(len(self), -1)
-        if counts.shape[1] == 1:
+        counts = np.bincount(rows, minlength=len(work)).reshape(len(self), self.n_shares)
+        if self.n_shares == 1:
             cells, kept, values = np.arange(len(self)), self.counts, work
         else:
             cells, kept, values = whole_or_shares(np.arange(len(self)), counts, work)
@@ -153,19 +165,69 @@ def _sum_cells(
     samples: _Samples, cells: _Cells, rows: Ints, class_moments: list[str], row_moments: list[str]
 ) -> dict[str, NDArray[Any]]:
     """Return the workspaces of every class moment by cell, and of every row moment by row."""
-    n_shares = max(1, (int(rows.max(initial=0)) + len(cells)) // max(len(cells), 1))
-    work = {name: moment(name).workspace(len(cells), samples.dim) for name in class_moments}
-    work |= {name: moment(name).workspace(len(cells) * n_shares, samples.dim) for name in row_moments}
-    for block in blocks(len(samples), BLOCK) if work else ():
+    places = {name: (cells.of_sample, len(cells)) for name in class_moments}
+    places |= {name: (rows, len(cells) * cells.n_shares) for name in row_moments}
+    sums = {name for name in places if isinstance(moment(name), ClassSums | ClientMeans)}
+    work = {name: _sum_runs(samples, *places[name]) for name in sums}
+    others = {name: moment(name).workspace(places[name][1], samples.dim) for name in places if name not in sums}
+    for block in blocks(len(samples), BLOCK) if others else ():
         X = samples.features[samples.order[block]].astype(np.float64)
-        if not np.isfinite(X.sum()):
-            raise first_bad_row(samples.features)
-        first, last = cells.of_sample[block.start], cells.of_sample[block.stop - 1] + 1
-        for name in class_moments:
-            moment(name).add(work[name][first:last], X, cells.of_sample[block] - first)
-        for name in row_moments:
-            moment(name).add(work[name][first * n_shares : last * n_shares], X, rows[block] - first * n_shares)
-    return work
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(X.sum())
+        if not finite:
+            raise samples.first_bad_row()
+        for name, array in others.items():
+            inside, _ = places[name]
+            first, last = int(inside[block].min()), int(inside[block].max()) + 1
+            moment(name).add(array[first:last], X, inside[block] - first)
+    return work | others
+
+
+@np.errstate(over="ignore", invalid="ignore")  # ∞ − ∞ is found out below, by name
+def _sum_runs(samples: _Samples, places: Ints, n_places: int) -> Floats:
+    """Add up the sorted samples that fall into the same of ``n_places`` ``places`` (samples,), as (n_places, d).
+
+    A block of places is visited at a time, those with most samples first. Then the p-th samples of all places that
+    have so many are one gather and one addition to the head of a buffer in cache: no product, and neither the samples
+    nor the sums pass through memory twice. Few samples a place make few such rounds; long runs are added on their own.
+    """
+    order = samples.order if np.all(places[1:] >= places[:-1]) else samples.order[np.argsort(places, kind="stable")]
+    counts = np.bincount(places, minlength=n_places)
+    starts = np.cumsum(counts) - counts
+    sums = np.empty((n_places, samples.dim))
+    wide = np.empty((min(n_places, BLOCK), samples.dim))
+    for block in blocks(n_places, BLOCK):
+        by_count = np.argsort(-counts[block], kind="stable")
+        lengths, at = counts[block][by_count], starts[block][by_count]
+        n_long = int(np.searchsorted(-lengths, -LONG_RUN))
+        _add_long_runs(wide[:n_long], samples.features, order, at[:n_long], lengths[:n_long])
+        _add_short_runs(wide[n_long:], samples.features, order, at[n_long:], lengths[n_long:])
+        if not np.isfinite(np.einsum("ij->", wide[: len(lengths)])):
+            raise samples.first_bad_row()
+        sums[block][by_count] = wide[: len(lengths)]
+    return sums
+
+
+def _add_long_runs(out: Floats, features: NDArray[np.floating], order: Ints, at: Ints, lengths: Ints) -> None:
+    """Put the sum of samples order[at[i] : at[i] + lengths[i]] into out[i], run after run."""
+    out[:] = 0.0
+    for i, (start, length) in enumerate(zip(at.tolist(), lengths.tolist(), strict=True)):
+        for part in blocks(length, BLOCK):
+            out[i] += features[order[start + part.start : start + part.stop]].sum(axis=0, dtype=np.float64)
+
+
+def _add_short_runs(out: Floats, features: NDArray[np.floating], order: Ints, at: Ints, lengths: Ints) -> None:
+    """Do the same for runs of falling length, position after position: what reaches it is a head of ``out``."""
+    heads = np.searchsorted(-lengths, -np.arange(int(lengths.max(initial=1)))).tolist()
+    out[heads[0] : len(lengths)] = 0.0
+    gathered = np.empty((heads[0], features.shape[1]), features.dtype)
+    for position, n in enumerate(heads):
+        # "clip" changes no valid index; it spares take() a buffer of its own.
+        features.take(order[at[:n] + position], axis=0, out=gathered[:n], mode="clip")
+        if position == 0:
+            out[:n] = gathered
+        else:
+            out[:n] += gathered[:n]
 
 
 def _fold_all(spec: StatisticsSpec, samples: _Samples, n_classes: int) -> dict[str, NDArray[Any]]:
@@ -177,7 +239,10 @@ def _fold_all(spec: StatisticsSpec, samples: _Samples, n_classes: int) -> dict[s
     else:
         for block in blocks(len(samples)):
             chosen = samples.order[block]
-            accumulator.update(samples.features[chosen], samples.labels[chosen])
+            try:
+                accumulator.update(samples.features[chosen], samples.labels[chosen])
+            except InputError as error:
+                raise samples.first_bad_row() from error
     everything = accumulator.statistics()
     total: dict[str, NDArray[Any]] = {}
     for name in sent:
@@ -196,4 +261,8 @@ def _join_one_by_one(ledger: Ledger, samples: _Samples, ids: list[Hashable], see
     for number, client in enumerate(ids):
         mine = np.sort(samples.order[bounds[number] : bounds[number + 1]])
         X, y = samples.features[mine], samples.labels[mine]
-        ledger.join(client, Statistics.of(X, y, ledger.spec, n_classes=ledger.n_classes, seed=seed))
+        try:
+            part = Statistics.of(X, y, ledger.spec, n_classes=ledger.n_classes, seed=seed)
+        except InputError as error:
+            raise samples.first_bad_row() from error
+        ledger.join(client, part)

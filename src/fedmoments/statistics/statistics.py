@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError, MergeError, MissingMomentError
 from fedmoments.linalg import unpack_symmetric
+from fedmoments.statistics.arithmetic import add_up, require_mergeable, row_keys, subtract
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.moments import Layout, cell_sums, moment
 from fedmoments.statistics.spec import StatisticsSpec
@@ -139,12 +140,11 @@ class Statistics:
         fixed_point
             Round the result to this fixed-point form.
         """
-        from fedmoments.statistics.accumulator import Accumulator
+        from fedmoments.statistics.accumulator import Accumulator, check_shape
 
-        X = np.asarray(X)
-        if X.ndim != 2:
-            raise InputError(f"features must be a matrix (samples, dimensions); an array of shape {X.shape} arrived")
-        measured = Accumulator(spec, n_classes=n_classes, dim=X.shape[1], seed=seed).update(X, y).statistics()
+        features = check_shape(X)
+        accumulator = Accumulator(spec, n_classes=n_classes, dim=features.shape[1], seed=seed)
+        measured = accumulator.update(features, y).statistics()
         return measured.quantized(fixed_point) if fixed_point else measured
 
     @staticmethod
@@ -166,8 +166,8 @@ class Statistics:
         if not items:
             raise InputError("merge needs at least one statistic; for the sum of nothing use Statistics.zero")
         for other in items[1:]:
-            _require_mergeable(items[0], other)
-        return _merge(items)
+            require_mergeable(items[0], other)
+        return add_up(items)
 
     # ---------------------------------------------------------------------------------------------- reading it
 
@@ -251,7 +251,7 @@ class Statistics:
                 f"statistics of {spec} were asked for, but these hold {self.spec}: measure again with "
                 f"a spec that includes what is missing"
             )
-        if spec.moments == self.spec.moments:
+        if spec == self.spec:
             return self
         arrays = {name: self.raw(name) for name in spec.sent}
         if spec.keeps_clients_apart:
@@ -308,7 +308,7 @@ class Statistics:
             sha.update(f"{name}{array.shape}".encode())
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             if moment(name).layout is Layout.ROWS:
-                for key in sorted(_row_keys(self.row_labels, self.row_counts, little)):
+                for key in sorted(row_keys(self.row_labels, self.row_counts, little)):
                     sha.update(key)
             else:
                 sha.update(np.ascontiguousarray(little).tobytes())
@@ -317,46 +317,12 @@ class Statistics:
     # ---------------------------------------------------------------------------------------------- arithmetic
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        _require_mergeable(self, other)
-        return _merge([self, other])
+        require_mergeable(self, other)
+        return add_up([self, other])
 
     def __sub__(self, other: "Statistics") -> "Statistics":
-        _require_mergeable(self, other)
-        where = np.searchsorted(self.classes, other.classes)
-        inside = where < len(self.classes)
-        if not inside.all() or not np.array_equal(self.classes[where], other.classes):
-            raise MergeError(
-                "cannot subtract statistics of classes that are not in this sum: they were never added to it"
-            )
-        counts = self.class_counts.copy()
-        counts[where] -= other.class_counts
-        if (counts < 0).any():
-            label = int(self.classes[counts < 0][0])
-            raise MergeError(
-                f"cannot subtract more samples of class {label} than this sum holds: they were never added to it"
-            )
-        left = counts > 0
-        arrays: dict[str, NDArray[Any]] = {}
-        rows = np.ones(len(self.row_labels), bool)
-        for name, array in self.arrays.items():
-            layout = moment(name).layout
-            if layout is Layout.GLOBAL:
-                arrays[name] = array - other.arrays[name] if left.any() else np.zeros_like(array)
-            elif layout is Layout.CLASS:
-                difference = array.copy()
-                difference[where] -= other.arrays[name]
-                arrays[name] = difference[left]
-            else:
-                rows = _rows_left(self, other, name)
-                arrays[name] = array[rows]
-        return replace(
-            self,
-            classes=self.classes[left],
-            class_counts=counts[left],
-            arrays=arrays,
-            row_labels=self.row_labels[rows],
-            row_counts=self.row_counts[rows],
-        )
+        require_mergeable(self, other)
+        return subtract(self, other)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Statistics) and self.digest() == other.digest()
@@ -371,66 +337,3 @@ class Statistics:
             f"Statistics({self.spec}; {self.n_samples} samples of {len(self.classes)} of {self.n_classes} classes, "
             f"d={self.dim}{rows}, {form})"
         )
-
-
-def _require_mergeable(ours: Statistics, theirs: Statistics) -> None:
-    """Refuse to combine statistics of different kind, naming the first thing that differs."""
-    for name in ("spec", "n_classes", "dim", "fixed_point"):
-        a, b = getattr(ours, name), getattr(theirs, name)
-        if a != b:
-            raise MergeError(
-                f"statistics can only be merged if their {name} is the same, but one has {a} and the other {b}"
-            )
-
-
-def _merge(items: list[Statistics]) -> Statistics:
-    """Sum mergeable statistics: union of the classes, then one scatter-add a part."""
-    first = items[0]
-    total = sum(item.n_samples for item in items)
-    if first.fixed_point:
-        first.fixed_point.check_total(total)
-    classes = np.unique(np.concatenate([item.classes for item in items]))
-    places = [np.searchsorted(classes, item.classes) for item in items]
-    counts = np.zeros(len(classes), np.int64)
-    for item, place in zip(items, places, strict=True):
-        counts[place] += item.class_counts
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, array in first.arrays.items():
-        layout = moment(name).layout
-        if layout is Layout.ROWS:
-            arrays[name] = np.concatenate([item.arrays[name] for item in items])
-        elif layout is Layout.GLOBAL:
-            arrays[name] = array.copy()
-            for item in items[1:]:
-                arrays[name] += item.arrays[name]
-        else:
-            arrays[name] = np.zeros((len(classes), array.shape[1]), array.dtype)
-            for item, place in zip(items, places, strict=True):
-                arrays[name][place] += item.arrays[name]
-    return replace(
-        first,
-        classes=classes,
-        class_counts=counts,
-        arrays=arrays,
-        row_labels=np.concatenate([item.row_labels for item in items]),
-        row_counts=np.concatenate([item.row_counts for item in items]),
-    )
-
-
-def _row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:
-    """Return the bytes that identify each row."""
-    heads = np.stack([labels, counts], axis=1).astype("<i8")
-    return [head.tobytes() + row.tobytes() for head, row in zip(heads, rows, strict=True)]
-
-
-def _rows_left(ours: Statistics, theirs: Statistics, name: str) -> NDArray[np.bool_]:
-    """Return which of our rows remain once each of theirs was taken out once."""
-    places: dict[bytes, list[int]] = {}
-    for index, key in enumerate(_row_keys(ours.row_labels, ours.row_counts, ours.arrays[name])):
-        places.setdefault(key, []).append(index)
-    keep = np.ones(len(ours.row_labels), bool)
-    for key in _row_keys(theirs.row_labels, theirs.row_counts, theirs.arrays[name]):
-        if not places.get(key):
-            raise MergeError("cannot subtract a row of client means that is not in this sum: it was never added to it")
-        keep[places[key].pop()] = False
-    return keep

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Literal
 
 from fedmoments.errors import UnknownNameError
-from fedmoments.heads import Head, presets
+from fedmoments.heads import presets
 
 __all__ = ["IterativeMethod", "OneShotMethod", "iterative_method", "known_methods", "one_shot_method"]
 
@@ -65,8 +65,8 @@ def _one_shot() -> dict[str, OneShotMethod]:
     table = dict(_PAPERS)
     for name, preset in presets().items():
         head = preset.make()
-        maps = type(head).feature_map is not Head.feature_map
-        table[name] = OneShotMethod(head.needs.sent, needs_map=maps, dense_sums=name not in _CHEAP_SUMS)
+        dense = name not in _CHEAP_SUMS
+        table[name] = OneShotMethod(head.needs.sent, needs_map=head.has_own_map, dense_sums=dense)
     return table
 
 

@@ -1,0 +1,117 @@
+"""Adding and subtracting statistics: union of the classes, scatter-adds, and multisets of rows."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import MergeError
+from fedmoments.statistics.moments import Layout, moment
+
+if TYPE_CHECKING:
+    from fedmoments.statistics.statistics import Statistics
+
+__all__ = ["add_up", "require_mergeable", "row_keys", "subtract"]
+
+Ints = NDArray[np.int64]
+
+
+def require_mergeable(ours: "Statistics", theirs: "Statistics") -> None:
+    """Refuse to combine statistics of different kind, naming the first thing that differs."""
+    for name in ("spec", "n_classes", "dim", "fixed_point"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        if a != b:
+            raise MergeError(
+                f"statistics can only be merged if their {name} is the same, but one has {a} and the other {b}"
+            )
+
+
+def add_up(items: list["Statistics"]) -> "Statistics":
+    """Sum mergeable statistics: union of the classes, then one scatter-add a part."""
+    first = items[0]
+    total = sum(item.n_samples for item in items)
+    if first.fixed_point:
+        first.fixed_point.check_total(total)
+    classes = np.unique(np.concatenate([item.classes for item in items]))
+    places = [np.searchsorted(classes, item.classes) for item in items]
+    counts = np.zeros(len(classes), np.int64)
+    for item, place in zip(items, places, strict=True):
+        counts[place] += item.class_counts
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, array in first.arrays.items():
+        layout = moment(name).layout
+        if layout is Layout.ROWS:
+            arrays[name] = np.concatenate([item.arrays[name] for item in items])
+        elif layout is Layout.GLOBAL:
+            arrays[name] = array.copy()
+            for item in items[1:]:
+                arrays[name] += item.arrays[name]
+        else:
+            arrays[name] = np.zeros((len(classes), array.shape[1]), array.dtype)
+            for item, place in zip(items, places, strict=True):
+                arrays[name][place] += item.arrays[name]
+    return replace(
+        first,
+        classes=classes,
+        class_counts=counts,
+        arrays=arrays,
+        row_labels=np.concatenate([item.row_labels for item in items]),
+        row_counts=np.concatenate([item.row_counts for item in items]),
+    )
+
+
+def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
+    """Take a part out of a sum that it was added to."""
+    where = np.searchsorted(ours.classes, theirs.classes)
+    inside = where < len(ours.classes)
+    if not inside.all() or not np.array_equal(ours.classes[where], theirs.classes):
+        raise MergeError("cannot subtract statistics of classes that are not in this sum: they were never added to it")
+    counts = ours.class_counts.copy()
+    counts[where] -= theirs.class_counts
+    if (counts < 0).any():
+        label = int(ours.classes[counts < 0][0])
+        raise MergeError(
+            f"cannot subtract more samples of class {label} than this sum holds: they were never added to it"
+        )
+    left = counts > 0
+    arrays: dict[str, NDArray[Any]] = {}
+    rows = np.ones(len(ours.row_labels), bool)
+    for name, array in ours.arrays.items():
+        layout = moment(name).layout
+        if layout is Layout.GLOBAL:
+            arrays[name] = array - theirs.arrays[name] if left.any() else np.zeros_like(array)
+        elif layout is Layout.CLASS:
+            difference = array.copy()
+            difference[where] -= theirs.arrays[name]
+            arrays[name] = difference[left]
+        else:
+            rows = _rows_left(ours, theirs, name)
+            arrays[name] = array[rows]
+    return replace(
+        ours,
+        classes=ours.classes[left],
+        class_counts=counts[left],
+        arrays=arrays,
+        row_labels=ours.row_labels[rows],
+        row_counts=ours.row_counts[rows],
+    )
+
+
+def row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:
+    """Return the bytes that identify each row."""
+    heads = np.stack([labels, counts], axis=1).astype("<i8")
+    return [head.tobytes() + row.tobytes() for head, row in zip(heads, rows, strict=True)]
+
+
+def _rows_left(ours: "Statistics", theirs: "Statistics", name: str) -> NDArray[np.bool_]:
+    """Return which of our rows remain once each of theirs was taken out once."""
+    places: dict[bytes, list[int]] = {}
+    for index, key in enumerate(row_keys(ours.row_labels, ours.row_counts, ours.arrays[name])):
+        places.setdefault(key, []).append(index)
+    keep = np.ones(len(ours.row_labels), bool)
+    for key in row_keys(theirs.row_labels, theirs.row_counts, theirs.arrays[name]):
+        if not places.get(key):
+            raise MergeError("cannot subtract a row of client means that is not in this sum: it was never added to it")
+        keep[places[key].pop()] = False
+    return keep
