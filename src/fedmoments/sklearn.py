@@ -1,8 +1,8 @@
 """The heads as a scikit-learn classifier, for pipelines, grid searches and cross-validation (extra ``sklearn``).
 
-Scikit-learn holds all samples in one matrix; ``groups`` say which client holds which row. Additive heads (FedNCM, Fed3R,
-GH-LDA …) do not depend on the partition, so they ignore groups. Heads that estimate covariances from client means
-(FedCOF, ``lda-free``, ``nb-free``) do; without groups every sample is its own client, and then, by a law of this
+Scikit-learn holds all samples in one matrix; ``groups`` say which client holds which row. Additive heads (FedNCM,
+Fed3R, GH-LDA …) do not depend on the partition, so they ignore groups. Heads that estimate covariances from client
+means (FedCOF, ``lda-free``, ``nb-free``) do; without groups every sample is its own client, and then, by a law of this
 package, the free covariance *is* the ordinary sample covariance.
 """
 
@@ -20,7 +20,7 @@ from fedmoments.errors import FedMomentsError, InputError, MissingExtraError, No
 from fedmoments.heads import Head, make_head
 from fedmoments.linalg import blocks
 from fedmoments.maps import FeatureMap
-from fedmoments.statistics import Accumulator, Ledger, Statistics
+from fedmoments.statistics import Accumulator, Ledger, Statistics, StatisticsSpec
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -52,14 +52,11 @@ class _Measured:
 
     @classmethod
     def nothing(
-        cls, head: Head, means_per_client: int, *, n_classes: int, dim: int, pilot: Statistics | None, seed: int
+        cls, head: Head, spec: StatisticsSpec, *, n_classes: int, dim: int, pilot: Statistics | None, seed: int
     ) -> "_Measured":
         """Return the state before the first sample."""
-        if means_per_client < 1:
-            raise InputError(f"means_per_client must be 1 or more, not {means_per_client}")
         feature_map = head.feature_map(dim, pilot)
         width = feature_map.output_dim(dim) if feature_map else dim
-        spec = spec_for(head, means_per_client=means_per_client)
         source: Accumulator | Ledger
         if spec.keeps_clients_apart:
             source = Ledger(spec, n_classes=n_classes, dim=width, fold=True)
@@ -173,21 +170,20 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         >>> FedMomentsClassifier("gh-lda").fit(X, y).classes_
         array(['high', 'low'], dtype='<U4')
         """
-        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, inverse = np.unique(y, return_inverse=True)
-        labels = inverse.astype(np.int64)
-        holders = np.arange(len(labels))
+        features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
+        check_classification_targets(targets)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
+        holders = np.arange(len(targets))
         if groups is not None:
-            groups = column_or_1d(groups)
-            check_consistent_length(X, groups)
-            _, inverse = np.unique(groups, return_inverse=True)
-            holders = inverse.astype(np.int64)
+            check_consistent_length(features, groups)
+            _, holders = np.unique(column_or_1d(groups), return_inverse=True)
         head, n_classes = self._head(), len(self.classes_)
         pilot = None
         if head.pilot_needs is not None:
-            pilot = Ledger.of(X, labels, holders, head.pilot_needs, n_classes=n_classes, fold=True).statistics()
-        self._measured = self._nothing(head, pilot).with_clients(X, labels, holders)
+            ledger = Ledger.of(features, labels, holders, head.pilot_needs, n_classes=n_classes, fold=True)
+            pilot = ledger.statistics()
+        self._measured = self._nothing(head, pilot).with_clients(features, labels, holders)
+        self._solved = None  # if solving fails, what was fitted before is gone all the same
         self._solved = self._solve()
         return self
 
@@ -204,8 +200,8 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
         Additive heads accumulate exactly: any batching gives what :meth:`fit` gives on everything. For heads that keep
         clients apart each call is one client. Continues after :meth:`fit`. The head is solved when it is first used,
-        not in every call, so calls are cheap. Not available for a head that must look at all features before it measures
-        them (``fed3r-rf`` with an automatic bandwidth).
+        not in every call, so calls are cheap. Not available for a head that must look at all features before it
+        measures them (``fed3r-rf`` with an automatic bandwidth).
 
         Parameters
         ----------
@@ -227,24 +223,24 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:
             raise InputError("the first call of partial_fit needs classes, all labels that will ever come")
-        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
-        check_classification_targets(y)
+        features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
+        check_classification_targets(targets)
         known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_
         if not first and not np.array_equal(known, self.classes_):
             raise InputError(f"classes must stay what they were, {self.classes_}; {known} arrived")
-        unknown = ~np.isin(y, known)
-        if unknown.any():
-            raise InputError(f"labels must be among classes {known}, but sample {np.argmax(unknown)} has {y[unknown][0]}")
+        unknown = targets[~np.isin(targets, known)]
+        if len(unknown):
+            raise InputError(f"labels must be among the classes {known}, but {unknown[0]!r} arrived")
         head = self._head()
         if first:
             self.classes_ = known
             self._measured = self._nothing(head, None)
-        elif head != self._measured.head:
+        elif head != self._measured.head or self._spec(head) != self._measured.source.spec:
             raise InputError(
-                f"the statistics so far were measured for {self._measured.head}, but the head is {head} now: "
-                "call fit, or partial_fit on a clone"
+                f"the statistics so far are {self._measured.source.spec} for {self._measured.head}, but the head is "
+                f"now {head} with means_per_client={self.means_per_client}: call fit, or partial_fit on a clone"
             )
-        self._measured.add(X, np.searchsorted(known, y).astype(np.int64))
+        self._measured.add(features, np.searchsorted(known, targets))
         self._solved = None
         return self
 
@@ -279,10 +275,11 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the label (n,) with the highest score, of features (n, d)."""
-        return np.asarray(self.classes_[self.classifier_.predict(self._checked(X))])
+        labels = self.classifier_.predict(self._checked(X))
+        return np.asarray(self.classes_[labels])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return softmax(scores / temperature), (n, C), of features (n, d); columns are in the order of ``classes_``."""
+        """Return softmax(scores / temperature), (n, C), of features (n, d), columns in the order of ``classes_``."""
         return self.classifier_.predict_proba(self._checked(X), temperature=self.temperature)
 
     # ---------------------------------------------------------------------------------------------- inside
@@ -294,11 +291,16 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise InputError(f"{self.head} has its hyper-parameters already; hyper belongs to a head given by name")
         return self.head
 
+    def _spec(self, head: Head) -> StatisticsSpec:
+        if self.means_per_client < 1:
+            raise InputError(f"means_per_client must be 1 or more, not {self.means_per_client}")
+        return spec_for(head, means_per_client=self.means_per_client)
+
     def _nothing(self, head: Head, pilot: Statistics | None) -> _Measured:
         state = self.random_state
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
         sizes = {"n_classes": len(self.classes_), "dim": self.n_features_in_}
-        return _Measured.nothing(head, self.means_per_client, **sizes, pilot=pilot, seed=seed)
+        return _Measured.nothing(head, self._spec(head), **sizes, pilot=pilot, seed=seed)
 
     def _solve(self) -> Classifier:
         done = self._measured
