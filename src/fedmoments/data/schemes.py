@@ -166,7 +166,8 @@ def parse_split(text: str) -> SplitRecipe:
     Parameters
     ----------
     text
-        For example ``dirichlet:0.1``; `SCHEMES` lists what there is.
+        For example ``dirichlet:0.1``; `SCHEMES` lists what there is. ``flower:CLASS(name=value, …)`` is a partitioner
+        of Flower Datasets.
 
     Returns
     -------
@@ -186,8 +187,12 @@ def parse_split(text: str) -> SplitRecipe:
      'domain[:CLIENTS_PER_DOMAIN]', 'id', 'iid', 'quantity:ALPHA[:MIN_SIZE]']
     """
     name, *given = text.strip().split(":")
+    if name == "flower":
+        from fedmoments.data.flower_partitioner import parse_flower_split
+
+        return parse_flower_split(text)
     if name not in SCHEMES:
-        raise UnknownNameError("split", name, SCHEMES)
+        raise UnknownNameError("split", name, [*SCHEMES, "flower"])
     scheme = SCHEMES[name]
     needed = sum(parameter.default is None for parameter in scheme.parameters)
     if not needed <= len(given) <= len(scheme.parameters):

@@ -1,0 +1,171 @@
+r"""``npz:PATH``: arrays of features or of images, as ``np.savez`` writes them.
+
+=========================  ===================================  ===============================================
+array                      shape                                holds
+=========================  ===================================  ===============================================
+x_train, x_test            (n, d) numbers                       one feature vector a sample, or
+\                          (n, h, w) or (n, h, w, 3) of uint8   one image a sample
+y_train, y_test            (n,) whole numbers or text           labels
+classes                    (C,) text, optional                  names of the labels 0 … C − 1
+domain_train, domain_test  (n,) optional                        domain of each sample
+domains                    (m,) text, optional                  names of the domains, when those are numbers
+client_train, client_test  (n,) optional                        user of each sample
+=========================  ===================================  ===============================================
+
+Without x_test, a test part is held out. Pickled arrays are refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.data.dataset import DataSet
+from fedmoments.data.draws import Seed
+from fedmoments.data.npz_arrays import read_npz
+from fedmoments.data.samples import Modality
+from fedmoments.data.sources.columns import label_name
+from fedmoments.data.sources.rows import Problems, Rows, assemble
+from fedmoments.data.sources.source import Source
+from fedmoments.errors import InputError
+
+__all__ = ["SOURCE", "load_npz"]
+
+_Arrays = Mapping[str, NDArray[Any]]
+_KNOWN = frozenset(f"{what}_{part}" for what in ("x", "y", "domain", "client") for part in ("train", "test")) | {
+    "classes",
+    "domains",
+}
+#: A label above this, without names of classes, is taken for a mistake.
+MOST_CLASSES = 2**20
+
+
+def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: bool = False) -> DataSet:
+    """Load arrays.
+
+    Parameters
+    ----------
+    argument
+        The file; see the module for its arrays.
+    test_share, seed
+        For holding out a test part, when the file has none.
+    strict
+        Whether to stop at the first problem.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder, "f.npz"), x_train=np.ones((4, 3)), y_train=[0, 1, 0, 1], classes=["a", "b"])
+    ...     data = load_npz(str(Path(folder, "f.npz")), test_share=0.5)
+    >>> data.modality, data.class_names, data.train.items.shape
+    ('features', ('a', 'b'), (2, 3))
+    """
+    path = Path(argument).expanduser()
+    arrays = _read(path)
+    problems = Problems(strict=strict)
+    names = _class_names(path, arrays)
+    modality: Modality = "image" if arrays["x_train"].ndim > 2 else "features"
+    parts = {part: _rows(path, arrays, part, names, problems) for part in ("train", "test") if f"x_{part}" in arrays}
+    if "test" in parts and modality == "features" and arrays["x_test"].shape[1:] != arrays["x_train"].shape[1:]:
+        raise InputError(
+            f"{path}: x_train has {arrays['x_train'].shape[1]} dimensions and x_test "
+            f"{arrays['x_test'].shape[1:]}: were two encoders used?"
+        )
+    return assemble(
+        f"npz:{argument}",
+        parts["train"],
+        parts.get("test"),
+        modality,
+        problems,
+        test_share=test_share,
+        seed=seed,
+        class_names=names,
+    )
+
+
+def _read(path: Path) -> _Arrays:
+    if not path.is_file():
+        raise InputError(f"{path} cannot be read: there is no such file")
+    arrays, held = read_npz(path, _KNOWN)
+    for name in ("x_train", "y_train"):
+        if name not in arrays:
+            raise InputError(f"{path} lacks the array '{name}': it holds {', '.join(held) or 'nothing'}")
+    return arrays
+
+
+def _class_names(path: Path, arrays: _Arrays) -> Sequence[str]:
+    """Return the names of whole-number labels; none when labels are text, and name themselves."""
+    classes, labels = arrays.get("classes"), arrays["y_train"]
+    if classes is not None:
+        names = [str(name) for name in classes.ravel().tolist()]
+        if classes.ndim != 1 or not names or len(set(names)) != len(names):
+            raise InputError(f"'classes' in {path} must be different names, (C,), but has the shape {classes.shape}")
+        return names
+    if labels.dtype.kind not in "iuf" or not labels.size:
+        return ()
+    top = max(label.max() for name in ("y_train", "y_test") if (label := arrays.get(name, labels)).dtype.kind in "iuf")
+    if not top < MOST_CLASSES:
+        raise InputError(
+            f"{path} has the label {top}, which is hardly a class number: number them from 0, or name them"
+        )
+    return [str(number) for number in range(int(top) + 1)]
+
+
+def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems: Problems) -> Rows:
+    x, y = arrays[f"x_{part}"], arrays.get(f"y_{part}")
+    images = x.ndim in {3, 4} and x.dtype == np.uint8 and x.shape[3:] in {(), (3,)}
+    if not images and (x.ndim != 2 or x.dtype.kind not in "fiu"):
+        raise InputError(
+            f"'x_{part}' in {path} must be features (n, d), or images (n, h, w) or (n, h, w, 3) of uint8, but is of "
+            f"{x.dtype} and the shape {x.shape}"
+        )
+    if y is None or y.shape != (len(x),):
+        raise InputError(f"'y_{part}' in {path} must be one label a sample of 'x_{part}', ({len(x)},)")
+    finite = np.ones(len(x), np.bool_) if images else np.asarray(np.isfinite(x).all(axis=1))
+    labels = [_name(label, names) for label in y.tolist()]
+    kept = []
+    for i, label in enumerate(labels):
+        if not label:
+            problems.add(f"{part} sample {i}", f"its label {y[i]} is not one of the {len(names)} classes")
+        elif not finite[i]:
+            problems.add(f"{part} sample {i}", "its features are not all finite")
+        else:
+            kept.append(i)
+    whole = len(kept) == len(x)
+    keys = {what: _keys(path, arrays, what, part, len(x)) for what in ("domain", "client")}
+    return Rows(
+        x if whole else x[kept],
+        [labels[i] for i in kept],
+        [f"{part} sample {i}" for i in kept],
+        [keys["domain"][i] for i in kept] if keys["domain"] else [],
+        [keys["client"][i] for i in kept] if keys["client"] else [],
+    )
+
+
+def _name(label: Any, names: Sequence[str]) -> str:
+    if isinstance(label, str | bool) or not names:
+        return label_name(label)
+    number = int(label) if label == label and float(label).is_integer() else -1  # noqa: PLR0124 - NaN
+    return names[number] if 0 <= number < len(names) else ""
+
+
+def _keys(path: Path, arrays: _Arrays, what: str, part: str, n: int) -> list[str]:
+    values = arrays.get(f"{what}_{part}")
+    if values is None:
+        return []
+    if values.shape != (n,):
+        raise InputError(f"'{what}_{part}' in {path} must be one a sample, ({n},), but has the shape {values.shape}")
+    names = arrays.get("domains") if what == "domain" and values.dtype.kind in "iu" else None
+    if names is None or not n:
+        return [label_name(value) for value in values.tolist()]
+    if names.ndim != 1 or values.min() < 0 or values.max() >= len(names):
+        raise InputError(
+            f"'domains' in {path} must name the domains {values.min()} to {values.max()} of '{what}_{part}'"
+        )
+    return [str(name) for name in names[values].tolist()]
+
+
+SOURCE = Source("npz", "PATH", "arrays of features or of images", load_npz, (".npz",))
