@@ -1,0 +1,210 @@
+"""One federation of one seed: a split, and the statistics that each head is fitted from."""
+
+import time
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.classifier import Classifier
+from fedmoments.data import DROPPED, Split
+from fedmoments.errors import FedMomentsError, NotEnoughDataError
+from fedmoments.federation.costs import PayloadSize
+from fedmoments.heads import Head
+from fedmoments.linalg import blocks
+from fedmoments.maps import FeatureMap
+from fedmoments.simulation.evaluation import predict_blocks
+from fedmoments.simulation.features import Features
+from fedmoments.simulation.payload import upload_size
+from fedmoments.simulation.results import Outcome
+from fedmoments.statistics import MOMENTS, Accumulator, Layout, Ledger, Statistics, StatisticsSpec
+
+__all__ = ["Federation", "sent_by"]
+
+#: A moment is held as it is accumulated, packed, and in what a head makes of it.
+COPIES = 4
+
+
+def sent_by(head: Head, means_per_client: int) -> StatisticsSpec:
+    """Return what a client sends for one head.
+
+    Examples
+    --------
+    >>> from fedmoments.heads import make_head
+    >>> str(sent_by(make_head("fedcof"), 2)), str(sent_by(make_head("fedncm"), 2))
+    ('counts + client_means × 2', 'counts + sums')
+    """
+    needs = head.needs
+    if means_per_client > 1 and needs.keeps_clients_apart:
+        return needs | StatisticsSpec.of("client_means", means_per_client=means_per_client)
+    return needs
+
+
+class Federation:
+    """Clients of one split, measured once for all heads.
+
+    Parameters
+    ----------
+    features
+        Everybody's training samples, and the test samples.
+    split
+        Who holds what.
+    heads
+        All heads that will be fitted: the ledger holds the least that serves them together.
+    means_per_client
+        Means that a client sends of a class.
+    seed
+        Deals samples to those means.
+    memory_limit
+        Bytes that the statistics of one head may take.
+
+    Examples
+    --------
+    >>> from fedmoments.data import parse_split
+    >>> from fedmoments.heads import make_head
+    >>> from fedmoments.simulation import Samples
+    >>> y = np.arange(40) % 2
+    >>> part = Samples(np.eye(2)[y] + np.arange(40)[:, None] / 1000, y)
+    >>> head = make_head("fedcof")
+    >>> split = parse_split("iid").apply(y, n_clients=5)
+    >>> federation = Federation(Features("toy", 2, part, part), split, [head])
+    >>> federation.try_head(head).accuracy
+    1.0
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        split: Split,
+        heads: list[Head],
+        *,
+        means_per_client: int = 1,
+        seed: int = 0,
+        memory_limit: float = 4e9,
+    ) -> None:
+        self.features, self.split, self.seed = features, split, seed
+        self.means_per_client, self.memory_limit = means_per_client, memory_limit
+        self._heads = heads
+        self._restricted: dict[StatisticsSpec, Statistics] = {}
+        self._cells = split.cells(features.train.y, features.n_classes)
+        self._tried: dict[Head, Outcome] = {}
+
+    @property
+    def n_senders(self) -> int:
+        """How many clients hold a sample."""
+        return int((self.split.sizes > 0).sum())
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The contributions of all clients, serving every head that has no feature map of its own."""
+        spec = StatisticsSpec()
+        for head in self._heads:
+            if not head.has_own_map and self._fits_memory(head.needs, self.features.dim):
+                spec = spec | sent_by(head, self.means_per_client)
+        return self._ledger(spec)
+
+    def try_head(self, head: Head) -> Outcome:
+        """Fit and test a head; one that cannot be fitted gives an outcome with the reason."""
+        if head not in self._tried:
+            self._tried[head] = self._try(head)
+        return self._tried[head]
+
+    def fitted(self, head: Head) -> Classifier:
+        """Return the classifier of a head behind its own map, if it has one; raises what :meth:`try_head` reports."""
+        feature_map, _ = self._map(head)
+        return self.fit(head, feature_map)[0]
+
+    def _try(self, head: Head) -> Outcome:
+        size = PayloadSize(0, 0)
+        accuracy: float | None = None
+        seconds: float | None = None
+        reason: str | None = None
+        try:
+            feature_map, dim = self._map(head)
+            size = self._upload(head, dim)
+            classifier, seconds = self.fit(head, feature_map)
+            test = self.features.test
+            accuracy = float((predict_blocks(classifier, test.X) == test.y).mean())
+        except FedMomentsError as error:
+            reason = str(error)
+        return Outcome(self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
+
+    def fit(self, head: Head, feature_map: FeatureMap | None = None) -> tuple[Classifier, float]:
+        """Return the classifier of a head and the seconds that solving for it took."""
+        dim = feature_map.output_dim(self.features.dim) if feature_map else self.features.dim
+        if not self._fits_memory(head.needs, dim):
+            raise NotEnoughDataError(
+                f"its statistics ({head.needs}) of {self.features.n_classes} classes in {dim} dimensions would take "
+                f"{self._bytes(head.needs, dim) / 1e9:.1f} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
+            )
+        stats = self._mapped(head, feature_map) if feature_map else self._shared(head)
+        start = time.perf_counter()
+        classifier = head.fit(stats)
+        return classifier.mapped(feature_map), time.perf_counter() - start
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _ledger(self, spec: StatisticsSpec) -> Ledger:
+        train = self.features.train
+        names = range(self.split.n_clients)
+        return Ledger.of(
+            train.X,
+            train.y,
+            self.split.clients,
+            spec,
+            n_classes=self.features.n_classes,
+            names=names,
+            seed=self.seed,
+            fold=True,
+        )
+
+    def _shared(self, head: Head) -> Statistics:
+        """Return what the head itself would have received: deriving it from finer moments is not part of its fit."""
+        if head.needs not in self._restricted:
+            self._restricted[head.needs] = self.ledger.statistics().restricted(head.needs)
+        return self._restricted[head.needs]
+
+    def _map(self, head: Head) -> tuple[FeatureMap | None, int]:
+        """Return the head's own map, after the first exchange that it may need, and the dimension it measures in."""
+        dim = self.features.dim
+        if not head.has_own_map:
+            return None, dim
+        pilot = self._ledger(head.pilot_needs).statistics() if head.pilot_needs else None
+        feature_map = head.feature_map(dim, pilot)
+        return feature_map, feature_map.output_dim(dim) if feature_map else dim
+
+    def _upload(self, head: Head, dim: int) -> PayloadSize:
+        size = upload_size(sent_by(head, self.means_per_client), dim, self._cells)
+        if head.has_own_map and head.pilot_needs:
+            size += upload_size(head.pilot_needs, self.features.dim, self._cells)
+        return size
+
+    def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
+        """Measure behind a map, a block of samples at a time: all of them mapped would be large."""
+        spec = sent_by(head, self.means_per_client)
+        dim = feature_map.output_dim(self.features.dim)
+        if not spec.keeps_clients_apart:
+            held = np.flatnonzero(self.split.clients != DROPPED)
+            return self._measured(held, spec, feature_map, dim)
+        ledger = Ledger(spec, n_classes=self.features.n_classes, dim=dim, fold=True)
+        for client, mine in enumerate(self.split):
+            ledger.join(client, self._measured(mine, spec, feature_map, dim))
+        return ledger.statistics()
+
+    def _measured(
+        self, samples: NDArray[np.int64], spec: StatisticsSpec, feature_map: FeatureMap, dim: int
+    ) -> Statistics:
+        train = self.features.train
+        accumulator = Accumulator(spec, n_classes=self.features.n_classes, dim=dim, seed=self.seed)
+        for block in blocks(len(samples)):
+            chosen = samples[block]
+            accumulator.update(feature_map(train.X[chosen]), train.y[chosen])
+        return accumulator.statistics()
+
+    def _bytes(self, spec: StatisticsSpec, dim: int) -> int:
+        sent = [MOMENTS[name] for name in spec.sent]
+        times = {Layout.CLASS: self.features.n_classes, Layout.GLOBAL: 1, Layout.ROWS: int(self._cells.nnz)}
+        return COPIES * 8 * sum(moment.width(dim) * times[moment.layout] for moment in sent)
+
+    def _fits_memory(self, spec: StatisticsSpec, dim: int) -> bool:
+        return self._bytes(spec, dim) <= self.memory_limit
