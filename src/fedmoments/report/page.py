@@ -1,0 +1,134 @@
+"""The page: sections in order, each left out when the results do not have what it shows."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from fedmoments.files import write_whole
+from fedmoments.report.answer import answer, question
+from fedmoments.report.bias import bias_section
+from fedmoments.report.calibration import calibration_section
+from fedmoments.report.classes import classes_section
+from fedmoments.report.frontier import frontier_section
+from fedmoments.report.holders import holders_section
+from fedmoments.report.markup import Html, join, tag
+from fedmoments.report.notes import notes_section
+from fedmoments.report.reading import Results, read_results
+from fedmoments.report.reproduce import facts, reproduce_section
+from fedmoments.report.rounds import rounds_section
+from fedmoments.report.sweeps import sweep_section
+from fedmoments.report.table import table_section
+
+__all__ = ["render", "write_report"]
+
+#: Anchor, short title for the contents, title, and what draws it.
+SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
+    ("bytes", "Bytes", "What bytes buy", frontier_section),
+    ("heads", "Heads", "All heads", table_section),
+    ("sweep", "Sweep", "What the settings change", sweep_section),
+    ("rounds", "Rounds", "Accuracy per round", rounds_section),
+    ("holders", "Who holds what", "Who holds what", holders_section),
+    ("classes", "Classes", "Classes and confusions", classes_section),
+    ("calibration", "Calibration", "Is confidence earned?", calibration_section),
+    ("bias", "Bias", "Does the free covariance fit?", bias_section),
+    ("notes", "Notes", "Problems and splits", notes_section),
+    ("reproduce", "Reproduce", "How to reproduce this", reproduce_section),
+)
+
+
+def render(results: Mapping[str, Any]) -> str:
+    """Return results of a simulation as one HTML page that needs nothing else.
+
+    Parameters
+    ----------
+    results
+        What ``results.json`` holds. Only ``rows`` must be there; a section without its part is left out.
+
+    Raises
+    ------
+    InputError
+        When these are no results, or of another format.
+
+    Examples
+    --------
+    See the package's docstring.
+    """
+    known = read_results(results)
+    drawn = [(*names, draw(known)) for *names, draw in SECTIONS]
+    present = [each for each in drawn if each[3] is not None]
+    style, script = (Html(files(__package__).joinpath(name).read_text("utf-8")) for name in ("report.css", "report.js"))
+    title = f"{known.data.get('name') or 'fedmoments'}: what one upload teaches"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="generator", content=f"fedmoments {known.raw.get('version') or ''}".strip()),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", style),
+    )
+    contents = tag(
+        "nav", *(tag("a", short, href=f"#{anchor}") for anchor, short, _, _ in present), aria_label="Contents"
+    )
+    sections = [
+        tag("section", tag("h2", title, id=f"{anchor}-title"), body, id=anchor, aria_labelledby=f"{anchor}-title")
+        for anchor, _, title, body in present
+    ]
+    body = tag(
+        "body",
+        tag("a", "Skip to the results", href="#main", class_="skip"),
+        _header(known, contents if len(present) > 2 else None),
+        tag("main", *sections, id="main"),
+        _footer(known),
+        tag("div", id="tip", role="tooltip", hidden=True),
+        tag("script", script),
+    )
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def write_report(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
+    """Write the page of :func:`render` as a file, which appears whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(Path(folder, "report.html"), {"rows": []})
+    ...     Path(folder, "report.html").stat().st_size > 1000
+    True
+    """
+    write_whole(path, render(results).encode("utf-8"))
+
+
+def _policy(script: str) -> str:
+    """Return a policy under which only our own script runs and nothing is fetched, whatever a class is called."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _header(results: Results, contents: Html | None) -> Html:
+    toggle = tag("button", "Dark", type="button", id="theme", class_="quiet", hidden=True)
+    return tag(
+        "header",
+        tag("div", tag("p", "fedmoments · one-shot federated learning", class_="brand"), toggle, class_="row"),
+        tag("h1", question(results)),
+        tag("p", answer(results), class_="answer"),
+        facts(results),
+        contents,
+    )
+
+
+def _footer(results: Results) -> Html:
+    made = f"fedmoments {results.raw['version']}" if results.raw.get("version") else "fedmoments"
+    when = f", {str(results.raw['created'])[:10]}" if results.raw.get("created") else ""
+    return tag("footer", tag("p", join([f"Made by {made}{when}. This page is one file and fetches nothing."])))

@@ -1,0 +1,203 @@
+"""Results as the page needs them: whatever is missing, null or not finite is None or empty, never an error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedmoments.errors import InputError
+from fedmoments.report.details import Detail, read_details
+from fedmoments.report.formats import count, split_words
+from fedmoments.report.plain import as_number, items, mapping
+
+__all__ = ["SWEPT", "Results", "Row", "Setting", "read_results"]
+
+#: The format of results that this release draws.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A point of a sweep; None where the results do not say."""
+
+    clients: int | None = None
+    split: str | None = None
+    means_per_client: int | None = None
+    shrinkage: str | None = None
+
+    def word(self, key: str) -> str:
+        """Return the value of one of its parts, as one says it."""
+        value = getattr(self, key)
+        if value is None:
+            return {"clients": "as in the data", "shrinkage": "each head’s own"}.get(key, "–")
+        return split_words(value) if key == "split" else str(value)
+
+    def spelled(self, key: str) -> str:
+        """Return one of its parts with its name.
+
+        Examples
+        --------
+        >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5")
+        >>> [setting.spelled(key) for key in SWEPT]
+        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5']
+        """
+        value = getattr(self, key)
+        if key == "clients" and value is not None:
+            return count(value, "client")
+        if key == "means_per_client" and value is not None:
+            return f"{count(value, 'mean')} per client"
+        return self.word(key) if key == "split" else f"{SWEPT[key]} {self.word(key)}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One head in one setting, over all seeds."""
+
+    head: str
+    setting: Setting
+    accuracy: float | None
+    deviation: float | None
+    bytes_per_client: float | None
+    bytes_total: float | None
+    fit_seconds: float | None
+    sends: str
+    hyper: Mapping[str, Any]
+    reasons: tuple[str, ...]
+    senders: int | None
+    detail: int | None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it has both coordinates of accuracy against bytes."""
+        return self.accuracy is not None and bool(self.bytes_per_client) and (self.bytes_per_client or 0) > 0
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Bytes per client and accuracy, once it is :attr:`drawn`."""
+        return self.bytes_per_client or 0.0, self.accuracy or 0.0
+
+
+#: Parts of a setting, and their names on the page.
+SWEPT = {"clients": "clients", "split": "split", "means_per_client": "means per client", "shrinkage": "shrinkage"}
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of it: ``raw`` for what is shown as it is, rows and settings for what is computed with."""
+
+    raw: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What was measured on."""
+        return mapping(self.raw.get("data"))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 if unknown."""
+        return int(as_number(self.data.get("classes")) or 0)
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds, 1 if unknown."""
+        return int(as_number(self.raw.get("seeds")) or 1)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting once."""
+        return tuple(dict.fromkeys(row.setting for row in self.rows))
+
+    @cached_property
+    def swept(self) -> tuple[str, ...]:
+        """Parts of a setting that take several values."""
+        return tuple(key for key in SWEPT if len({getattr(setting, key) for setting in self.settings}) > 1)
+
+    def rows_of(self, setting: Setting) -> tuple[Row, ...]:
+        """Return the rows of a setting."""
+        return tuple(row for row in self.rows if row.setting == setting)
+
+    @cached_property
+    def main_setting(self) -> Setting:
+        """The setting that the page answers for: the first of those in which most heads could be fitted."""
+        fitted = {s: sum(row.accuracy is not None for row in self.rows_of(s)) for s in self.settings}
+        return max(fitted, key=lambda s: fitted[s], default=Setting())
+
+    @cached_property
+    def details(self) -> tuple[Detail, ...]:
+        """What single heads got wrong, and how sure they were."""
+        settings = {row.detail: row.setting for row in self.rows if row.detail is not None}
+        return read_details(self.raw.get("details"), lambda n: self.setting_words(settings[n]) if n in settings else "")
+
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, its number if it has none."""
+        names = self.data.get("class_names") or ()
+        return str(names[label]) if 0 <= label < len(names) else f"class {label}"
+
+    def setting_words(self, setting: Setting) -> str:
+        """Return what tells a setting from the others."""
+        return ", ".join(setting.spelled(key) for key in self.swept)
+
+    def clients_words(self, setting: Setting) -> str:
+        """Return how many clients there are and how they were split."""
+        senders = next((row.senders for row in self.rows_of(setting) if row.senders), None)
+        number = setting.clients or senders
+        clients = count(number, "client") if number else "the clients in the data"
+        return f"{clients} ({split_words(setting.split)})" if setting.split else clients
+
+
+def read_results(results: Mapping[str, Any]) -> Results:
+    """Check that these are results of a simulation, and return them for drawing.
+
+    Raises
+    ------
+    InputError
+        When there is no list of rows, or the format is another one.
+
+    Examples
+    --------
+    >>> read_results({"rows": [{"head": "fedncm", "accuracy": float("nan")}]}).rows[0].accuracy is None
+    True
+    """
+    if not isinstance(mapping(results).get("rows"), list | tuple):
+        raise InputError(
+            "a report needs the results of a simulation, a mapping with the list 'rows' (as in results.json); a "
+            f"{type(results).__name__} without it arrived"
+        )
+    found = results.get("format")
+    if found not in (None, FORMAT):
+        raise InputError(f"these results are of format {found!r}, but this release draws format {FORMAT}: run it again")
+    return Results(results, tuple(_row(row) for row in results["rows"] if isinstance(row, Mapping)))
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    seeds = [mapping(seed) for seed in items(row.get("seeds"))]
+    senders = next((as_number(seed.get("clients")) for seed in seeds), None)
+    return Row(
+        head=str(row.get("head", "?")),
+        setting=Setting(
+            _whole(row.get("clients")),
+            _word(row.get("split")),
+            _whole(row.get("means_per_client")),
+            _word(row.get("shrinkage")),
+        ),
+        accuracy=as_number(row.get("accuracy")),
+        deviation=as_number(row.get("accuracy_std")),
+        bytes_per_client=as_number(row.get("up_bytes_per_client")),
+        bytes_total=as_number(row.get("up_bytes_total")),
+        fit_seconds=as_number(row.get("fit_seconds")),
+        sends=str(row.get("sends") or ""),
+        hyper=mapping(row.get("hyper")),
+        reasons=tuple(str(reason) for reason in items(row.get("reasons"))),
+        senders=int(senders) if senders else None,
+        detail=_whole(row.get("detail")),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    number = as_number(value)
+    return None if number is None else int(number)
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else str(value)
