@@ -1,0 +1,187 @@
+"""``fedmoments fit`` (statistics files → classifier file) and ``fedmoments evaluate`` (classifier + features)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example, existing_file, hyper_parameters, writable_place
+from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes, readable_seconds
+from fedmoments.errors import InputError
+
+__all__ = ["evaluate_command", "fit_command"]
+
+MEASURE = "fedmoments measure runs/demo/digits.npz --head gh-lda --client clinic --out clinic.stats"
+FIT = "fedmoments fit clinic.stats --head gh-lda --set shrinkage=relative:0.1 --out clinic.classifier"
+FIT_EXAMPLE = example(MEASURE, FIT)
+EVALUATE_EXAMPLE = example(MEASURE, FIT, "fedmoments evaluate clinic.classifier runs/demo/digits.npz --per-class")
+
+
+def fit_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("fit", cls=PlainCommand, short_help="Fit a classifier from statistics files.", epilog=FIT_EXAMPLE)(_fit)
+
+
+def evaluate_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command(
+        "evaluate", cls=PlainCommand, short_help="Test a classifier on held-out features.", epilog=EVALUATE_EXAMPLE
+    )(_evaluate)
+
+
+def _fit(
+    files: Annotated[list[Path], typer.Argument(help="Statistics files, each of one client or of many merged.")],
+    *,
+    head: Annotated[str, typer.Option(help="Which head to fit; 'fedmoments heads' lists them.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Classifier file to write.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A hyper-parameter; may be repeated.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Solve for a classifier from the statistics of one or many clients."""
+    import time
+
+    from fedmoments.api import fit
+    from fedmoments.cli.notes import contributions, map_of
+    from fedmoments.heads import make_head
+
+    place = writable_place(out)
+    hyper = hyper_parameters(head, settings or [])
+    made = make_head(head, **hyper)
+    ledger, first, clients = _gather(contributions(files, whole=False), made)
+    feature_map = map_of(first)
+    _require_own_map(head, made, feature_map)
+    start = time.perf_counter()
+    classifier = fit(head, ledger, class_names=first.class_names, feature_map=feature_map, **hyper)
+    seconds = time.perf_counter() - start
+    samples = ledger.statistics().n_samples
+    classifier = classifier.noting(clients=len(clients), samples=samples, encoder=first.encoder)
+    classifier.save(place)
+    size = place.stat().st_size
+    absent = [name for name, there in zip(classifier.class_names, classifier.present, strict=True) if not there]
+    if json:
+        print_json(
+            {
+                "out": str(place),
+                "bytes": size,
+                "head": head,
+                "settings": made.settings(),
+                "clients": clients,
+                "samples": samples,
+                "dim": classifier.dim,
+                "classes": classifier.n_classes,
+                "never_predicted": absent,
+                "seconds": seconds,
+                "digest": classifier.digest(),
+            }
+        )
+        return
+    print_line(
+        f"{head} from {samples:,} samples of {plural(len(clients), 'client')}: {classifier.n_classes} classes, "
+        f"d = {classifier.dim}, solved in {readable_seconds(seconds)}"
+    )
+    if absent:
+        print_line(f"note: {len(absent)} classes have no sample and are never predicted: {', '.join(absent[:5])}")
+    print_line(f"wrote {place} ({readable_bytes(size)})")
+
+
+def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
+    """Return the ledger of all files, read one at a time, the first of them, and the names of all clients."""
+    from fedmoments.statistics import Ledger
+
+    ledger: Any = None
+    first: Any = None
+    clients: list[str] = []
+    for part in parts:
+        if ledger is None:
+            stats, first = part.stats, part
+            form = stats.fixed_point
+            ledger = Ledger(head.needs, n_classes=stats.n_classes, dim=stats.dim, fixed_point=form, fold=True)
+        _require_moments(part, head)
+        ledger.join(str(part.path), part.stats)
+        clients.extend(part.clients)
+    if ledger is None:
+        raise InputError("there is nothing to fit from: give at least one statistics file")
+    return ledger, first, clients
+
+
+def _require_moments(part: Any, head: Any) -> None:
+    from fedmoments.errors import FedMomentsError, MissingMomentError
+    from fedmoments.gaussian import require
+
+    try:
+        require(part.stats, head.needs, type(head).__name__)
+    except FedMomentsError as error:
+        raise MissingMomentError(f"{part.path}: {error}") from error
+
+
+def _require_own_map(name: str, head: Any, feature_map: Any) -> None:
+    """Refuse statistics that were measured without the map that a head stands behind."""
+    from fedmoments.maps import Chain, RandomFourier
+
+    last = feature_map.maps[-1] if isinstance(feature_map, Chain) else feature_map
+    if head.has_own_map and not isinstance(last, RandomFourier):
+        raise InputError(
+            f"head '{name}' is fitted behind random Fourier features, but these statistics were measured without: "
+            "measure with --fourier D --bandwidth SIGMA"
+        )
+
+
+def _evaluate(
+    classifier: Annotated[Path, typer.Argument(help="Classifier file.")],
+    features: Annotated[Path, typer.Argument(help="Features file (.npz) with x_test and y_test.")],
+    *,
+    per_class: Annotated[bool, typer.Option("--per-class", help="List the accuracy of every class.")] = False,
+    pairs: Annotated[int, typer.Option(help="How many confused pairs of classes to list.")] = 5,
+    json: Json = False,
+) -> None:
+    """Test a classifier on held-out features: accuracy, and which classes are taken for which."""
+    from fedmoments.classifier import load
+    from fedmoments.simulation import evaluate, load_features
+
+    model = load(existing_file(classifier))
+    found = load_features(existing_file(features), ["test"], n_classes=None)
+    _require_same_classes(model, found, classifier, features)
+    result = evaluate(model, found.test)
+    if json:
+        print_json({"classifier": str(classifier), "features": str(features), **_document(result, pairs, per_class)})
+        return
+    print_line(
+        f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%}, balanced accuracy "
+        f"{result.balanced_accuracy:.2%} (mean over classes)"
+    )
+    found_pairs = result.confusions(pairs)
+    if found_pairs:
+        print_line()
+        errors = result.n_samples - round(result.accuracy * result.n_samples)
+        rows = [[p.true, p.predicted, str(p.count), f"{p.count / errors:.1%}"] for p in found_pairs]
+        print_table(["class", "taken for", "samples", "of all errors"], rows, right=["samples", "of all errors"])
+    if per_class:
+        print_line()
+        rows = [
+            [row["class"], str(row["samples"]), "–" if row["accuracy"] is None else f"{row['accuracy']:.1%}"]
+            for row in _document(result, 0, per_class=True)["per_class"]
+        ]
+        print_table(["class", "samples", "accuracy"], rows, right=["samples", "accuracy"])
+
+
+def _document(result: Any, pairs: int, per_class: bool) -> dict[str, Any]:  # noqa: FBT001
+    document: dict[str, Any] = result.to_dict(per_class=per_class, most=pairs)
+    return document
+
+
+def _require_same_classes(model: Any, features: Any, classifier: Path, path: Path) -> None:
+    """Refuse labels that the classifier does not know, and names that do not mean the same labels."""
+    numbers = tuple(str(label) for label in range(model.n_classes))
+    names = features.class_names
+    if names and model.class_names not in (numbers, names):
+        raise InputError(f"{path} and {classifier} have different class names, or the same in another order")
+    highest = int(features.test.y.max())
+    if highest >= model.n_classes:
+        raise InputError(
+            f"labels 'y_test' in {path} go up to {highest}, but {classifier} knows the classes 0 to "
+            f"{model.n_classes - 1}"
+        )

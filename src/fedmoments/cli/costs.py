@@ -1,0 +1,213 @@
+"""``fedmoments costs``: what methods send, both ways, and how many rounds they take."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example
+from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
+from fedmoments.errors import InputError, UnknownNameError
+
+__all__ = ["costs_command"]
+
+EXAMPLE = example(
+    "fedmoments costs fedcof fed3r fedavg --dim 512 --classes 100 --clients 100 --present 2870 "
+    "--encoder-parameters 735424 --sampled 30 --rounds 200"
+)
+
+
+def costs_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("costs", cls=PlainCommand, short_help="Price methods: bytes, both ways, and rounds.", epilog=EXAMPLE)(
+        _costs
+    )
+
+
+def _costs(
+    methods: Annotated[
+        list[str] | None, typer.Argument(help="Heads, fedavg, scaffold, fedavg-lp, …; all one-shot ones by default.")
+    ] = None,
+    *,
+    dim: Annotated[int, typer.Option(help="Feature dimensions d.")] = 512,
+    classes: Annotated[int, typer.Option(help="Number of classes C.")] = 100,
+    clients: Annotated[int, typer.Option(help="Number of clients K.")] = 100,
+    present: Annotated[
+        int | None, typer.Option(help="Sum over clients of the classes each holds; clients × classes by default.")
+    ] = None,
+    means_per_client: Annotated[int, typer.Option(help="Means sent of each class, where client means are sent.")] = 1,
+    map_dimension: Annotated[
+        int | None, typer.Option(help="Dimension behind a feature map (fed3r-rf: 5000 by default).")
+    ] = None,
+    packed: Annotated[
+        bool, typer.Option("--packed/--square", help="Symmetric matrices as d(d+1)/2 numbers, or as d².")
+    ] = True,
+    encoder_parameters: Annotated[
+        int | None, typer.Option(help="Parameters b of the encoder, for methods that train or ship it.")
+    ] = None,
+    ship_encoder: Annotated[
+        bool, typer.Option("--ship-encoder", help="One-shot: the server sends the encoder to every client first.")
+    ] = False,
+    sampled: Annotated[int | None, typer.Option(help="Clients sampled in a round; all by default.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of iterative methods.")] = 100,
+    bytes_per_number: Annotated[float, typer.Option(help="4 for FP32, 2 for half precision.")] = 4,
+    json: Json = False,
+) -> None:
+    """Price methods by formula: bytes up and down over all clients and rounds, and rounds until all were seen."""
+    from fedmoments.federation.costs import known_methods
+
+    if clients < 1 or classes < 1:
+        raise InputError(f"there must be at least one client and one class, not {clients} and {classes}")
+    held = clients * classes if present is None else present
+    each_round = clients if sampled is None else sampled
+    sampling = _sampling(clients, each_round)
+    asked = _Asked(
+        dim,
+        classes,
+        clients,
+        held,
+        means_per_client,
+        map_dimension,
+        packed,
+        encoder_parameters,
+        ship_encoder,
+        each_round,
+        rounds,
+        bytes_per_number,
+    )
+    rows = [asked.price(method, sampling) for method in methods or known_methods("one-shot")]
+    if json:
+        print_json({"dim": dim, "classes": classes, "methods": rows, "sampling": sampling})
+        return
+    _show(rows, sampling)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The federation whose methods are priced, as it was typed."""
+
+    dim: int
+    classes: int
+    clients: int
+    present: int
+    means_per_client: int
+    map_dimension: int | None
+    packed: bool
+    encoder_parameters: int | None
+    ship_encoder: bool
+    sampled: int
+    rounds: int
+    bytes_per_number: float
+
+    def price(self, method: str, sampling: dict[str, Any]) -> dict[str, Any]:
+        from fedmoments.federation.costs import known_methods
+
+        if method in known_methods("iterative"):
+            return _row(self._iterative(method), self.rounds)
+        if method in known_methods("one-shot"):
+            return _row(self._one_shot(method), sampling["rounds_without_replacement"])
+        raise UnknownNameError("method", method, known_methods())
+
+    def _iterative(self, method: str) -> Any:
+        from fedmoments.federation.costs import iterative_cost
+
+        return iterative_cost(
+            method,
+            d=self.dim,
+            classes=self.classes,
+            encoder_parameters=0 if method.endswith("-lp") else _encoder(self.encoder_parameters, method),
+            sampled=self.sampled,
+            rounds=self.rounds,
+            bytes_per_number=self.bytes_per_number,
+        )
+
+    def _one_shot(self, method: str) -> Any:
+        from fedmoments.federation.costs import one_shot_cost
+
+        return one_shot_cost(
+            method,
+            d=self.dim,
+            clients=self.clients,
+            present_classes=self.present,
+            classes=self.classes,
+            map_dimension=_map_dimension(method, self.map_dimension),
+            means_per_client=self.means_per_client if _sends_means(method) else 1,
+            packed=self.packed,
+            encoder_parameters=_encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0,
+            bytes_per_number=self.bytes_per_number,
+        )
+
+
+def _sampling(clients: int, sampled: int) -> dict[str, Any]:
+    """Return how many rounds pass until every client was sampled."""
+    from fedmoments.federation.costs import expected_rounds, rounds_without_replacement
+
+    seen = expected_rounds(clients, sampled)
+    return {
+        "clients": clients,
+        "sampled": sampled,
+        "rounds_without_replacement": rounds_without_replacement(clients, sampled),
+        "rounds_with_replacement": seen.mean,
+        "rounds_with_replacement_std": seen.standard_deviation,
+    }
+
+
+def _encoder(parameters: int | None, what: str) -> int:
+    if parameters is None:
+        raise InputError(f"{what} sends the encoder: give --encoder-parameters")
+    return parameters
+
+
+def _row(cost: Any, rounds: int) -> dict[str, Any]:
+    return {
+        "method": cost.method,
+        "rounds": rounds,
+        "up_bytes": cost.up_bytes,
+        "down_bytes": cost.down_bytes,
+        "up_bytes_per_upload": cost.up_bytes_per_client,
+        "down_bytes_per_upload": cost.down_bytes_per_client,
+        "uploads": cost.uploads,
+        "up_floats": cost.up_floats,
+        "down_floats": cost.down_floats,
+        "counts": cost.counts,
+    }
+
+
+def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
+    columns = ["method", "up, total", "down, total", "one upload", "uploads", "rounds"]
+    table = [
+        [
+            row["method"],
+            readable_bytes(row["up_bytes"]),
+            readable_bytes(row["down_bytes"]),
+            readable_bytes(row["up_bytes_per_upload"]),
+            f"{row['uploads']:,}",
+            f"{row['rounds']:,}",
+        ]
+        for row in rows
+    ]
+    print_table(columns, table, right=columns[1:])
+    print_line()
+    print_line(
+        f"{sampling['sampled']:,} of {sampling['clients']:,} clients a round: all have been seen after "
+        f"{plural(sampling['rounds_without_replacement'], 'round')} without replacement, "
+        f"{sampling['rounds_with_replacement']:,.0f} ± {sampling['rounds_with_replacement_std']:,.0f} with."
+    )
+    print_line("One-shot methods upload once a client; counts (one whole number a class) are not included.")
+
+
+def _map_dimension(method: str, given: int | None) -> int | None:
+    """Return the dimension behind a map: as given, or that of the head's own map."""
+    from fedmoments.heads import presets
+
+    if given is not None or method not in presets():
+        return given
+    head = presets()[method].make()
+    return getattr(head, "n_features", None) if head.has_own_map else None
+
+
+def _sends_means(method: str) -> bool:
+    from fedmoments.heads import presets
+
+    return method in presets() and presets()[method].make().needs.keeps_clients_apart

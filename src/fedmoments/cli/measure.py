@@ -1,0 +1,177 @@
+"""``fedmoments measure``: features file → statistics file. Runs at the client."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example, existing_file, listed, writable_place
+from fedmoments.cli.output import print_json, print_line, readable_bytes
+from fedmoments.errors import InputError
+
+__all__ = ["measure_command"]
+
+EXAMPLE = example(
+    "fedmoments measure runs/demo/digits.npz --head fedcof --head gh-lda --client clinic --out clinic.stats"
+)
+
+
+def measure_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("measure", cls=PlainCommand, short_help="Measure a client's features.", epilog=EXAMPLE)(_measure)
+
+
+def _measure(
+    features: Annotated[Path, typer.Argument(help="Features file (.npz) with x_train and y_train.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Statistics file to write.")],
+    head: Annotated[
+        list[str] | None, typer.Option(help="Measure the least that serves this head; may be repeated.")
+    ] = None,
+    moments: Annotated[str | None, typer.Option(help="Measure these moments too: gram,client_means,…")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Name of this client; the file's name by default. With --split: whose samples.")
+    ] = None,
+    split: Annotated[Path | None, typer.Option(help="Split file: measure the samples of --client alone.")] = None,
+    n_classes: Annotated[
+        int | None, typer.Option(help="Number of classes, the same at every client, if the file does not name them.")
+    ] = None,
+    means_per_client: Annotated[int, typer.Option(help="Means to send of each class (client_means).")] = 1,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale every sample to unit norm first.")] = False,
+    project: Annotated[int | None, typer.Option(metavar="K", help="Then project at random to K dimensions.")] = None,
+    fourier: Annotated[
+        int | None, typer.Option(metavar="D", help="Then map to D random Fourier features (fed3r-rf).")
+    ] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Kernel width of --fourier, in feature units.")] = None,
+    seed: Annotated[int, typer.Option(help="Public seed of the maps and of several means a class.")] = 0,
+    fixed_point: Annotated[
+        bool, typer.Option("--fixed-point", help="Round to int64 fixed point: sums exact in any order.")
+    ] = False,
+    norm_bound: Annotated[float | None, typer.Option(help="Largest norm of a sample (--fixed-point).")] = None,
+    max_samples: Annotated[
+        int | None, typer.Option(help="Most samples in the whole federation (--fixed-point).")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Which encoder made the features; compared on merging.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure a client's training features: what leaves the client is the statistics file, never a sample."""
+    from fedmoments.simulation import load_features
+    from fedmoments.statistics import save_statistics
+
+    place = writable_place(out)
+    spec = _spec(head or [], listed(moments, str, "--moments") if moments else [], means_per_client, fourier)
+    form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
+    found = load_features(existing_file(features), ["train"], n_classes=n_classes)
+    feature_map = _map(found.dim, normalize=normalize, project=project, fourier=fourier, bandwidth=bandwidth, seed=seed)
+    name, chosen = _whose(split, client, features, len(found.train))
+    stats = _measured(found, chosen, spec, feature_map, seed)
+    stats = stats.quantized(form) if form else stats
+    notes = {
+        "clients": [name],
+        "class_names": list(found.class_names) or None,
+        "feature_map": feature_map.describe() if feature_map else None,
+        "encoder": encoder,
+    }
+    save_statistics(place, stats, notes)
+    if json:
+        print_json({"out": str(place), "bytes": place.stat().st_size, "client": name, **_document(stats, notes)})
+        return
+    print_line(
+        f"client {name}: {stats.n_samples:,} samples of {len(stats.classes)} of {stats.n_classes} classes, "
+        f"d = {stats.dim}: {stats.spec}"
+    )
+    print_line(f"wrote {place} ({readable_bytes(place.stat().st_size)})")
+
+
+def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "moments": list(stats.spec.sent),
+        "samples": stats.n_samples,
+        "dim": stats.dim,
+        "classes": stats.n_classes,
+        "classes_present": len(stats.classes),
+        "rows": len(stats.row_labels),
+        "feature_map": notes["feature_map"],
+        "fixed_point": vars(stats.fixed_point) if stats.fixed_point else None,
+    }
+
+
+def _spec(heads: list[str], moments: list[str], means_per_client: int, fourier: int | None) -> Any:
+    from fedmoments.heads import make_head
+    from fedmoments.statistics import StatisticsSpec
+
+    if not heads and not moments:
+        raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
+    spec = StatisticsSpec.of(*moments)
+    for name in heads:
+        made = make_head(name)
+        if made.has_own_map and fourier is None:
+            raise InputError(
+                f"head '{name}' is fitted behind random Fourier features, on which all clients must agree: "
+                "give --fourier D and --bandwidth SIGMA"
+            )
+        spec = spec | made.needs
+    if means_per_client != 1:
+        spec = StatisticsSpec(spec.moments, means_per_client)
+    return spec
+
+
+def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | None) -> Any:
+    from fedmoments.statistics import FixedPoint
+
+    given = {"norm_bound": norm_bound, "max_samples": max_samples}
+    if not wanted:
+        if norm_bound is not None or max_samples is not None:
+            raise InputError("--norm-bound and --max-samples belong to --fixed-point, which was not given")
+        return None
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return FixedPoint(**settings)
+
+
+def _map(
+    dim: int, *, normalize: bool, project: int | None, fourier: int | None, bandwidth: float | None, seed: int
+) -> Any:
+    from fedmoments.maps import FeatureMap, Normalize, RandomFourier, RandomProjection, compose
+
+    if (fourier is None) != (bandwidth is None):
+        raise InputError("--fourier and --bandwidth belong together: give both or none")
+    maps: list[FeatureMap] = [Normalize()] if normalize else []
+    if project is not None:
+        maps.append(RandomProjection(dim, project, seed))
+        dim = project
+    if fourier is not None and bandwidth is not None:
+        maps.append(RandomFourier(dim, fourier, bandwidth, seed))
+    return compose(*maps) if maps else None
+
+
+def _whose(split: Path | None, client: str | None, features: Path, n_samples: int) -> tuple[str, Any]:
+    """Return the client's name and the numbers of its samples."""
+    import numpy as np
+
+    from fedmoments.data import Split
+
+    if split is None:
+        return client or features.stem, np.arange(n_samples)
+    made = Split.load(existing_file(split))
+    if len(made.clients) != n_samples:
+        raise InputError(f"{split} splits {len(made.clients)} samples, but {features} has {n_samples}")
+    names = made.names or tuple(str(number) for number in range(made.n_clients))
+    if client not in names:
+        raise InputError(
+            f"--client must be one of the {len(names)} clients of {split} ({names[0]} … {names[-1]}), not {client}"
+        )
+    return client, made.indices(names.index(client))
+
+
+def _measured(features: Any, chosen: Any, spec: Any, feature_map: Any, seed: int) -> Any:
+    """Measure a block of samples at a time: all of them mapped may be large."""
+    from fedmoments.linalg import blocks
+    from fedmoments.statistics import Accumulator
+
+    dim = feature_map.output_dim(features.dim) if feature_map else features.dim
+    accumulator = Accumulator(spec, n_classes=features.n_classes, dim=dim, seed=seed)
+    for block in blocks(len(chosen)):
+        X = features.train.X[chosen[block]]
+        accumulator.update(feature_map(X) if feature_map else X, features.train.y[chosen[block]])
+    return accumulator.statistics()

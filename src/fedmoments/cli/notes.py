@@ -1,0 +1,95 @@
+"""Notes in the header of a statistics file, which say what its numbers are about, and whether two may be merged.
+
+``class_names`` (list or null), ``feature_map`` (description or null), ``encoder`` (text or null) and ``clients``
+(names of everybody whose data are in the file).
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fedmoments.cli.options import existing_file
+from fedmoments.errors import FileFormatError, MergeError
+from fedmoments.maps import FeatureMap, from_description
+from fedmoments.statistics import Statistics, load_statistics
+
+__all__ = ["Contribution", "contributions", "map_of"]
+
+
+class Contribution:
+    """A statistics file: its statistics, and its notes with everything in place.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = existing_file(path)
+        self.stats: Statistics
+        self.stats, notes = load_statistics(path)
+        self.clients: list[str] = [str(name) for name in notes.get("clients") or [path.stem]]
+        self.class_names: list[str] | None = notes.get("class_names")
+        self.feature_map: dict[str, Any] | None = notes.get("feature_map")
+        self.encoder: str | None = notes.get("encoder")
+        if self.class_names is not None and len(self.class_names) != self.stats.n_classes:
+            raise FileFormatError(
+                f"{path} names {len(self.class_names)} classes, but holds statistics of {self.stats.n_classes}"
+            )
+
+    def notes(self, clients: list[str]) -> dict[str, Any]:
+        """Return the notes of a file with these clients' data, measured as this one was."""
+        return {
+            "clients": clients,
+            "class_names": self.class_names,
+            "feature_map": self.feature_map,
+            "encoder": self.encoder,
+        }
+
+    def require_same(self, other: "Contribution", *, whole: bool) -> None:
+        """Refuse another file that was measured in another way; ``whole`` asks for the same moments too."""
+        pairs: list[tuple[str, Any, Any]] = [
+            ("feature maps", self.feature_map, other.feature_map),
+            ("class names", self.class_names, other.class_names),
+            ("encoders", self.encoder, other.encoder),
+            ("numbers of classes", self.stats.n_classes, other.stats.n_classes),
+            ("dimensions", self.stats.dim, other.stats.dim),
+            ("fixed-point forms", self.stats.fixed_point, other.stats.fixed_point),
+        ]
+        if whole:
+            pairs.append(("moments", str(self.stats.spec), str(other.stats.spec)))
+        for what, ours, theirs in pairs:
+            if ours != theirs:
+                raise MergeError(
+                    f"{other.path} cannot be merged with {self.path}, because their {what} differ: "
+                    f"{_shown(theirs)} against {_shown(ours)}; measure both alike"
+                )
+
+
+def contributions(paths: Iterable[Path], *, whole: bool) -> Iterable[Contribution]:
+    """Yield statistics files one by one, refusing any that does not go with the first, and any client twice."""
+    first: Contribution | None = None
+    seen: dict[str, Path] = {}
+    for path in paths:
+        part = Contribution(path)
+        first = first or part
+        first.require_same(part, whole=whole)
+        for name in part.clients:
+            if name in seen:
+                raise MergeError(
+                    f"the data of client '{name}' are in {seen[name]} and in {path}: each client counts once; leave "
+                    "one file out, or measure with different --client names"
+                )
+            seen[name] = path
+        yield part
+
+
+def map_of(part: Contribution) -> FeatureMap | None:
+    """Return the map behind which a file was measured."""
+    return from_description(part.feature_map) if part.feature_map else None
+
+
+def _shown(value: Any, limit: int = 60) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,0 +1,121 @@
+"""What commands have in common: options, lists and hyper-parameters as people type them, files that must be there."""
+
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fedmoments.errors import InputError, UnknownNameError
+
+__all__ = ["Json", "example", "existing_file", "hyper_parameters", "listed", "writable_place"]
+
+T = TypeVar("T", int, float, str)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: lines that work as they stand, once ``fedmoments demo`` has run.
+
+    Examples
+    --------
+    >>> print(example("fedmoments heads").replace(chr(8), "(unwrapped)"))
+    (unwrapped)
+    Example, after 'fedmoments demo':
+      fedmoments heads
+    """
+    return "\n".join(["\b", "Example, after 'fedmoments demo':", *(f"  {line}" for line in lines)])
+
+
+def listed(text: str, kind: type[T], option: str) -> list[T]:
+    """Return the values of a list that was typed with commas; commas inside parentheses do not separate.
+
+    Examples
+    --------
+    >>> listed("10,100", int, "--clients")
+    [10, 100]
+    >>> listed("iid,flower:F(a=1,b=2)", str, "--split")
+    ['iid', 'flower:F(a=1,b=2)']
+    """
+    make: Callable[[str], T] = kind
+    parts = [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+    try:
+        values = [make(part) for part in parts]
+    except ValueError:
+        what = {int: "whole numbers", float: "numbers"}.get(kind, "values")
+        raise InputError(f"{option} takes {what}, separated by commas, but '{text}' arrived") from None
+    if not values:
+        raise InputError(f"{option} takes at least one value, but '{text}' arrived")
+    return values
+
+
+def existing_file(path: Path) -> Path:
+    """Return the path of a file that is there and can be opened, or say what is wrong with it."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory, but a file was asked for")
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    with path.open("rb"):
+        return path
+
+
+def writable_place(path: Path) -> Path:
+    """Return the path of a file that can be made there, or say before any work is done why not."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory, but the name of a file to write was asked for")
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no directory {path.parent}")
+    return path
+
+
+def hyper_parameters(head: str, pairs: Iterable[str]) -> dict[str, Any]:
+    """Return hyper-parameters of a head from ``key=value`` texts, each in the type that the head declares.
+
+    Examples
+    --------
+    >>> hyper_parameters("gh-dlr-qda", ["rank=4", "shrinkage=relative:0.5"])
+    {'rank': 4, 'shrinkage': 'relative:0.5'}
+    """
+    from fedmoments.heads import presets
+
+    table = presets()
+    if head not in table:
+        raise UnknownNameError("head", head, table)
+    kinds = typing.get_type_hints(table[head].head)
+    allowed = [field.name for field in fields(table[head].head)]
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not name or not text:
+            raise InputError(f"a hyper-parameter is typed as name=value, but '{pair}' arrived")
+        if name not in allowed:
+            takes = ", ".join(allowed) or "none"
+            raise InputError(f"head '{head}' has no hyper-parameter '{name}': it takes {takes}")
+        found[name] = _typed(head, name, text, kinds[name])
+    return found
+
+
+def _typed(head: str, name: str, text: str, kind: Any) -> Any:
+    """Return a text as the first of the types that a field may have, narrowest first."""
+    union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
+    choices = typing.get_args(kind) if union else (kind,)
+    words = {"true": True, "yes": True, "false": False, "no": False}
+    if bool in choices and text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        if number in choices:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    if str in choices or not {bool, int, float}.intersection(choices):
+        return text
+    wanted = " or ".join(
+        {bool: "true or false", int: "a whole number", float: "a number"}.get(c, str(c)) for c in choices
+    )
+    raise InputError(f"hyper-parameter '{name}' of head '{head}' must be {wanted}, but '{text}' arrived")

@@ -1,0 +1,169 @@
+"""What commands print: tables for people, one JSON document for machines, progress on stderr.
+
+A terminal gets rules, bold heads and its own width. Anything else (a pipe, a file) gets the same table as plain lines
+without control codes, wide enough that no cell is cut.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+__all__ = [
+    "fits_width",
+    "plural",
+    "print_json",
+    "print_line",
+    "print_table",
+    "progress_bar",
+    "readable_bytes",
+    "readable_seconds",
+]
+
+#: Width of lines that no terminal limits.
+PLAIN_WIDTH = 200
+#: Spaces between columns.
+GAP = 2
+#: A longer word than this may be broken, so that other columns keep some room.
+LONGEST_WORD = 13
+
+
+def _console() -> Console:
+    terminal = sys.stdout.isatty()
+    width = None if terminal or os.environ.get("COLUMNS") else PLAIN_WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document; numbers that JSON does not know (NaN, infinity) are a bug and are refused."""
+    sys.stdout.write(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_line(text: str = "") -> None:
+    """Print a line, wrapped at words to the width of the terminal."""
+    _console().print(text, soft_wrap=not sys.stdout.isatty())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """Print a table; the columns named in ``right`` hold numbers and are aligned to the right, unbroken.
+
+    Parameters
+    ----------
+    columns
+        Heads of the columns.
+    rows
+        A text for every column.
+    right
+        Which columns hold numbers.
+    """
+    console = _console()
+    style = box.SIMPLE_HEAD if sys.stdout.isatty() else None
+    # A box has a column of its own between two others.
+    table = Table(box=style, padding=(0, GAP - 1 if style else GAP, 0, 0), pad_edge=False, show_edge=False)
+    widths = _widths(columns, rows, right, console.width)
+    for name, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        table.add_column(name, justify=justify, width=width, overflow="fold", header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], unbroken: Sequence[str], available: int
+) -> list[int]:
+    """Return the width of every column: the widest columns of text give way until the table fits."""
+    cells = list(zip(columns, *rows, strict=True))
+    widths = [max(len(cell) for cell in column) for column in cells]
+    words = [max((len(word) for cell in column for word in cell.split()), default=1) for column in cells]
+    text = [place for place, name in enumerate(columns) if name not in unbroken]
+    for least in (words, [min(word, LONGEST_WORD) for word in words], [1] * len(words)):
+        while sum(widths) + GAP * (len(widths) - 1) > available:
+            shrinkable = [place for place in text if widths[place] > least[place]]
+            if not shrinkable:
+                break
+            widths[max(shrinkable, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def fits_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a table has room beside itself without breaking a cell.
+
+    Examples
+    --------
+    >>> fits_width(["head", "accuracy"], [["fedcof", "92.0"]])
+    True
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    return sum(widths) + GAP * (len(widths) - 1) <= _console().width
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Any]:
+    """Give a callback (done, total, text) that moves a bar on stderr, or does nothing when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr, markup=False), transient=True) as bar:
+        task = bar.add_task("")
+
+        def move(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield move
+
+
+def readable_bytes(size: float) -> str:
+    """Return bytes in the largest unit (of 1000) that leaves at least one whole.
+
+    Examples
+    --------
+    >>> readable_bytes(3091968), readable_bytes(640)
+    ('3.1 MB', '640 B')
+    """
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if size >= 1000**power:
+            return f"{size / 1000**power:,.1f} {unit}"
+    return f"{size:.0f} B"
+
+
+def readable_seconds(seconds: float | None) -> str:
+    """Return a time with two or three digits.
+
+    Examples
+    --------
+    >>> readable_seconds(0.00034), readable_seconds(0.0971), readable_seconds(7.4), readable_seconds(None)
+    ('0.34 ms', '97.1 ms', '7.40 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    milliseconds = 1000 * seconds
+    return f"{milliseconds:.1f} ms" if milliseconds >= 10 else f"{milliseconds:.2f} ms"
+
+
+def plural(number: int, what: str) -> str:
+    """Return a number of things.
+
+    Examples
+    --------
+    >>> plural(1, "client"), plural(2000, "client"), plural(2, "class")
+    ('1 client', '2,000 clients', '2 classes')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"

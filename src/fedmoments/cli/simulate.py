@@ -1,0 +1,284 @@
+"""``fedmoments simulate``: data and an encoder in, a table over heads and settings, classifiers and a report out."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.options import Json, example, hyper_parameters, listed
+from fedmoments.cli.output import (
+    fits_width,
+    plural,
+    print_json,
+    print_line,
+    print_table,
+    progress_bar,
+    readable_bytes,
+    readable_seconds,
+)
+from fedmoments.errors import InputError
+
+__all__ = ["run_and_show", "show_result", "simulate_command"]
+
+EXAMPLE = example(
+    "fedmoments simulate runs/demo/digits.npz --heads fedncm,fedcof,gh-lda --clients 10,50 --alpha 0.1 --seeds 2"
+)
+
+
+FIGURES = ("accuracy %", "up / client", "up, total", "fit")
+
+
+def simulate_command(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("simulate", cls=PlainCommand, short_help="Simulate a federation for many settings.", epilog=EXAMPLE)(
+        _simulate
+    )
+
+
+def _simulate(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="digits, folder:PATH, csv:PATH, parquet:PATH, npz:PATH or hf:NAME; a path alone where its ending, or "
+            "that it is a folder, says what it is."
+        ),
+    ] = None,
+    *,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Name, path or id: see 'fedmoments encoders'. By default, the data's kind decides."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels of the side of an image, after preprocessing.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls or mean, for transformers.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="torch or onnx (exported once, about 3 times faster).")] = None,
+    device: Annotated[str | None, typer.Option(help="Where torch computes: cpu, cuda, mps …")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the encoder.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples that are encoded at once.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of sentences.")] = None,
+    image: Annotated[str | None, typer.Option(help="Column of images or of paths to them.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of labels.")] = None,
+    client: Annotated[str | None, typer.Option(help="Column of clients, for the split 'id'.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Column of domains, for the split 'domain'.")] = None,
+    domains: Annotated[bool | None, typer.Option("--domains", help="Folders are domain/class, not class.")] = None,
+    test: Annotated[str | None, typer.Option(help="A second file, to test on.")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share to test on, of data that come in one part.")] = None,
+    strict: Annotated[
+        bool | None, typer.Option("--strict", help="Stop at the first sample that is unreadable.")
+    ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            help="Names, separated by commas. 'all' are all but fed3r-rf, which is slow at its 5,000 random features: "
+            "'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it smaller."
+        ),
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option(help="Numbers of clients: 10,100. By default 100, or what domain and id say.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Splits: dirichlet:0.1,iid,… (see 'fedmoments split --help').")
+    ] = None,
+    alpha: Annotated[str | None, typer.Option(help="0.1,0.5 is short for --split dirichlet:0.1,dirichlet:0.5.")] = None,
+    shrinkage: Annotated[
+        str | None,
+        typer.Option(help="automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage."),
+    ] = None,
+    means_per_client: Annotated[str | None, typer.Option(help="1,2: means that a client sends of each class.")] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(help="10 or 10:replacement: accuracy after each round of so many clients, until all were seen."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds: splits differ, features do not.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The first seed; every random choice follows from it.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="HEAD.NAME=VALUE", help="A hyper-parameter of a head; may be repeated."),
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option(metavar="GB", help="Most memory for the statistics of a head.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with any of these settings; options that are typed win.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder of the feature cache; the user's by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for results.json, results.csv, report.html, config.toml and the classifiers."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Simulate a federation: encode, split, measure, merge, fit and test, for all combinations of the settings."""
+    from fedmoments.jobs import JobConfig
+
+    typed: dict[str, Any] = {
+        "data": data,
+        "encoder": encoder,
+        "size": size,
+        "pooling": pooling,
+        "runtime": runtime,
+        "device": device,
+        "threads": threads,
+        "batch_size": batch_size,
+        "text": text,
+        "image": image,
+        "label": label,
+        "client": client,
+        "domain": domain,
+        "domains": domains,
+        "test": test,
+        "test_share": test_share,
+        "strict": strict,
+        "heads": listed(heads, str, "--heads") if heads else None,
+        "clients": listed(clients, int, "--clients") if clients else None,
+        "splits": _splits(split, alpha),
+        "shrinkages": listed(shrinkage, str, "--shrinkage") if shrinkage else None,
+        "means_per_client": listed(means_per_client, int, "--means-per-client") if means_per_client else None,
+        "participation": listed(participation, str, "--participation") if participation else None,
+        "seeds": seeds,
+        "seed": seed,
+        "hyper": _hyper(settings) if settings else None,
+        "memory_limit": memory_limit,
+    }
+    base = JobConfig.load(config) if config else JobConfig()
+    if data is None and config is None:
+        raise InputError("say which data: digits, folder:PATH, csv:PATH, npz:PATH …, or --config FILE")
+    job = base.changed({name: value for name, value in typed.items() if value is not None}, "the command line")
+    run_and_show(job, out, cache=cache, json=json)
+
+
+def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: bool) -> Any:
+    """Run a job with a progress bar, print its table or its JSON, and return what it found."""
+    from fedmoments.jobs import run_job
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, but the name of a folder for the results was asked for")
+    command = shlex.join(["fedmoments", *sys.argv[1:]])
+    with progress_bar("simulating") as progress:
+        found = run_job(config, out, command=command, cache_dir=cache, progress=progress)
+    if json:
+        print_json(found.document)
+        return found
+    _show_problems(found.document["data"]["problems"])
+    show_result(found.simulation)
+    if found.resumed:
+        print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
+    if found.files:
+        print_line(f"wrote {', '.join(str(path) for path in found.files)}")
+    return found
+
+
+def _show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
+    """Print what could not be used, by name."""
+    if not problems:
+        return
+    print_line(f"{plural(len(problems), 'problem')}:")
+    for problem in problems[:most]:
+        print_line(f"  {problem['where']}: {problem['why']}")
+    if len(problems) > most:
+        print_line(f"  … and {len(problems) - most} more, all in results.json")
+
+
+def show_result(result: Any) -> None:
+    """Print a result as a table: what all rows share above it, why heads could not be fitted below it."""
+    data = result.data
+    print_line(
+        f"{data['name']}: {data['train']:,} training and {data['test']:,} test samples, d = {data['dim']}, "
+        f"{plural(data['classes'], 'class')}; {plural(result.seeds, 'seed')}"
+    )
+    swept = _swept(result)
+    print_line(_fixed(result.rows[0].setting, swept))
+    for sentence in dict.fromkeys(note for report in result.splits for note in [report["why"], *report["notes"]]):
+        if sentence:
+            print_line(f"note: {sentence}")
+    print_line()
+    columns = ["head", *swept, *FIGURES]
+    rows = [[row.head, *(_setting(row.setting, row)[name] for name in swept), *_figures(row)] for row in result.rows]
+    if fits_width(columns, rows):
+        print_table(columns, rows, right=[*FIGURES, "clients", "means"])
+    else:
+        _show_sections(result, swept)
+    _show_reasons(result)
+    print_line(f"{result.seconds:.1f} s in all; 4 bytes a number, ± is the standard deviation over seeds")
+
+
+def _show_sections(result: Any, swept: list[str]) -> None:
+    """Print one table a setting: for a terminal that is too narrow for the settings as columns."""
+    for setting in dict.fromkeys(row.setting for row in result.rows):
+        print_line(_fixed(setting, [name for name in _setting(setting) if name not in swept]))
+        rows = [[row.head, *_figures(row)] for row in result.rows if row.setting == setting]
+        print_table(["head", *FIGURES], rows, right=FIGURES)
+        print_line()
+
+
+def _figures(row: Any) -> list[str]:
+    sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes)]
+    return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds)]
+
+
+def _show_reasons(result: Any) -> None:
+    reasons: dict[tuple[str, str], int] = {}
+    for row in result.rows:
+        for outcome in row.outcomes:
+            if outcome.reason:
+                reasons[row.head, outcome.reason] = reasons.get((row.head, outcome.reason), 0) + 1
+    for (head, reason), times in reasons.items():
+        print_line(f"note: {head} could not be fitted ({plural(times, 'time')}): {reason}")
+
+
+def _accuracy(row: Any) -> str:
+    if row.accuracy is None:
+        return "not fitted"
+    spread = "" if row.accuracy_std is None else f" ± {100 * row.accuracy_std:.2f}"
+    missing = len(row.outcomes) - len(row.accuracies)
+    return f"{100 * row.accuracy:.2f}{spread}" + (f" ({missing} not fitted)" if missing else "")
+
+
+def _setting(setting: Any, row: Any = None) -> dict[str, str]:
+    """Return a setting as texts; what does not concern a row's head is a dash."""
+    shrinks = row is None or "shrinkage" in row.hyper
+    several = row is None or "client_means" in row.sends
+    return {
+        "clients": "" if setting.clients is None else f"{setting.clients:,}",
+        "split": setting.split,
+        "means": str(setting.means_per_client) if several else "–",
+        "shrinkage": (setting.shrinkage or "") if shrinks else "–",
+    }
+
+
+def _fixed(setting: Any, swept: list[str]) -> str:
+    """Return what all rows share, as one line."""
+    texts = {
+        "clients": "clients as the data say" if setting.clients is None else plural(setting.clients, "client"),
+        "split": f"split {setting.split}",
+        "means": f"{plural(setting.means_per_client, 'mean')} a client and class",
+        "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
+    }
+    return ", ".join(text for name, text in texts.items() if name not in swept)
+
+
+def _swept(result: Any) -> list[str]:
+    """Return the settings that differ between rows."""
+    settings = [_setting(row.setting) for row in result.rows]
+    return [name for name in settings[0] if len({setting[name] for setting in settings}) > 1]
+
+
+def _splits(split: str | None, alpha: str | None) -> list[str] | None:
+    chosen = listed(split, str, "--split") if split else []
+    if alpha:
+        chosen += [f"dirichlet:{value:g}" for value in listed(alpha, float, "--alpha")]
+    return chosen or None
+
+
+def _hyper(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        head, dot, rest = pair.partition(".")
+        if not dot or "=" in head:
+            raise InputError(f"--set of simulate is typed as HEAD.NAME=VALUE, but '{pair}' arrived")
+        found.setdefault(head, {}).update(hyper_parameters(head, [rest]))
+    return found

@@ -1,0 +1,67 @@
+"""A workshop: an empty directory with a small features file where ``fedmoments demo`` would leave it."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():
+    # typer 0.20 imports names that click 8.5 deprecates: not ours to mend, and no reason to fail.
+    warnings.filterwarnings("ignore", message="'click.utils", category=DeprecationWarning)
+    from typer.testing import CliRunner
+
+from fedmoments.cli.app import app
+
+Arrays = dict[str, Any]
+Run = Callable[..., Any]
+
+
+def toy_arrays(n_classes: int = 10, dim: int = 12, n_train: int = 600, n_test: int = 200) -> Arrays:
+    """Gaussian classes with a common covariance, so that heads differ."""
+    rng = np.random.default_rng(7)
+    means = rng.normal(scale=1.2, size=(n_classes, dim))
+    mixing = rng.normal(size=(dim, dim)) / np.sqrt(dim)
+
+    def draw(n: int) -> tuple[Any, Any]:
+        y = rng.integers(n_classes, size=n)
+        return (means[y] + rng.normal(size=(n, dim)) @ mixing).astype(np.float32), y
+
+    (x_train, y_train), (x_test, y_test) = draw(n_train), draw(n_test)
+    names = np.array([f"class {label}" for label in range(n_classes)])
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test, "classes": names}
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    return toy_arrays()
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrays: Arrays) -> Path:
+    """The current directory of a test, with ``runs/demo/digits.npz`` in it."""
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    np.savez(folder / "digits.npz", **arrays)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def features(workshop: Path) -> str:
+    return str(Path("runs", "demo", "digits.npz"))
+
+
+@pytest.fixture
+def run(workshop: Path) -> Run:
+    """Run a command in this process; it must succeed unless another exit code is expected."""
+
+    def invoke(*arguments: str, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke

@@ -1,0 +1,69 @@
+"""Every command says how it is used, with an example that works as it stands."""
+
+import shlex
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedmoments.cli.app import app
+
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def help_of(command: str) -> str:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def examples(command: str) -> list[str]:
+    _, found, end = help_of(command).rpartition("Example")
+    assert found, f"the help of '{command}' has no example"
+    return [line.strip() for line in end.splitlines()[1:] if line.strip()]
+
+
+def test_all_commands_are_there() -> None:
+    expected = {"costs", "demo", "evaluate", "fit", "heads", "inspect", "measure", "merge", "simulate", "split"}
+    assert expected == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_an_example_of_the_command(command: str) -> None:
+    assert examples(command)[-1].startswith(f"fedmoments {command}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_example_works_as_it_stands(command: str, run: Any) -> None:
+    for line in examples(command):
+        program, *arguments = shlex.split(line)
+        assert program == "fedmoments"
+        assert run(*arguments).stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_plain_and_explains_every_argument_and_option(command: str) -> None:
+    text = help_of(command)
+    assert "\\[" not in text
+    assert "\x1b" not in text
+    assert text.count("rguments:") <= 1
+    for parameter in typer.main.get_command(app).commands[command].params:  # type: ignore[attr-defined]
+        assert parameter.help, f"'{parameter.name}' of '{command}' is not explained"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_offers_json(command: str) -> None:
+    assert "--json" in help_of(command)
+
+
+def test_help_of_the_program_lists_the_commands_in_whole_sentences(run: Any) -> None:
+    text = run("--help").stdout
+    assert all(command in text for command in COMMANDS)
+    assert "..." not in text.split("Commands:")[1]
+
+
+def test_version(run: Any) -> None:
+    import fedmoments
+
+    assert run("--version").stdout == f"fedmoments {fedmoments.__version__}\n"

@@ -1,0 +1,96 @@
+"""What only a process of its own shows: exit codes, streams, missing packages, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SHIM = """
+import sys
+sys.modules[{missing!r}] = None
+sys.argv = ["fedmoments", {command!r}]
+import fedmoments.cli
+fedmoments.cli.main()
+"""
+
+
+def start(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+def fedmoments(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return start("-m", "fedmoments", *arguments)
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_a_missing_package_gets_a_kind_sentence(missing: str) -> None:
+    result = start("-c", SHIM.format(missing=missing, command="heads"))
+    assert result.returncode == 2
+    sentence = f"The command line needs the package '{missing}', which is not installed: pip install 'fedmoments[cli]'"
+    assert result.stderr == f"error: {sentence}\n"
+
+
+def test_the_demo_without_scikit_learn_says_what_to_install(tmp_path: Path) -> None:
+    result = start("-c", SHIM.format(missing="sklearn", command="demo"), cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.endswith("pip install 'fedmoments[sklearn]'\n")
+    assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_the_command_line_imports_nothing_heavy_before_it_is_asked_to() -> None:
+    probe = "import sys, fedmoments.cli; print([m for m in ('typer', 'rich', 'numpy', 'scipy') if m in sys.modules])"
+    assert start("-c", probe).stdout == "[]\n"
+
+
+def test_a_whole_run_in_processes(features: str) -> None:
+    measured = fedmoments("measure", features, "--head", "gh-lda", "--out", "a.stats")
+    assert (measured.returncode, measured.stderr) == (0, "")
+    fitted = fedmoments("fit", "a.stats", "--head", "gh-lda", "--out", "a.classifier", "--json")
+    assert json.loads(fitted.stdout)["head"] == "gh-lda"
+    evaluated = fedmoments("evaluate", "a.classifier", features, "--json")
+    assert json.loads(evaluated.stdout)["accuracy"] > 0.5
+
+
+def test_what_is_no_terminal_gets_plain_lines(features: str) -> None:
+    result = fedmoments("simulate", features, "--heads", "fedncm,fedcof", "--clients", "5", "--seeds", "2")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    assert not {"─", "│", "┃", "━"} & set(result.stdout)
+
+
+def test_bad_input_exits_with_2_and_one_sentence(workshop: Path, features: str) -> None:
+    for arguments in (("simulate", "nowhere"), ("simulate", features, "--heads", "x"), ("inspect", features), ("x",)):
+        result = fedmoments(*arguments)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+
+
+def test_a_reader_that_leaves_early_is_no_error(features: str) -> None:
+    command = f"{sys.executable} -m fedmoments heads --json | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupted_run_exits_with_130_in_silence(workshop: Path, arrays: Any) -> None:
+    np.savez(workshop / "large.npz", **{**arrays, **{x: np.tile(arrays[x], 40) for x in ("x_train", "x_test")}})
+    arguments = ["simulate", "large.npz", "--seeds", "1000", "--out", "out.json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedmoments", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (130, "", "")
+    assert not (workshop / "out.json").exists()
