@@ -1,0 +1,189 @@
+"""The exact configuration of a job, as one value that can be written to a TOML file and read back."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from fedmoments.data import parse_split
+from fedmoments.errors import FileFormatError, InputError, UnknownNameError
+from fedmoments.gaussian import Shrinkage
+from fedmoments.simulation import standard_heads
+from fedmoments.simulation.rounds import Participation
+from fedmoments.simulation.run import choose_heads
+
+__all__ = ["JobConfig"]
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """What to run. Every random choice follows from ``seed``.
+
+    Parameters
+    ----------
+    data
+        ``digits``, ``folder:PATH``, ``csv:PATH``, ``parquet:PATH``, ``npz:PATH`` or ``hf:NAME``.
+    encoder
+        Name, path or id; by default the one for the data's modality.
+    size, pooling
+        Of the encoder's preprocessing, where it has them; its own by default.
+    runtime, device, threads, batch_size, readers
+        How it runs; none of these changes the features by more than rounding.
+    text, image, label, client, domain, test, domains
+        Where a table or folder holds what; see the data source.
+    test_share
+        Share of samples held out for testing when the data come in one part.
+    strict
+        Stop at the first sample that cannot be read.
+    heads
+        Names of heads.
+    hyper
+        Head name -> hyper-parameters.
+    clients, splits, shrinkages, means_per_client
+        Values to sweep; all combinations are run.
+    participation
+        ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too.
+    seeds, seed
+        How many seeds, and the first of them.
+    memory_limit
+        Gigabytes that the statistics of one head may take.
+
+    Examples
+    --------
+    >>> config = JobConfig(data="digits", clients=(10, 100))
+    >>> JobConfig.from_toml(config.to_toml()) == config
+    True
+    """
+
+    data: str = "digits"
+    encoder: str | None = None
+    size: int | None = None
+    pooling: str | None = None
+    runtime: str = "torch"
+    device: str = "cpu"
+    threads: int | None = None
+    batch_size: int | None = None
+    readers: int = 2
+    text: str | None = None
+    image: str | None = None
+    label: str | None = None
+    client: str | None = None
+    domain: str | None = None
+    test: str | None = None
+    domains: bool | None = None
+    test_share: float | None = None
+    strict: bool = False
+    heads: tuple[str, ...] = ("all",)
+    hyper: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    clients: tuple[int, ...] = ()
+    splits: tuple[str, ...] = ("dirichlet:0.1",)
+    shrinkages: tuple[str, ...] = ()
+    means_per_client: tuple[int, ...] = (1,)
+    participation: tuple[str, ...] = ()
+    seeds: int = 5
+    seed: int = 0
+    memory_limit: float = 4.0
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Names of the heads, each once; ``all`` stands for all that share one upload."""
+        names = [name for given in self.heads for name in (standard_heads() if given == "all" else (given,))]
+        return tuple(dict.fromkeys(names))
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before any work is done."""
+        choose_heads(self.head_names, self.hyper)
+        for scheme in self.splits:
+            parse_split(scheme)
+        for shrinkage in self.shrinkages:
+            Shrinkage.parse(shrinkage)
+        for participation in self.participation:
+            Participation.parse(participation)
+        for name in ("clients", "means_per_client"):
+            for number in getattr(self, name):
+                if number < 1:
+                    raise InputError(f"{name} must be 1 or more, not {number}")
+        if self.seeds < 1 or self.seed < 0:
+            raise InputError(f"seeds must be 1 or more and seed 0 or more, not {self.seeds} and {self.seed}")
+        if not self.splits or not self.means_per_client:
+            raise InputError("there is nothing to simulate: give at least one split and number of means")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what differs from "not given", ready for JSON or TOML."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+        plain["hyper"] = {head: dict(settings) for head, settings in self.hyper.items()}
+        return {name: value for name, value in plain.items() if value is not None and value not in ({}, [])}
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML."""
+        document = self.to_dict()
+        hyper = document.pop("hyper", {})
+        lines = [f"{name} = {_toml(value)}" for name, value in document.items()]
+        for head, settings in hyper.items():
+            lines += ["", f"[hyper.{_toml(head)}]", *(f"{name} = {_toml(value)}" for name, value in settings.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str, whose: str = "the configuration") -> "JobConfig":
+        """Read a configuration, or say what is wrong with it."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FileFormatError(f"{whose} is not TOML: {error}") from error
+        return cls().changed(document, whose)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "JobConfig":
+        """Read a configuration file."""
+        try:
+            text = Path(path).read_text()
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path} is not TOML: {error}") from error
+        return cls.from_toml(text, str(path))
+
+    def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> "JobConfig":
+        """Return the configuration with some values replaced, checked against the types of the fields."""
+        known = {f.name: f.type.__name__ if isinstance(f.type, type) else str(f.type) for f in fields(self)}
+        new = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in values.items():
+            if name not in known:
+                raise UnknownNameError(f"key of {whose}", name, known)
+            new[name] = _checked(name, value, known[name], whose)
+        return type(self)(**new)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float), "bool": bool}
+
+
+def _checked(name: str, value: Any, kind: str, whose: str) -> Any:
+    """Return a value in the type that its field declares."""
+    if name == "hyper":
+        if isinstance(value, Mapping) and all(isinstance(settings, Mapping) for settings in value.values()):
+            return {head: dict(settings) for head, settings in value.items()}
+        raise InputError(f"{whose}: '{name}' must be a table of tables, [hyper.HEAD]; {value!r} arrived")
+    base = kind.removesuffix(" | None")
+    if base.startswith("tuple["):
+        item = base.removeprefix("tuple[").partition(",")[0]
+        several = list(value) if isinstance(value, list | tuple) else [value]
+        return tuple(_checked(name, each, item, whose) for each in several)
+    if value is None and kind != base:
+        return None
+    wrong_bool = isinstance(value, bool) and base != "bool"
+    if wrong_bool or not isinstance(value, _KINDS[base]):
+        raise InputError(f"{whose}: '{name}' must be of type {base}; {value!r} arrived")
+    return float(str(value)) if base == "float" else value
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return repr(value)

@@ -1,0 +1,120 @@
+"""From what a person typed to features: load the data, choose the encoder, encode (or read the cache)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fedmoments.data.dataset import DataSet
+from fedmoments.data.samples import Problem
+from fedmoments.data.sources.registry import load_data
+from fedmoments.errors import InputError
+from fedmoments.features.encoder import Encoder
+from fedmoments.features.entry import Runtime
+from fedmoments.features.pipeline import EncodedSamples, encode_samples
+from fedmoments.features.registry import load_encoder
+from fedmoments.jobs.config import JobConfig
+from fedmoments.simulation import Features
+from fedmoments.simulation.features import Samples
+
+__all__ = ["Encoded", "choose_encoder", "encode_data"]
+
+#: The encoder that is taken when none is named.
+DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
+
+#: Called with (done, in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+_SOURCE_OPTIONS = ("text", "image", "label", "client", "domain", "test", "domains", "test_share")
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Features of a whole data set, and where they came from."""
+
+    data: DataSet
+    encoder: Encoder
+    features: Features
+    problems: tuple[Problem, ...]
+    computed: int
+    options: dict[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what results say of the data, ready for JSON."""
+        features = self.features
+        return {
+            "name": self.data.name,
+            "description": self.data.description,
+            "train": len(features.train),
+            "test": len(features.test),
+            "dim": features.dim,
+            "classes": features.n_classes,
+            "class_names": list(self.data.class_names),
+            "modality": self.data.modality,
+            "digest": self.data.digest,
+            "problems": [{"where": problem.where, "why": problem.why} for problem in self.problems],
+            "encoder": {
+                "name": self.encoder.name,
+                "options": self.options,
+                "dim": self.encoder.dim,
+                "fingerprint": self.encoder.fingerprint,
+                "preprocessing": dict(self.encoder.preprocessing),
+            },
+        }
+
+
+def choose_encoder(config: JobConfig, modality: str, dim: int | None = None) -> Encoder:
+    """Return the encoder that was asked for, or the default one of the modality.
+
+    Parameters
+    ----------
+    config
+        Encoder, size, pooling, runtime, device, threads and batch size.
+    modality
+        What the samples are.
+    dim
+        Dimension of features that are given.
+    """
+    name = config.encoder or DEFAULTS[modality]
+    if name == "identity" and dim is None:
+        raise InputError(
+            "the encoder 'identity' takes features that are given, but the data hold none: name another one"
+        )
+    options = {key: getattr(config, key) for key in ("size", "pooling", "threads", "batch_size")}
+    given = {key: value for key, value in options.items() if value is not None}
+    if name == "identity":
+        return load_encoder(name, dim=dim)
+    runtime = cast("Runtime", config.runtime)  # load_encoder refuses any other word
+    return load_encoder(name, runtime=runtime, device=config.device, **given)
+
+
+def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress | None = None) -> Encoded:
+    """Load the data of a job and encode both parts of it."""
+    where = {name: getattr(config, name) for name in _SOURCE_OPTIONS}
+    data = load_data(config.data, **where, seed=config.seed, strict=config.strict or None)
+    if not len(data.test):
+        raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
+    given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    encoder = choose_encoder(config, data.modality, given)
+    parts: dict[str, EncodedSamples] = {}
+    for name, samples in (("training", data.train), ("test", data.test)):
+
+        def say(done: int, total: int, name: str = name) -> None:
+            if progress:
+                progress(done, total, f"encoding {name} samples")
+
+        parts[name] = encode_samples(
+            encoder, samples, cache_dir=cache_dir, readers=config.readers, progress=say, strict=config.strict
+        )
+    train, test = parts["training"], parts["test"]
+    features = Features(
+        config.data,
+        len(data.class_names),
+        Samples(train.features, train.labels),
+        Samples(test.features, test.labels),
+        class_names=data.class_names,
+        domains=train.domains,
+        ids=train.clients,
+    )
+    problems = tuple(dict.fromkeys(train.problems + test.problems))
+    options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
+    return Encoded(data, encoder, features, problems, train.computed + test.computed, options)

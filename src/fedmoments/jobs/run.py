@@ -1,0 +1,155 @@
+"""Encode, split, measure, merge, fit, evaluate: the whole job, resumable, every random choice from one seed."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import fedmoments
+from fedmoments.classifier import Classifier
+from fedmoments.federation import Fingerprint
+from fedmoments.jobs.config import JobConfig
+from fedmoments.jobs.details import look_closer
+from fedmoments.jobs.encoding import Encoded, encode_data
+from fedmoments.jobs.outputs import write_outputs
+from fedmoments.jobs.record import Record
+from fedmoments.simulation import SimulationResult, simulate
+from fedmoments.simulation.run import choose_heads, make_split
+
+__all__ = ["JobResult", "run_job"]
+
+#: Called with (done, in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class JobResult:
+    """What a job found.
+
+    Parameters
+    ----------
+    simulation
+        The table.
+    document
+        Everything, ready for JSON; what results.json holds.
+    classifiers
+        Head name -> classifier of the first setting and seed.
+    files
+        What was written.
+    resumed
+        How many outcomes an earlier, interrupted run had found already.
+    encoded
+        How many samples were encoded now rather than found in the cache.
+    """
+
+    simulation: SimulationResult
+    document: dict[str, Any]
+    classifiers: dict[str, Classifier]
+    files: list[Path]
+    resumed: int
+    encoded: int
+
+
+def run_job(
+    config: JobConfig,
+    out: Path | None = None,
+    *,
+    command: str = "",
+    cache_dir: Any = None,
+    progress: Progress | None = None,
+) -> JobResult:
+    """Run a job.
+
+    Parameters
+    ----------
+    config
+        What to run.
+    out
+        Folder for results.json, results.csv, report.html, config.toml and heads/; nothing is written without one. A
+        job that was interrupted goes on from there.
+    command
+        What the user typed, for the report.
+    cache_dir
+        Folder of the feature cache; the user's by default, False does without.
+    progress
+        Called before every step.
+    """
+    config.check()
+    timings: dict[str, float] = {}
+    clock = time.perf_counter()
+    encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
+    timings["encode"] = time.perf_counter() - clock
+    config = replace(config, heads=config.head_names, encoder=encoded.encoder.name)
+    record = Record(_progress_file(out), _basis(encoded))
+    clock = time.perf_counter()
+    simulation = simulate(
+        encoded.features,
+        config.heads,
+        clients=config.clients,
+        splits=config.splits,
+        shrinkages=config.shrinkages or (None,),
+        means_per_client=config.means_per_client,
+        seeds=config.seeds,
+        first_seed=config.seed,
+        hyper=config.hyper,
+        memory_limit=config.memory_limit * 1e9,
+        memory=record,
+        progress=progress,
+    )
+    timings["simulate"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    document, classifiers = _document(config, encoded, simulation, command, progress)
+    timings["look closer"] = time.perf_counter() - clock
+    document["timings"] = timings
+    document["seconds"] = sum(timings.values())
+    files = write_outputs(out, document, config.to_toml(), classifiers) if out else []
+    return JobResult(simulation, document, classifiers, files, record.found, encoded.computed)
+
+
+def _progress_file(out: Path | None) -> Path | None:
+    if out is None:
+        return None
+    out.mkdir(parents=True, exist_ok=True)
+    return out / "progress.jsonl"
+
+
+def _basis(encoded: Encoded) -> str:
+    """Return what every outcome depends on besides its setting."""
+    return f"{fedmoments.__version__} {encoded.data.digest} {encoded.encoder.fingerprint}"
+
+
+def _document(
+    config: JobConfig, encoded: Encoded, simulation: SimulationResult, command: str, progress: Progress | None
+) -> tuple[dict[str, Any], dict[str, Classifier]]:
+    """Return everything that was found, and the classifiers of the first setting and seed."""
+    setting = simulation.rows[0].setting
+    heads = choose_heads(config.heads, config.hyper)
+    split = make_split(encoded.features, setting.clients, setting.split, config.seed)
+    details = look_closer(
+        encoded.features,
+        split,
+        heads,
+        setting,
+        seed=config.seed,
+        participation=config.participation,
+        memory_limit=config.memory_limit * 1e9,
+        progress=progress,
+    )
+    about = encoded.describe()
+    fingerprint = _fingerprint(encoded)
+    notes = {"encoder": about["encoder"], "fingerprint": fingerprint.digest, "data": config.data}
+    classifiers = {name: classifier.noting(**notes) for name, classifier in details.classifiers.items()}
+    where = {detail["head"]: place for place, detail in enumerate(details.heads)}
+    document = {**simulation.to_dict(), "format": 1, "version": fedmoments.__version__, "command": command}
+    for row, found in zip(document["rows"], simulation.rows, strict=True):
+        row["detail"] = where.get(found.head) if found.setting == setting else None
+    document["config"] = config.to_dict()
+    document["data"] = {**about, "fingerprint": fingerprint.digest}
+    document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": details.rounds}
+    return document, classifiers
+
+
+def _fingerprint(encoded: Encoded) -> Fingerprint:
+    encoder = encoded.encoder
+    return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), None, encoded.data.class_names)
