@@ -1,12 +1,20 @@
-"""A workshop: an empty directory with a small features file where ``fedmoments demo`` would leave it."""
+"""A workshop: an empty directory with a small features file where ``fedmoments demo`` would leave it.
 
+And what ``fedmoments demo`` itself leaves, made once for all tests and all processes that run them.
+"""
+
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 with warnings.catch_warnings():
     # typer 0.20 imports names that click 8.5 deprecates: not ours to mend, and no reason to fail.
@@ -39,14 +47,54 @@ def arrays() -> Arrays:
     return toy_arrays()
 
 
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this session share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What ``fedmoments demo`` printed, and the folder that it was started in."""
+
+    folder: Path
+    printed: str
+
+
+@pytest.fixture(scope="session")
+def demo(session: Path) -> Demo:
+    """Run ``fedmoments demo`` as a person does, once: it takes as long as all other tests of commands."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
+    folder = session / "demo"
+    printed = folder / "printed.txt"
+    with FileLock(session / "demo.lock"):
+        if not printed.exists():
+            folder.mkdir(exist_ok=True)
+            result = subprocess.run(
+                [sys.executable, "-m", "fedmoments", "demo"],
+                cwd=folder,
+                env={**os.environ, "FEDMOMENTS_CACHE": str(session / "cache")},
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            assert (result.returncode, result.stderr) == (0, "")
+            printed.write_text(result.stdout, "utf-8")
+    return Demo(folder, printed.read_text("utf-8"))
+
+
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrays: Arrays) -> Path:
-    """The current directory of a test, with ``runs/demo/digits.npz`` in it."""
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrays: Arrays, session: Path) -> Path:
+    """The current directory of a test, with ``runs/demo/digits.npz`` in it; features are cached for the session."""
     folder = tmp_path / "runs" / "demo"
     folder.mkdir(parents=True)
     np.savez(folder / "digits.npz", **arrays)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("FEDMOMENTS_CACHE", str(session / "cache"))
     return tmp_path
 
 

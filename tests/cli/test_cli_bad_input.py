@@ -12,13 +12,13 @@ def refuse(run: Any, workshop: Path) -> Any:
     """Run a command that must be refused, and return its sentence."""
 
     def check(*arguments: str) -> str:
-        before = sorted(path for path in workshop.rglob("*") if path.is_file())
+        before = sorted(workshop.rglob("*"))
         result = run(*arguments, code=2)
         assert result.stdout == ""
         assert result.stderr.startswith("error: ")
         assert result.stderr.count("\n") == 1
         assert "Traceback" not in result.stderr
-        assert sorted(path for path in workshop.rglob("*") if path.is_file()) == before
+        assert sorted(workshop.rglob("*")) == before
         return str(result.stderr)
 
     return check
@@ -40,10 +40,9 @@ MEASURE = ("--head", "gh-lda", "--out", "out.file")
 SIMULATE = ("--heads", "fedncm", "--clients", "4", "--seeds", "1", "--out", "out.file")
 
 
-@pytest.mark.parametrize(("command", "options"), [("measure", MEASURE), ("simulate", SIMULATE)])
-def test_bad_features_are_refused(refuse: Any, workshop: Path, arrays: Any, command: str, options: Any) -> None:
+def test_bad_features_are_refused_by_measure(refuse: Any, workshop: Path, arrays: Any) -> None:
     def sentence(**changes: Any) -> str:
-        return str(refuse(command, changed(workshop, arrays, **changes), *options))
+        return str(refuse("measure", changed(workshop, arrays, **changes), *MEASURE))
 
     assert "lacks the array 'x_train'" in sentence(x_train=None)
     assert "sample 3 holds NaN" in sentence(x_train=with_entry(arrays["x_train"], (3, 1), np.nan))
@@ -57,6 +56,34 @@ def test_bad_features_are_refused(refuse: Any, workshop: Path, arrays: Any, comm
     assert "hardly a class number" in sentence(classes=None, y_train=with_entry(arrays["y_train"], 0, 2**40))
     assert "different names" in sentence(classes=np.array(["same"] * 10))
     assert "no sample" in sentence(x_train=arrays["x_train"][:0], y_train=arrays["y_train"][:0])
+
+
+def test_bad_features_are_refused_by_simulate(refuse: Any, workshop: Path, arrays: Any) -> None:
+    def sentence(**changes: Any) -> str:
+        return str(refuse("simulate", changed(workshop, arrays, **changes), *SIMULATE))
+
+    assert "bad.npz lacks the array 'x_train'" in sentence(x_train=None)
+    assert "bad.npz lacks the array 'y_train'" in sentence(y_train=None)
+    assert "bad.npz lacks the array 'y_test'" in sentence(y_test=None)
+    assert "(600,), but has the shape (599,)" in sentence(y_train=arrays["y_train"][:-1])
+    assert "'x_train' in bad.npz must be features (n, d)" in sentence(x_train=arrays["x_train"][:, 0])
+    assert "must be features (n, d)" in sentence(x_train=arrays["x_train"].astype(str))
+    assert "'x_train' in bad.npz cannot be read" in sentence(x_train=np.array([{}] * 600, dtype=object))
+    assert "hardly a class number" in sentence(classes=None, y_train=with_entry(arrays["y_train"], 0, 2**40))
+    assert "different names" in sentence(classes=np.array(["same"] * 10))
+    assert "bad.npz holds no sample to train" in sentence(x_train=arrays["x_train"][:0], y_train=arrays["y_train"][:0])
+    assert "bad.npz holds no sample to test" in sentence(x_test=arrays["x_test"][:0], y_test=arrays["y_test"][:0])
+    assert "both be features, or both images" in sentence(x_test=np.zeros((200, 4, 4), np.uint8))
+
+
+def test_flawed_samples_stop_a_strict_simulation(refuse: Any, workshop: Path, arrays: Any) -> None:
+    def sentence(**changes: Any) -> str:
+        return str(refuse("simulate", changed(workshop, arrays, **changes), *SIMULATE, "--strict"))
+
+    assert "train sample 3: its features" in sentence(x_train=with_entry(arrays["x_train"], (3, 1), np.nan))
+    assert "test sample 5: its features" in sentence(x_test=with_entry(arrays["x_test"], (5, 0), np.inf))
+    assert "train sample 2: its label 10 is not one of the 10" in sentence(y_train=with_entry(arrays["y_train"], 2, 10))
+    assert "train sample 2: its label -1 is not one of the 10" in sentence(y_train=with_entry(arrays["y_train"], 2, -1))
 
 
 def test_train_and_test_of_different_dimension_are_refused(refuse: Any, workshop: Path, arrays: Any) -> None:
@@ -75,6 +102,7 @@ def test_train_and_test_of_different_dimension_are_refused(refuse: Any, workshop
 def test_files_that_are_no_archives_are_refused(refuse: Any, workshop: Path, content: bytes, message: str) -> None:
     (workshop / "bad.npz").write_bytes(content)
     assert message in refuse("measure", "bad.npz", *MEASURE)
+    assert message in refuse("simulate", "bad.npz", *SIMULATE)
 
 
 def test_single_arrays_pickles_and_damaged_archives_are_refused(refuse: Any, workshop: Path, arrays: Any) -> None:
@@ -88,13 +116,25 @@ def test_single_arrays_pickles_and_damaged_archives_are_refused(refuse: Any, wor
     data[200:4000] = bytes(3800)
     (workshop / "bad.npz").write_bytes(data)
     assert "bad.npz" in refuse("measure", "bad.npz", *MEASURE)
+    assert "bad.npz" in refuse("simulate", "bad.npz", *SIMULATE)
+
+
+@pytest.mark.parametrize("place", [20, 60, 90, 130])
+def test_headers_of_arrays_that_are_damaged_are_refused(refuse: Any, workshop: Path, arrays: Any, place: int) -> None:
+    """Damage may break numpy's parser in any way; what cannot be read is said."""
+    np.savez(workshop / "bad.npz", **arrays)
+    data = bytearray((workshop / "bad.npz").read_bytes())
+    data[place : place + 60] = b"\x00([{'" * 12
+    (workshop / "bad.npz").write_bytes(data)
+    assert "bad.npz" in refuse("measure", "bad.npz", *MEASURE)
+    assert "bad.npz" in refuse("simulate", "bad.npz", *SIMULATE)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
         ("measure", "PATH", *MEASURE),
-        ("simulate", "PATH", *SIMULATE),
+        ("predict", "PATH", "photo.jpg"),
         ("split", "PATH", "--clients", "3", "--out", "out.file"),
         ("merge", "PATH", "--out", "out.file"),
         ("inspect", "PATH"),
@@ -110,12 +150,60 @@ def test_missing_files_and_directories_are_refused(refuse: Any, arguments: Any) 
     assert sentence("runs") == "error: runs is a directory, but a file was asked for\n"
 
 
+def test_data_that_are_not_there_are_refused(refuse: Any, workshop: Path) -> None:
+    def sentence(data: str) -> str:
+        return str(refuse("simulate", data, *SIMULATE))
+
+    assert sentence("nowhere").startswith("error: nowhere does not exist, and is none of the data sources csv:PATH,")
+    assert "did you mean 'digits'" in sentence("digit")
+    assert "did you mean 'folder'" in sentence("foldr:runs")
+    assert "typed as npz:PATH" in sentence("npz:")
+    for source in ("npz:nowhere.npz", "nowhere.npz", "csv:nowhere.csv", "nowhere.parquet", "folder:nowhere"):
+        assert sentence(source).startswith(f"error: {source.rpartition(':')[2]} ")
+    assert "demo/digits.npz: a file that ends in '.npz' is not taken for an image" in sentence("runs")
+    (workshop / "notes.txt").write_text("text")
+    assert "the ending of notes.txt does not say what it holds" in sentence("notes.txt")
+    assert "say which data" in refuse("simulate", *SIMULATE)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"clients = 'ten'", "'clients' must be of type int; 'ten' arrived"),
+        (b"client = 10", "'client' must be of type str; 10 arrived"),
+        (b"strict = 1", "'strict' must be of type bool; 1 arrived"),
+        (b"seeds = true", "'seeds' must be of type int; True arrived"),
+        (b"hyper = 3", "[hyper.HEAD]"),
+        (b"cleints = 10", "did you mean 'clients'"),
+        (b"clients = ", "run.toml is not TOML"),
+        (b"\xff\xfe", "run.toml is not TOML"),
+    ],
+)
+def test_bad_configurations_are_refused_by_name(refuse: Any, workshop: Path, content: bytes, words: str) -> None:
+    (workshop / "run.toml").write_bytes(content)
+    sentence = refuse("simulate", "runs/demo/digits.npz", "--config", "run.toml", "--out", "out.file")
+    assert words in sentence
+    assert "run.toml" in sentence
+
+
+def test_a_configuration_that_is_not_there_is_refused(refuse: Any) -> None:
+    assert "nowhere.toml" in refuse("simulate", "--config", "nowhere.toml", "--out", "out.file")
+
+
+@pytest.mark.parametrize("out", ["runs/demo/digits.npz", "runs/demo/digits.npz/below/it"])
+@pytest.mark.parametrize("arguments", [("simulate", "digits", "--out"), ("demo", "--folder")])
+def test_a_file_where_a_folder_must_be_is_refused_before_any_work(
+    refuse: Any, monkeypatch: pytest.MonkeyPatch, arguments: Any, out: str
+) -> None:
+    monkeypatch.setattr("fedmoments.jobs.run.encode_data", None)
+    assert f"{out} cannot be the folder of the results: runs/demo/digits.npz is a file" in refuse(*arguments, out)
+
+
 @pytest.mark.parametrize("out", ["no/such/place", "runs"])
 @pytest.mark.parametrize(
     "arguments",
     [
         ("measure", "runs/demo/digits.npz", "--head", "gh-lda"),
-        ("simulate", "runs/demo/digits.npz"),
         ("split", "runs/demo/digits.npz", "--clients", "3"),
     ],
 )
@@ -225,10 +313,9 @@ def test_evaluating_other_features_is_refused(refuse: Any, made: str, workshop: 
         (("--heads", "nothing"), "unknown head 'nothing'"),
         (("--heads", ","), "at least one"),
         (("--clients", "ten"), "--clients takes whole numbers"),
-        (("--clients", "0"), "n_clients"),
+        (("--clients", "0"), "clients must be 1 or more, not 0"),
         (("--alpha", "-1"), "ALPHA"),
         (("--split", "somehow"), "unknown split"),
-        (("--split", "domain"), "domains"),
         (("--shrinkage", "much"), "shrinkage is one of"),
         (("--means-per-client", "0"), "1 or more"),
         (("--seeds", "0"), "seeds must be 1 or more"),
@@ -236,10 +323,49 @@ def test_evaluating_other_features_is_refused(refuse: Any, made: str, workshop: 
         (("--set", "rank=2"), "HEAD.NAME=VALUE"),
         (("--heads", "fedncm", "--set", "gh-dlr-qda.rank=2"), "not among the heads"),
         (("--nothing",), "--nothing"),
+        (("--seed", "-1"), "seed 0 or more"),
+        (("--participation", "some"), "KAPPA"),
+        (("--participation", "0"), "1 or more"),
+        (("--participation", "3:again"), "KAPPA:replacement"),
+        (("--set", "gh-dlr-qda.rank=-1"), "rank must be 0 or more"),
     ],
 )
-def test_bad_settings_of_a_simulation_are_refused(refuse: Any, features: str, options: Any, words: str) -> None:
+def test_bad_settings_of_a_simulation_are_refused_before_any_work(
+    refuse: Any, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
+) -> None:
+    monkeypatch.setattr("fedmoments.jobs.run.encode_data", None)
+    assert words in refuse("simulate", "digits", "--out", "out.file", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--split", "domain"), "domains"),
+        (("--split", "id"), "ids"),
+        (("--label", "y"), "the data source 'npz' has no option 'label'"),
+        (("--test-share", "2"), "test_share"),
+        (("--encoder", "nothing"), "unknown encoder 'nothing'"),
+        (("--encoder", "wordllama"), "takes text, but the data are features"),
+        (("--size", "64"), "the encoder 'identity' takes no size"),
+    ],
+)
+def test_settings_that_do_not_fit_the_data_are_refused_before_any_encoding(
+    refuse: Any, features: str, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
+) -> None:
+    monkeypatch.setattr("fedmoments.features.pipeline._Job.fill", None)
     assert words in refuse("simulate", features, "--out", "out.file", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [(("--seeds", "0"), "seeds must be 1 or more"), (("--runtime", "abacus"), "'abacus'")]
+)
+def test_bad_settings_of_the_demo_leave_nothing(refuse: Any, options: Any, words: str) -> None:
+    assert words in refuse("demo", "--folder", "new", *options)
+
+
+@pytest.mark.parametrize("arguments", [("install",), ("install", "nothing"), ("uninstall", "minilm")])
+def test_bad_words_behind_encoders_are_refused(refuse: Any, arguments: Any) -> None:
+    assert "encoder" in refuse("encoders", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,8 @@ def test_costs_prices_both_directions(run: Any) -> None:
 
 def test_simulate_prints_a_table_and_writes_json(run: Any, features: str) -> None:
     sweep = ["--clients", "5,20", "--alpha", "0.5", "--shrinkage", "automatic,absolute:1", "--means-per-client", "1,2"]
-    result = run("simulate", features, "--heads", "fedncm,fedcof", *sweep, "--seeds", "2", "--out", "r.json")
-    written = json.loads(Path("r.json").read_text())
+    result = run("simulate", features, "--heads", "fedncm,fedcof", *sweep, "--seeds", "2", "--out", "a/new/place")
+    written = json.loads(Path("a/new/place/results.json").read_text("utf-8"))
     assert len(written["rows"]) == 2 * 2 * 2 * 2
     assert result.stdout.count("fedcof") == 8
     assert "±" in result.stdout
@@ -185,13 +185,88 @@ def test_simulate_all_leaves_out_only_what_has_a_map_of_its_own(run: Any, featur
     assert last["hyper"]["n_features"] == 30
 
 
-def test_demo_writes_results_and_features(run: Any, workshop: Path) -> None:
-    pytest.importorskip("sklearn")
-    found = document(run("demo", "--json"))
-    assert json.loads(Path("runs/demo/results.json").read_text())["rows"][0]["head"] == found["rows"][0]["head"]
+def test_simulate_prints_the_whole_document_as_json(run: Any, features: str) -> None:
+    arguments = ["--heads", "fedncm", "--clients", "5", "--seeds", "1", "--out", "r"]
+    printed = document(run("simulate", features, *arguments, "--json"))
+    assert printed == json.loads(Path("r/results.json").read_text("utf-8"))
+    assert printed["config"]["heads"] == ["fedncm"]
+
+
+def test_simulate_runs_the_configuration_that_it_wrote_and_typed_options_win(run: Any, features: str) -> None:
+    settings = ["--clients", "5", "--seeds", "2", "--seed", "3", "--participation", "2,2:replacement"]
+    first = document(run("simulate", features, "--heads", "fedcof,fedncm", *settings, "--out", "r", "--json"))
+    again = document(run("simulate", "--config", "r/config.toml", "--json"))
+    assert again["config"] == first["config"]
+    assert again["rounds"] == first["rounds"]
+    assert [row["accuracy"] for row in again["rows"]] == [row["accuracy"] for row in first["rows"]]
+    other = document(run("simulate", "--config", "r/config.toml", "--seeds", "1", "--heads", "fedncm", "--json"))
+    assert other["config"] == {**first["config"], "seeds": 1, "heads": ["fedncm"]}
+    assert [outcome["seed"] for outcome in other["rows"][0]["seeds"]] == [3]
+
+
+def test_simulate_again_keeps_what_was_found(run: Any, features: str) -> None:
+    arguments = ["simulate", features, "--heads", "fedncm,fedcof", "--clients", "5", "--out", "r"]
+    assert "kept" not in run(*arguments, "--seeds", "2").stdout
+    assert "4 results of an earlier run in r were kept" in run(*arguments, "--seeds", "3").stdout
+
+
+def test_simulate_names_and_counts_what_it_leaves_out(run: Any, workshop: Path, arrays: Any) -> None:
+    arrays["x_train"][[3, 5, 7, 11, 13, 17, 19], 0] = np.nan
+    np.savez(workshop / "gaps.npz", **arrays)
+    arguments = ["simulate", "gaps.npz", "--heads", "fedncm", "--clients", "5", "--seeds", "1"]
+    text = run(*arguments).stdout
+    assert text.startswith("7 problems:\n  train sample 3: its features are not all finite\n")
+    assert "… and 2 more, all in results.json" in text
+    problems = document(run(*arguments, "--json"))["data"]["problems"]
+    assert [problem["where"] for problem in problems] == [f"train sample {i}" for i in (3, 5, 7, 11, 13, 17, 19)]
+
+
+def test_simulate_splits_as_a_flower_partitioner_with_commas_does(run: Any, features: str) -> None:
+    pytest.importorskip("flwr_datasets")
+    split = "flower:DirichletPartitioner(partition_by=label, alpha=0.5, min_partition_size=1),iid"
+    found = document(
+        run("simulate", features, "--split", split, "--heads", "fedncm", "--clients", "5", "--seeds", "1", "--json")
+    )
+    assert [row["split"] for row in found["rows"]] == [split.removesuffix(",iid"), "iid"]
+
+
+def test_encoders_are_listed_for_people_and_machines(run: Any) -> None:
+    from fedmoments.features.registry import encoder_names
+
+    text = run("encoders").stdout
+    found = json.loads(run("encoders", "--json").stdout)
+    assert [entry["name"] for entry in found] == list(encoder_names())
+    for entry in found:
+        assert entry["name"] in text
+        assert entry["description"]
+        assert entry["takes"] in {"image", "text", "features"}
+        assert isinstance(entry["installed"], bool)
+    by_name = {entry["name"]: entry for entry in found}
+    lite = by_name["efficientnet-lite0"]
+    assert (lite["takes"], lite["dim"], lite["size"], lite["extra"]) == ("image", 1280, 224, "torch")
+    assert by_name["identity"]["installed"]
+
+
+@pytest.mark.slow
+def test_in_the_demo_fedcof_beats_fedncm_by_five_points(demo: Any) -> None:
+    folder = demo.folder / "runs" / "demo"
+    found = json.loads((folder / "results.json").read_text("utf-8"))
     accuracy = {row["head"]: row["accuracy"] for row in found["rows"]}
-    assert accuracy["fedcof"] > accuracy["fedncm"] > 0.85
-    assert found["data"]["dim"] == 64
+    assert accuracy["fedcof"] >= accuracy["fedncm"] + 0.05
+    assert accuracy["fedncm"] > 0.8
+    assert (found["data"]["dim"], found["data"]["encoder"]["name"]) == (1280, "efficientnet-lite0")
+    assert {(row["clients"], row["split"]) for row in found["rows"]} == {(100, "dirichlet:0.1")}
+    assert {path.stem for path in (folder / "heads").iterdir()} == {*accuracy}
+    assert "report.html" in demo.printed
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_features_file_for_the_other_commands(demo: Any) -> None:
+    with np.load(demo.folder / "runs" / "demo" / "digits.npz") as arrays:
+        assert arrays["x_train"].shape == (1300, 64)
+        assert arrays["x_test"].shape == (497, 64)
+        assert (arrays["x_train"].min(), arrays["x_train"].max()) == (0.0, 1.0)
+        assert arrays["classes"].tolist()[:2] == ["zero", "one"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

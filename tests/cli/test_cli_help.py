@@ -1,6 +1,8 @@
 """Every command says how it is used, with an example that works as it stands."""
 
 import shlex
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +27,8 @@ def examples(command: str) -> list[str]:
 
 
 def test_all_commands_are_there() -> None:
-    expected = {"costs", "demo", "evaluate", "fit", "heads", "inspect", "measure", "merge", "simulate", "split"}
-    assert expected == set(COMMANDS)
+    files = {"evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
+    assert files | {"costs", "demo", "encoders", "heads", "simulate"} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -34,7 +36,19 @@ def test_help_ends_with_an_example_of_the_command(command: str) -> None:
     assert examples(command)[-1].startswith(f"fedmoments {command}")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
+def test_help_examples_of_and_after_the_demo_work_as_they_stand(demo: Any, run: Any, workshop: Path) -> None:
+    from PIL import Image
+
+    assert examples("demo") == ["fedmoments demo"]
+    assert demo.printed
+    shutil.copytree(demo.folder / "runs", workshop / "runs", dirs_exist_ok=True)
+    Image.new("L", (60, 40), 90).save(workshop / "photo.jpg")
+    for line in examples("predict"):
+        assert "photo.jpg" in run(*shlex.split(line)[1:]).stdout
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in {"demo", "predict"}])
 def test_help_example_works_as_it_stands(command: str, run: Any) -> None:
     for line in examples(command):
         program, *arguments = shlex.split(line)

@@ -85,12 +85,15 @@ def test_a_reader_that_leaves_early_is_no_error(features: str) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_an_interrupted_run_exits_with_130_in_silence(workshop: Path, arrays: Any) -> None:
     np.savez(workshop / "large.npz", **{**arrays, **{x: np.tile(arrays[x], 40) for x in ("x_train", "x_test")}})
-    arguments = ["simulate", "large.npz", "--seeds", "1000", "--out", "out.json"]
+    arguments = ["simulate", "large.npz", "--seeds", "1000", "--out", "out"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fedmoments", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(4)
+    found = workshop / "out" / "progress.jsonl"
+    deadline = time.monotonic() + 60
+    while not found.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout, stderr) == (130, "", "")
-    assert not (workshop / "out.json").exists()
+    assert [path.name for path in (workshop / "out").iterdir()] == ["progress.jsonl"]

@@ -46,9 +46,8 @@ def _demo(
         participation=("10",),
         seeds=seeds,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_digits(folder / "digits.npz")
     run_and_show(config, folder, cache=None, json=json)
+    write_digits(folder / "digits.npz")
     if not json:
         print_line(f"open {folder / 'report.html'} in a browser; 'fedmoments COMMAND --help' has an example for each")
 

@@ -155,8 +155,8 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     """Run a job with a progress bar, print its table or its JSON, and return what it found."""
     from fedmoments.jobs import run_job
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file, but the name of a folder for the results was asked for")
+    if out is not None:
+        _require_folder(out)
     command = shlex.join(["fedmoments", *sys.argv[1:]])
     with progress_bar("simulating") as progress:
         found = run_job(config, out, command=command, cache_dir=cache, progress=progress)
@@ -170,6 +170,13 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     if found.files:
         print_line(f"wrote {', '.join(str(path) for path in found.files)}")
     return found
+
+
+def _require_folder(out: Path) -> None:
+    """Refuse a place where no folder can be made, before any work is done."""
+    above = next(place for place in (out, *out.parents) if place.exists())
+    if not above.is_dir():
+        raise InputError(f"{out} cannot be the folder of the results: {above} is a file")
 
 
 def _show_problems(problems: list[dict[str, str]], most: int = 5) -> None:

@@ -139,7 +139,7 @@ class JobConfig:
     def load(cls, path: str | os.PathLike[str]) -> "JobConfig":
         """Read a configuration file."""
         try:
-            text = Path(path).read_text()
+            text = Path(path).read_text("utf-8")
         except UnicodeDecodeError as error:
             raise FileFormatError(f"{path} is not TOML: {error}") from error
         return cls.from_toml(text, str(path))
@@ -183,7 +183,7 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     return repr(value)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from fedmoments.data import parse_split
 from fedmoments.data.dataset import DataSet
 from fedmoments.data.samples import Problem
 from fedmoments.data.sources.registry import load_data
@@ -15,6 +16,7 @@ from fedmoments.features.registry import load_encoder
 from fedmoments.jobs.config import JobConfig
 from fedmoments.simulation import Features
 from fedmoments.simulation.features import Samples
+from fedmoments.simulation.run import CLIENTS, finds_clients
 
 __all__ = ["Encoded", "choose_encoder", "encode_data"]
 
@@ -81,8 +83,8 @@ def choose_encoder(config: JobConfig, modality: str, dim: int | None = None) -> 
         )
     options = {key: getattr(config, key) for key in ("size", "pooling", "threads", "batch_size")}
     given = {key: value for key, value in options.items() if value is not None}
-    if name == "identity":
-        return load_encoder(name, dim=dim)
+    if name == "identity":  # there is nothing to run, but a size or pooling that cannot be obeyed is refused
+        return load_encoder(name, dim=dim, size=config.size, pooling=config.pooling)
     runtime = cast("Runtime", config.runtime)  # load_encoder refuses any other word
     return load_encoder(name, runtime=runtime, device=config.device, **given)
 
@@ -93,6 +95,7 @@ def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress 
     data = load_data(config.data, **where, seed=config.seed, strict=config.strict or None)
     if not len(data.test):
         raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
+    _require_splits(config, data)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(config, data.modality, given)
     parts: dict[str, EncodedSamples] = {}
@@ -118,3 +121,13 @@ def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress 
     problems = tuple(dict.fromkeys(train.problems + test.problems))
     options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
     return Encoded(data, encoder, features, problems, train.computed + test.computed, options)
+
+
+def _require_splits(config: JobConfig, data: DataSet) -> None:
+    """Refuse a split that these data do not allow, before hours of encoding."""
+    part = data.train
+    for text in config.splits:
+        for number in config.clients or (None if finds_clients(text) else CLIENTS,):
+            parse_split(text).apply(
+                part.labels, n_clients=number, seed=config.seed, domains=part.domains, ids=part.clients
+            )

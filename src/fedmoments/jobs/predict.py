@@ -105,8 +105,7 @@ def predict(
         for place, best, share in zip(encoded.kept[block], order, shares, strict=True):
             ranked = [(classifier.class_names[label], float(share[label])) for label in best]
             found.append(Prediction(samples.source(int(place)), *ranked[0], tuple(ranked[1:])))
-    unread = [problem for problem in encoded.problems if not problem.where.startswith("class ")]
-    return found, tuple(unread)
+    return found, encoded.problems
 
 
 def text_items(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
@@ -115,7 +114,7 @@ def text_items(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     sources: list[str] = []
     for path in paths:
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is no text file: {error}") from error
         for number, line in enumerate(lines, start=1):

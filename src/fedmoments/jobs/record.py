@@ -38,6 +38,7 @@ class Record:
         self.found = 0
         if self._path and self._path.exists():
             self._read()
+            self._end_line()
 
     def _read(self) -> None:
         names = {field.name for field in fields(Outcome)}
@@ -50,6 +51,15 @@ class Record:
             except (ValueError, KeyError, TypeError):
                 continue  # a line that was cut off by the interruption: that outcome is found again
 
+    def _end_line(self) -> None:
+        """End a line that was cut off, so that the next outcome does not become part of it."""
+        if self._path:
+            with self._path.open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")
+
     def find(self, setting: Setting, head: str, hyper: dict[str, Any], seed: int) -> Outcome | None:
         """Return an outcome that was found before, or None."""
         outcome = self._known.get(self._key(setting, head, hyper, seed))
@@ -57,10 +67,13 @@ class Record:
         return outcome
 
     def keep(self, setting: Setting, head: str, hyper: dict[str, Any], outcome: Outcome) -> None:
-        """Remember an outcome."""
+        """Remember an outcome, unless the head could not be fitted: more memory, say, may change that."""
+        if outcome.reason is not None:
+            return
         key = self._key(setting, head, hyper, outcome.seed)
         self._known[key] = outcome
         if self._path:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("ab") as file:
                 file.write(json.dumps({"key": key, "outcome": outcome.to_dict()}).encode() + b"\n")
 

@@ -1,5 +1,7 @@
 """Encode, split, measure, merge, fit, evaluate: the whole job, resumable, every random choice from one seed."""
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -81,7 +83,7 @@ def run_job(
     encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
     timings["encode"] = time.perf_counter() - clock
     config = replace(config, heads=config.head_names, encoder=encoded.encoder.name)
-    record = Record(_progress_file(out), _basis(encoded))
+    record = Record(out / "progress.jsonl" if out else None, _basis(encoded))
     clock = time.perf_counter()
     simulation = simulate(
         encoded.features,
@@ -107,16 +109,12 @@ def run_job(
     return JobResult(simulation, document, classifiers, files, record.found, encoded.computed)
 
 
-def _progress_file(out: Path | None) -> Path | None:
-    if out is None:
-        return None
-    out.mkdir(parents=True, exist_ok=True)
-    return out / "progress.jsonl"
-
-
 def _basis(encoded: Encoded) -> str:
-    """Return what every outcome depends on besides its setting."""
-    return f"{fedmoments.__version__} {encoded.data.digest} {encoded.encoder.fingerprint}"
+    """Return what every outcome depends on besides its setting: natural splits, on who holds what."""
+    groups = hashlib.sha256()
+    for keys in (encoded.features.domains, encoded.features.ids):
+        groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
+    return f"{fedmoments.__version__} {encoded.data.digest} {encoded.encoder.fingerprint} {groups.hexdigest()}"
 
 
 def _document(

@@ -14,7 +14,7 @@ from fedmoments.simulation.features import Features
 from fedmoments.simulation.measuring import Federation, sent_by
 from fedmoments.simulation.results import Outcome, Row, Setting, SimulationResult
 
-__all__ = ["OutcomeMemory", "Progress", "choose_heads", "make_split", "simulate", "standard_heads"]
+__all__ = ["OutcomeMemory", "Progress", "choose_heads", "finds_clients", "make_split", "simulate", "standard_heads"]
 
 #: Called with (steps done, steps in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -214,7 +214,7 @@ def _settings(
             raise InputError(f"means per client must be 1 or more, not {several}")
     found: dict[Setting, None] = {}
     for scheme in splits:
-        numbers: Sequence[int | None] = clients or [None if _finds_clients(scheme) else CLIENTS]
+        numbers: Sequence[int | None] = clients or [None if finds_clients(scheme) else CLIENTS]
         for number, count, word in product(numbers, means, shrinkages):
             found[Setting(number, scheme, count, word)] = None
     if not found:
@@ -222,7 +222,7 @@ def _settings(
     return list(found)
 
 
-def _finds_clients(scheme: str) -> bool:
+def finds_clients(scheme: str) -> bool:
     """Return whether a scheme says itself how many clients there are."""
     return parse_split(scheme).scheme.name in NATURAL or "num_partitions=" in scheme or "NaturalId" in scheme
 

@@ -69,11 +69,8 @@ def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
     names = _class_names(path, arrays)
     modality: Modality = "image" if arrays["x_train"].ndim > 2 else "features"
     parts = {part: _rows(path, arrays, part, names, problems) for part in ("train", "test") if f"x_{part}" in arrays}
-    if "test" in parts and modality == "features" and arrays["x_test"].shape[1:] != arrays["x_train"].shape[1:]:
-        raise InputError(
-            f"{path}: x_train has {arrays['x_train'].shape[1]} dimensions and x_test "
-            f"{arrays['x_test'].shape[1:]}: were two encoders used?"
-        )
+    if "test" in parts:
+        _require_same_kind(path, arrays["x_train"], arrays["x_test"])
     return assemble(
         f"npz:{argument}",
         parts["train"],
@@ -122,8 +119,12 @@ def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems
             f"'x_{part}' in {path} must be features (n, d), or images (n, h, w) or (n, h, w, 3) of uint8, but is of "
             f"{x.dtype} and the shape {x.shape}"
         )
-    if y is None or y.shape != (len(x),):
-        raise InputError(f"'y_{part}' in {path} must be one label a sample of 'x_{part}', ({len(x)},)")
+    if y is None:
+        raise InputError(f"{path} lacks the array 'y_{part}': the labels of 'x_{part}'")
+    if y.shape != (len(x),):
+        raise InputError(
+            f"'y_{part}' in {path} must be one label a sample of 'x_{part}', ({len(x)},), but has the shape {y.shape}"
+        )
     finite = np.ones(len(x), np.bool_) if images else np.asarray(np.isfinite(x).all(axis=1))
     labels = [_name(label, names) for label in y.tolist()]
     kept = []
@@ -143,6 +144,20 @@ def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems
         [keys["domain"][i] for i in kept] if keys["domain"] else [],
         [keys["client"][i] for i in kept] if keys["client"] else [],
     )
+
+
+def _require_same_kind(path: Path, train: NDArray[Any], test: NDArray[Any]) -> None:
+    """Refuse features to train on and images to test on, or features of two dimensions."""
+    if (train.ndim == 2) != (test.ndim == 2):
+        raise InputError(
+            f"'x_train' and 'x_test' in {path} must both be features, or both images, but have the shapes "
+            f"{train.shape} and {test.shape}"
+        )
+    if train.ndim == 2 and train.shape[1] != test.shape[1]:
+        raise InputError(
+            f"'x_test' in {path} has {test.shape[1]} dimensions, but 'x_train' has {train.shape[1]}: were two encoders "
+            "used?"
+        )
 
 
 def _name(label: Any, names: Sequence[str]) -> str:

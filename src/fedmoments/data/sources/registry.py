@@ -1,5 +1,6 @@
 """All data sources by prefix: the ``SOURCE`` of every file of this room."""
 
+import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -78,4 +79,13 @@ def _find(text: str) -> tuple[Source, str]:
     for source in known.values():
         if path.suffix.lower() in source.endings:
             return source, text
+    if path.exists():
+        endings = ", ".join(sorted(ending for source in known.values() for ending in source.endings))
+        raise InputError(
+            f"the ending of {text} does not say what it holds: write what it is before it, such as csv:{text}, or let "
+            f"it end in one of {endings}"
+        )
+    if ":" not in text and not difflib.get_close_matches(text, known, n=1):
+        usages = ", ".join(source.usage for source in known.values())
+        raise InputError(f"{text} does not exist, and is none of the data sources {usages}")
     raise UnknownNameError("data source", prefix, known)
