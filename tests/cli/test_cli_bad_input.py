@@ -76,12 +76,16 @@ def test_bad_features_are_refused_by_simulate(refuse: Any, workshop: Path, array
     assert "both be features, or both images" in sentence(x_test=np.zeros((200, 4, 4), np.uint8))
 
 
-def test_flawed_samples_stop_a_strict_simulation(refuse: Any, workshop: Path, arrays: Any) -> None:
+def test_flawed_samples_are_refused_by_simulate(refuse: Any, workshop: Path, arrays: Any) -> None:
     def sentence(**changes: Any) -> str:
-        return str(refuse("simulate", changed(workshop, arrays, **changes), *SIMULATE, "--strict"))
+        return str(refuse("simulate", changed(workshop, arrays, **changes), *SIMULATE))
 
-    assert "train sample 3: its features" in sentence(x_train=with_entry(arrays["x_train"], (3, 1), np.nan))
-    assert "test sample 5: its features" in sentence(x_test=with_entry(arrays["x_test"], (5, 0), np.inf))
+    assert "bad.npz: train sample 3: its features hold NaN" in sentence(
+        x_train=with_entry(arrays["x_train"], (3, 1), np.nan)
+    )
+    assert "bad.npz: test sample 5: its features hold NaN or infinity" in sentence(
+        x_test=with_entry(arrays["x_test"], (5, 0), np.inf)
+    )
     assert "train sample 2: its label 10 is not one of the 10" in sentence(y_train=with_entry(arrays["y_train"], 2, 10))
     assert "train sample 2: its label -1 is not one of the 10" in sentence(y_train=with_entry(arrays["y_train"], 2, -1))
 

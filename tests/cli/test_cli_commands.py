@@ -210,15 +210,16 @@ def test_simulate_again_keeps_what_was_found(run: Any, features: str) -> None:
     assert "4 results of an earlier run in r were kept" in run(*arguments, "--seeds", "3").stdout
 
 
-def test_simulate_names_and_counts_what_it_leaves_out(run: Any, workshop: Path, arrays: Any) -> None:
-    arrays["x_train"][[3, 5, 7, 11, 13, 17, 19], 0] = np.nan
-    np.savez(workshop / "gaps.npz", **arrays)
+def test_simulate_names_and_counts_what_is_missing(run: Any, workshop: Path, arrays: Any) -> None:
+    few = arrays["y_train"] < 3
+    np.savez(workshop / "gaps.npz", **{**arrays, "x_train": arrays["x_train"][few], "y_train": arrays["y_train"][few]})
     arguments = ["simulate", "gaps.npz", "--heads", "fedncm", "--clients", "5", "--seeds", "1"]
     text = run(*arguments).stdout
-    assert text.startswith("7 problems:\n  train sample 3: its features are not all finite\n")
+    assert text.startswith("7 problems:\n  class class 3: it has no sample to train on\n")
     assert "… and 2 more, all in results.json" in text
     problems = document(run(*arguments, "--json"))["data"]["problems"]
-    assert [problem["where"] for problem in problems] == [f"train sample {i}" for i in (3, 5, 7, 11, 13, 17, 19)]
+    assert [problem["where"] for problem in problems] == [f"class class {label}" for label in range(3, 10)]
+    assert "class class 3" in run(*arguments, "--strict", code=2).stderr
 
 
 def test_simulate_splits_as_a_flower_partitioner_with_commas_does(run: Any, features: str) -> None:

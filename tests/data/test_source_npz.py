@@ -53,16 +53,26 @@ def test_images(tmp_path: Path, shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(data.train.items, images)
 
 
-def test_flawed_samples_are_problems(tmp_path: Path) -> None:
-    bad = X.copy()
-    bad[2, 1] = np.nan
-    data = load_data(save(tmp_path, x_train=bad, y_train=[0, 1, 0, 1, 5, -1, 0, 1], classes=["a", "b"]), test_share=0)
+def test_flawed_images_are_problems(tmp_path: Path) -> None:
+    images = np.arange(8 * 6 * 5).reshape(8, 6, 5).astype(np.uint8)
+    text = save(tmp_path, x_train=images, y_train=[0, 1, 0, 1, 5, -1, 0, 1], classes=["a", "b"])
+    data = load_data(text, test_share=0)
     assert [str(problem) for problem in data.problems] == [
-        "train sample 2: its features are not all finite",
         "train sample 4: its label 5 is not one of the 2 classes",
         "train sample 5: its label -1 is not one of the 2 classes",
     ]
-    np.testing.assert_array_equal(data.train.items, X[[0, 1, 3, 6, 7]])
+    np.testing.assert_array_equal(data.train.items, images[[0, 1, 2, 3, 6, 7]])
+    with pytest.raises(InputError, match="train sample 4"):
+        load_data(text, test_share=0, strict=True)
+
+
+def test_flawed_features_are_refused(tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[2, 1] = np.nan
+    with pytest.raises(InputError, match=r"f\.npz: train sample 2: its features hold NaN or infinity"):
+        load_data(save(tmp_path, x_train=bad, y_train=Y))
+    with pytest.raises(InputError, match=r"f\.npz: test sample 2: its label 2 is not one of the 2 classes"):
+        load_data(save(tmp_path, x_train=X, y_train=Y % 2, x_test=X, y_test=Y, classes=["a", "b"]))
 
 
 @pytest.mark.parametrize(

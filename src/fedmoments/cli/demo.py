@@ -43,7 +43,7 @@ def _demo(
         runtime=runtime,
         clients=(100,),
         splits=("dirichlet:0.1",),
-        participation=("10",),
+        participation=("20",),
         seeds=seeds,
     )
     run_and_show(config, folder, cache=None, json=json)

@@ -35,11 +35,17 @@ def _predict(
 ) -> None:
     """Classify images or sentences. What cannot be read is named on the way; if nothing can, that is an error."""
     from fedmoments.classifier import load
+    from fedmoments.data.samples import Problem
     from fedmoments.jobs.predict import encoder_of, predict, text_items
 
     classifier = load(existing_file(model))
     chosen = encoder_of(classifier, encoder, runtime=runtime, device=device)
-    paths = [existing_file(path) for path in files or []]
+    paths = [path for path in files or [] if path.is_file()]
+    missing = tuple(
+        Problem(str(path), "it is a directory" if path.is_dir() else "there is no such file")
+        for path in files or []
+        if not path.is_file()
+    )
     if chosen.modality == "text":
         items, sources = text_items(paths)
         items += text or []
@@ -51,8 +57,10 @@ def _predict(
         found, problems = (
             predict(classifier, chosen, paths, [str(path) for path in paths], most=top) if paths else ([], ())
         )
-    if not found and not problems:
-        raise InputError("there is nothing to classify: give files, or --text for a classifier of sentences")
+    problems = missing + problems
+    if not found:
+        why = f": {problems[0].where}: {problems[0].why}" if problems else ": give files, or --text for sentences"
+        raise InputError(f"there is nothing to classify{why}")
     if json:
         unread = [{"where": problem.where, "why": problem.why} for problem in problems]
         print_json({"predictions": [each.to_dict() for each in found], "problems": unread})

@@ -165,6 +165,7 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
         return found
     _show_problems(found.document["data"]["problems"])
     show_result(found.simulation)
+    _show_rounds(found.document["rounds"])
     if found.resumed:
         print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
     if found.files:
@@ -177,6 +178,33 @@ def _require_folder(out: Path) -> None:
     above = next(place for place in (out, *out.parents) if place.exists())
     if not above.is_dir():
         raise InputError(f"{out} cannot be the folder of the results: {above} is a file")
+
+
+def _show_rounds(curves: list[dict[str, Any]]) -> None:
+    """Print accuracy once a quarter, half, three quarters and all of the clients were seen, mean over seeds."""
+    shares = (0.25, 0.5, 0.75, 1.0)
+    for how in dict.fromkeys((curve["per_round"], curve["replacement"]) for curve in curves):
+        mine = [curve for curve in curves if (curve["per_round"], curve["replacement"]) == how]
+        rows = []
+        for head in dict.fromkeys(curve["head"] for curve in mine):
+            cells = [[_at(curve, share) for curve in mine if curve["head"] == head] for share in shares]
+            rows.append([head, *(_mean(cell) for cell in cells)])
+        print_line(f"\naccuracy %, {plural(how[0], 'client')} a round, {'with' if how[1] else 'without'} replacement")
+        columns = [f"{share:.0%} seen" for share in shares]
+        print_table(["head", *columns], rows, right=columns)
+
+
+def _at(curve: dict[str, Any], share: float) -> float | None:
+    """Return the accuracy after the first round in which this share of the clients was seen."""
+    reached = (point for point in curve["points"] if point["seen"] >= share * curve["clients"])
+    first: dict[str, Any] = next(reached, {"accuracy": None})
+    accuracy: float | None = first["accuracy"]
+    return accuracy
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{100 * sum(known) / len(known):.2f}" if known else "not yet"
 
 
 def _show_problems(problems: list[dict[str, str]], most: int = 5) -> None:

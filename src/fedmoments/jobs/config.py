@@ -1,6 +1,7 @@
 """The exact configuration of a job, as one value that can be written to a TOML file and read back."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -123,7 +124,11 @@ class JobConfig:
         hyper = document.pop("hyper", {})
         lines = [f"{name} = {_toml(value)}" for name, value in document.items()]
         for head, settings in hyper.items():
-            lines += ["", f"[hyper.{_toml(head)}]", *(f"{name} = {_toml(value)}" for name, value in settings.items())]
+            lines += [
+                "",
+                f"[hyper.{_toml(head)}]",
+                *(f"{_key(name)} = {_toml(value)}" for name, value in settings.items()),
+            ]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -175,6 +180,11 @@ def _checked(name: str, value: Any, kind: str, whose: str) -> Any:
     if wrong_bool or not isinstance(value, _KINDS[base]):
         raise InputError(f"{whose}: '{name}' must be of type {base}; {value!r} arrived")
     return float(str(value)) if base == "float" else value
+
+
+def _key(name: str) -> str:
+    """Return a key as TOML writes it: bare where it can be."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _toml(value: Any) -> str:

@@ -1,12 +1,13 @@
 """A closer look at one federation of a job: its first setting and first seed.
 
-Confusions and calibration of every head, who holds what, the bias of the free covariance, accuracy round by round, and
-the fitted classifiers themselves.
+Confusions and calibration of every head, who holds what, the bias of the free covariance, and the fitted classifiers
+themselves; and, over all seeds, accuracy round by round.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from fedmoments.heads import Head
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
 from fedmoments.simulation.rounds import Participation, simulate_rounds
+from fedmoments.simulation.run import make_split
 from fedmoments.statistics import Ledger, StatisticsSpec
 
-__all__ = ["Details", "look_closer"]
+__all__ = ["Details", "look_closer", "round_curves"]
 
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -33,8 +35,7 @@ class Details:
 
     heads: list[dict[str, Any]]
     holders: dict[str, Any]
-    bias: dict[str, Any]
-    rounds: list[dict[str, Any]]
+    bias: dict[str, Any] | None
     classifiers: dict[str, Classifier]
 
 
@@ -45,7 +46,6 @@ def look_closer(
     setting: Setting,
     *,
     seed: int,
-    participation: tuple[str, ...] = (),
     memory_limit: float = 4e9,
     progress: Progress | None = None,
 ) -> Details:
@@ -59,8 +59,6 @@ def look_closer(
         Name -> head; one that cannot be fitted is left out here, and has its reason in the table.
     setting, seed
         Of this federation.
-    participation
-        ``KAPPA`` or ``KAPPA:replacement`` each.
     memory_limit
         Bytes that the statistics of one head may take.
     progress
@@ -91,19 +89,34 @@ def look_closer(
         found.append(
             {"head": name, "seed": seed, "confusion": confusion.tolist(), "calibration": calibration.to_dict()}
         )
-    # A head with a covariance a class is fitted once, not after every round: it takes as long as all others together.
+    return Details(found, _holders(features, split, setting, seed), _bias(features, split), classifiers)
+
+
+def round_curves(
+    features: Features,
+    heads: dict[str, Head],
+    setting: Setting,
+    participation: tuple[str, ...],
+    seeds: range,
+    *,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Return accuracy round by round, for every way of taking part, every seed and every quick head, ready for JSON."""
+    # A head with a covariance a class is not fitted after every round: it takes as long as all others together.
     quick = {name: head for name, head in heads.items() if "class_grams" not in head.needs.moments}
     curves: list[dict[str, Any]] = []
-    for text in participation:
+    for text, seed in product(participation, seeds):
 
-        def say(seen: int, total: int, text: str = text) -> None:
+        def say(seen: int, total: int, text: str = text, seed: int = seed) -> None:
             if progress:
-                progress(seen, total, f"rounds of {text} clients")
+                progress(seen, total, f"rounds of {text} clients, seed {seed}")
 
+        split = make_split(features, setting.clients, setting.split, seed)
         how, means = Participation.parse(text), setting.means_per_client
         for curve in simulate_rounds(features, split, quick, how, seed=seed, means_per_client=means, progress=say):
-            curves.append({"clients": federation.n_senders, "split": setting.split, **curve.to_dict()})
-    return Details(found, _holders(features, split, setting, seed), _bias(features, split), curves, classifiers)
+            senders = int((split.sizes > 0).sum())
+            curves.append({"clients": senders, "split": setting.split, **curve.to_dict()})
+    return curves
 
 
 def _holders(features: Features, split: Split, setting: Setting, seed: int) -> dict[str, Any]:
@@ -119,8 +132,10 @@ def _holders(features: Features, split: Split, setting: Setting, seed: int) -> d
     }
 
 
-def _bias(features: Features, split: Split) -> dict[str, Any]:
-    """Return the bias of the free covariance, from client means and class norms."""
+def _bias(features: Features, split: Split) -> dict[str, Any] | None:
+    """Return the bias of the free covariance, from client means and class norms; None if nobody holds a sample."""
+    if not split.sizes.any():
+        return None
     spec = StatisticsSpec.of("client_means", "class_norms")
     train = features.train
     ledger = Ledger.of(train.X, train.y, split.clients, spec, n_classes=features.n_classes, fold=True)

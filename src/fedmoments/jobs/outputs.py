@@ -63,6 +63,9 @@ def write_outputs(
     write_report(folder / "report.html", results)
     heads = folder / "heads"
     heads.mkdir(exist_ok=True)
+    for former in heads.glob("*.safetensors"):  # of an earlier run in this folder, with another configuration
+        if former.stem not in classifiers:
+            former.unlink()
     for name, classifier in classifiers.items():
         classifier.save(heads / f"{name}.safetensors")
     return [folder / name for name in ("report.html", *texts)] + [heads]

@@ -62,7 +62,7 @@ def encoder_of(classifier: Classifier, name: str | None = None, **options: Any) 
         Runtime, device, threads, batch size.
     """
     noted = classifier.info.get("encoder")
-    if not isinstance(noted, dict) or "fingerprint" not in noted:
+    if not isinstance(noted, dict) or not all(isinstance(noted.get(key), str) for key in ("name", "fingerprint")):
         raise InputError(
             "this classifier does not say which encoder it was fitted behind: score features with it instead"
         )

@@ -12,7 +12,7 @@ import fedmoments
 from fedmoments.classifier import Classifier
 from fedmoments.federation import Fingerprint
 from fedmoments.jobs.config import JobConfig
-from fedmoments.jobs.details import look_closer
+from fedmoments.jobs.details import look_closer, round_curves
 from fedmoments.jobs.encoding import Encoded, encode_data
 from fedmoments.jobs.outputs import write_outputs
 from fedmoments.jobs.record import Record
@@ -105,6 +105,7 @@ def run_job(
     timings["look closer"] = time.perf_counter() - clock
     document["timings"] = timings
     document["seconds"] = sum(timings.values())
+    simulation = replace(simulation, seconds=document["seconds"])
     files = write_outputs(out, document, config.to_toml(), classifiers) if out else []
     return JobResult(simulation, document, classifiers, files, record.found, encoded.computed)
 
@@ -130,10 +131,11 @@ def _document(
         heads,
         setting,
         seed=config.seed,
-        participation=config.participation,
         memory_limit=config.memory_limit * 1e9,
         progress=progress,
     )
+    seeds = range(config.seed, config.seed + config.seeds)
+    rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
     fingerprint = _fingerprint(encoded)
     notes = {"encoder": about["encoder"], "fingerprint": fingerprint.digest, "data": config.data}
@@ -144,7 +146,7 @@ def _document(
         row["detail"] = where.get(found.head) if found.setting == setting else None
     document["config"] = config.to_dict()
     document["data"] = {**about, "fingerprint": fingerprint.digest}
-    document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": details.rounds}
+    document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
     return document, classifiers
 
 

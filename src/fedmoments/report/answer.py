@@ -30,7 +30,7 @@ def cheapest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     drawn = [row for row in rows if row.drawn]
     least = min((row.place[0] for row in drawn), default=0.0)
     close = [row for row in drawn if row.place[0] <= least * (1 + SAME_BYTES)]
-    return tuple(sorted(close, key=lambda row: -row.place[1]))
+    return tuple(sorted(close, key=lambda row: (-row.place[1], row.place[0])))
 
 
 def first_detail(results: Results, details: Sequence[Detail]) -> str:

@@ -4,6 +4,7 @@ A head can be fitted after every round from the clients seen so far. **Law** onc
 is that of one shot, whatever the order and however clients were drawn.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,12 +61,12 @@ class Participation:
     @classmethod
     def parse(cls, text: str) -> "Participation":
         """Read ``KAPPA`` or ``KAPPA:replacement``."""
-        number, _, how = text.partition(":")
-        if not number.isdigit() or how not in ("", "replacement"):
+        read = re.fullmatch("([0-9]+)(:replacement)?", text)
+        if read is None:
             raise InputError(
                 f"participation is typed as KAPPA or KAPPA:replacement, such as 10:replacement, not '{text}'"
             )
-        return cls(int(number), replacement=how == "replacement")
+        return cls(int(read[1]), replacement=read[2] is not None)
 
     def __str__(self) -> str:
         return f"{self.per_round}:replacement" if self.replacement else str(self.per_round)

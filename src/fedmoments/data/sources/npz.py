@@ -65,9 +65,9 @@ def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
     """
     path = Path(argument).expanduser()
     arrays = _read(path)
-    problems = Problems(strict=strict)
     names = _class_names(path, arrays)
     modality: Modality = "image" if arrays["x_train"].ndim > 2 else "features"
+    problems = Problems(strict=strict)
     parts = {part: _rows(path, arrays, part, names, problems) for part in ("train", "test") if f"x_{part}" in arrays}
     if "test" in parts:
         _require_same_kind(path, arrays["x_train"], arrays["x_test"])
@@ -129,10 +129,13 @@ def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems
     labels = [_name(label, names) for label in y.tolist()]
     kept = []
     for i, label in enumerate(labels):
-        if not label:
-            problems.add(f"{part} sample {i}", f"its label {y[i]} is not one of the {len(names)} classes")
-        elif not finite[i]:
-            problems.add(f"{part} sample {i}", "its features are not all finite")
+        flaw = _flaw(y[i], len(names), known=bool(label), finite=bool(finite[i]))
+        if (
+            flaw and not images
+        ):  # a program made these: a NaN or a foreign label is its mistake, not one bad file of many
+            raise InputError(f"{path}: {part} sample {i}: {flaw}; repair or drop it first")
+        if flaw:
+            problems.add(f"{part} sample {i}", flaw)
         else:
             kept.append(i)
     whole = len(kept) == len(x)
@@ -144,6 +147,12 @@ def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems
         [keys["domain"][i] for i in kept] if keys["domain"] else [],
         [keys["client"][i] for i in kept] if keys["client"] else [],
     )
+
+
+def _flaw(label: Any, n_classes: int, *, known: bool, finite: bool) -> str:
+    if not known:
+        return f"its label {label} is not one of the {n_classes} classes"
+    return "" if finite else "its features hold NaN or infinity"
 
 
 def _require_same_kind(path: Path, train: NDArray[Any], test: NDArray[Any]) -> None:
