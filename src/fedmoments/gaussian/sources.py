@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import UnknownNameError
 from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
-from fedmoments.linalg import add_gram, add_packed, new_gram, symmetrize_upper
+from fedmoments.linalg import add_gram, add_packed, blocks, new_gram, symmetrize_upper
 from fedmoments.statistics.moments import cell_sums
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
@@ -139,8 +139,11 @@ class Free(CovarianceSource):
 
     def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
         rows = stats.rows
-        centred = rows.block_means() - means[rows.labels]
-        scatter = cell_sums(rows.counts[:, None] * centred**2, rows.labels, stats.n_classes)
+        scatter = np.zeros_like(means)
+        for block in blocks(len(rows)):  # all rows at once would be three more copies of them
+            labels = rows.labels[block]
+            centred = rows.block_means(block) - means[labels]
+            scatter += cell_sums(rows.counts[block, None] * centred**2, labels, stats.n_classes)
         held_by = np.bincount(rows.labels, minlength=stats.n_classes)
         return scatter, np.maximum(held_by - 1.0, 0.0)
 

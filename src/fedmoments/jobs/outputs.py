@@ -56,7 +56,7 @@ def write_outputs(
 ) -> list[Path]:
     """Write all files of a job and return their paths; each appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = json.dumps(results, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+    document = json.dumps(results, allow_nan=False, ensure_ascii=False) + "\n"
     texts = {"results.json": document, "results.csv": to_csv(results), "config.toml": configuration}
     for name, text in texts.items():
         write_whole(folder / name, text.encode())
