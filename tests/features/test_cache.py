@@ -189,23 +189,19 @@ def test_a_run_that_fails_keeps_what_it_settled(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.features, expected(samples))
 
 
-def test_the_second_run_is_at_least_twenty_times_faster(tmp_path: Path) -> None:
-    """With an encoder of 1 ms a sample, far faster than real ones, on files; hashing and checking included."""
+def test_the_second_run_encodes_nothing(tmp_path: Path) -> None:
+    """How much faster that is, benchmarks/test_bench_cache.py measures."""
     paths = []
     for i in range(1000):
         paths.append(tmp_path / f"{i}.txt")
         paths[-1].write_text(f"{i} " * 2000)
         os.utime(paths[-1], ns=(10**18, 10**18 + i))
     samples = Samples(paths, np.zeros(1000, np.int64), ("a",), "text")
-    slow, again = Lengths(delay=0.004), Lengths(delay=0.004)
-    start = time.perf_counter()
+    slow, again = Lengths(), Lengths()
     first = encode_samples(slow, samples, cache_dir=tmp_path / "cache")
-    middle = time.perf_counter()
     second = encode_samples(again, samples, cache_dir=tmp_path / "cache")
-    ratio = (middle - start) / (time.perf_counter() - middle)
     np.testing.assert_array_equal(first.features, second.features)
     assert not again.encoded
-    assert ratio >= 20
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
