@@ -31,6 +31,8 @@ class Encoder(ABC):
     modality: Modality
     #: Samples that are encoded at once by default.
     batch_size: int = 32
+    #: Batches that :meth:`encode` works on at the same time, when it is given as many.
+    parallel: int = 1
 
     @property
     @abstractmethod

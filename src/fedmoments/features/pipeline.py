@@ -1,8 +1,7 @@
 """From samples to features: read ahead while the model computes, keep what was computed, report what cannot be read.
 
 Threads prepare the next batches (Pillow decodes without Python's global lock) while the calling thread runs the model.
-At most `AHEAD` batches are ready or under way, whatever the size of the data. Batches are ranges of samples, so that a
-run that was interrupted computes the same batches when it goes on.
+At most `AHEAD` batches are ready or under way, whatever the size of the data.
 """
 
 import os
@@ -98,7 +97,7 @@ def encode_samples(
         Folder of the cache; the user's by default, see `fedmoments.features.folders`. False does without. Features
         that come as features are never cached.
     batch_size
-        Samples that are encoded at once; the encoder's own by default.
+        Samples that are handed to the encoder at once; as many as it works on at the same time by default.
     readers
         Threads that prepare samples; 0 prepares in the calling thread.
     progress
@@ -123,7 +122,7 @@ def encode_samples(
         )
     if not len(samples):
         raise InputError("there are no samples to encode")
-    size = check_count(encoder.batch_size if batch_size is None else batch_size, "batch_size")
+    size = check_count(encoder.batch_size * encoder.parallel if batch_size is None else batch_size, "batch_size")
     given = encoder.modality == "features"
     job = _Job(encoder, samples, size, 0 if given else check_count(readers, "readers", least=0), progress, strict)
     if isinstance(encoder, IdentityEncoder) and isinstance(samples.items, np.ndarray):

@@ -1,9 +1,13 @@
 """Encoders that run on torch: device, threads, and a hash of weights that does not depend on either.
 
-The same batch gives the same features, bit for bit, on the same machine with the same number of threads.
+On a CPU a batch of images is encoded by one thread, and several batches at the same time; a short batch is filled up to
+the full size. For torch chooses kernels by the size of the batch and the number of threads, and the last bits of an
+image's features would depend on how many others there were and on the cores of the machine. So they depend on the image
+alone, whoever encodes it in whatever order, on machines of one kind with the same batch size.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,7 +37,7 @@ class TorchImageEncoder(ImageEncoder):
     device
         Any that torch offers.
     threads
-        On a CPU; None leaves torch's own number.
+        On a CPU: batches that are encoded at the same time; as many as there are cores by default.
     """
 
     def __init__(
@@ -52,13 +56,19 @@ class TorchImageEncoder(ImageEncoder):
         self.device = chosen_device(device)
         # Channels last: 1.2 to 2 times as fast on one core for the bundled networks; features change by rounding only.
         self.model = model.eval().requires_grad_(requires_grad=False).to(self.device, memory_format=torch.channels_last)
-        self.threads = threads
-        with inference(self.device, threads):
+        self.parallel = (threads or os.cpu_count() or 1) if self.device.type == "cpu" else 1
+        with inference(self.device, 1):
             dim = model(torch.zeros(1, 3, images.size, images.size, dtype=torch.uint8, device=self.device)).shape[1]
         super().__init__(name, images, pooling=pooling, weights_hash=weights_hash, dim=dim, batch_size=batch_size)
 
     def encode(self, batch: Sequence[Any]) -> NDArray[np.float32]:
-        return encode_in_batches(batch, self.batch_size, self.dim, lambda part: self._run(self.model, part))
+        return encode_in_batches(batch, self.batch_size, self.dim, self._full_batch, self.parallel)
+
+    def _full_batch(self, batch: Sequence[Any]) -> NDArray[np.float32]:
+        pixels = stacked(batch)
+        missing = self.batch_size - len(pixels)
+        full: Any = np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels
+        return self._run(self.model, full)[: len(pixels)]
 
     def classify(self, batch: Sequence[Any]) -> NDArray[np.float32]:
         """Return the scores (n, classes) of the model's own classification layer for prepared images."""
@@ -75,7 +85,7 @@ class TorchImageEncoder(ImageEncoder):
 
     def _run(self, function: Any, batch: Sequence[Any]) -> NDArray[np.float32]:
         torch = require("torch", f"The encoder '{self.name}'", "torch")
-        with inference(self.device, self.threads):
+        with inference(self.device, 1):
             pixels = torch.from_numpy(stacked(batch)).to(self.device)
             features: NDArray[np.float32] = function(pixels).float().cpu().numpy()
         return features
