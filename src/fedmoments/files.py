@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import FileFormatError
 
-__all__ = ["FORMAT", "Header", "read_tensors", "write_tensors", "write_whole"]
+__all__ = ["FORMAT", "Header", "pack_tensors", "read_tensors", "unpack_tensors", "write_tensors", "write_whole"]
 
 Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
@@ -65,12 +65,47 @@ def write_tensors(path: str | os.PathLike[str], kind: str, tensors: Mapping[str,
     >>> tensors["clients"].tolist(), header
     ([0, 1], {'n_clients': 2})
     """
+    write_whole(path, pack_tensors(kind, tensors, header))
+
+
+def pack_tensors(kind: str, tensors: Mapping[str, NDArray[Any]], header: Header) -> bytes:
+    """Return the bytes of the file that :func:`write_tensors` writes.
+
+    Examples
+    --------
+    >>> unpack_tensors(pack_tensors("split", {"clients": np.array([0, 1])}, {"n_clients": 2}), "split", "the message")
+    ({'clients': array([0, 1])}, {'n_clients': 2})
+    """
     from safetensors.numpy import save
 
     stored = {name: _little_endian(array) for name, array in tensors.items()}
     header = json.loads(json.dumps(header))  # as it will be read: numbers that are keys become text
     envelope = {"kind": kind, "format": FORMAT, "checksum": _checksum(stored, header), "header": header}
-    write_whole(path, save(stored, metadata={_KEY: json.dumps(envelope, sort_keys=True, ensure_ascii=False)}))
+    return bytes(save(stored, metadata={_KEY: json.dumps(envelope, sort_keys=True, ensure_ascii=False)}))
+
+
+def unpack_tensors(data: bytes, kind: str, whose: str) -> tuple[Tensors, Header]:
+    """Read bytes that :func:`pack_tensors` made, checking them as :func:`read_tensors` does. Cap their size before.
+
+    Parameters
+    ----------
+    data, kind
+        The bytes, and what they must hold.
+    whose
+        Where they came from, for messages.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        tensors: Tensors = load(data)
+    except (SafetensorError, KeyError) as error:
+        raise FileFormatError(f"{whose} is not sound ({error}): {_ADVICE}") from error
+    length = int.from_bytes(data[:8], "little")  # safetensors has checked it
+    text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_KEY)
+    if text is None:
+        raise FileFormatError(f"{whose} holds tensors, but fedmoments did not write it")
+    return tensors, _checked_header(whose, tensors, _envelope(whose, text, kind))
 
 
 def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, Header]:
@@ -92,10 +127,15 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, Head
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except SafetensorError as error:
         raise FileFormatError(f"{path} is not a sound fedmoments file ({error}): {_ADVICE}") from error
+    return tensors, _checked_header(path, tensors, envelope)
+
+
+def _checked_header(path: str | os.PathLike[str], tensors: Tensors, envelope: Header) -> Header:
+    """Return the header, once the checksum matches."""
     header: Header = envelope["header"]
     if envelope.get("checksum") != _checksum(tensors, header):
         raise FileFormatError(f"{path} is damaged: its checksum does not match what it holds: {_ADVICE}")
-    return tensors, header
+    return header
 
 
 def _envelope(path: str | os.PathLike[str], text: str, kind: str) -> Header:

@@ -177,7 +177,7 @@ def test_data_that_are_not_there_are_refused(refuse: Any, workshop: Path) -> Non
         (b"client = 10", "'client' must be of type str; 10 arrived"),
         (b"strict = 1", "'strict' must be of type bool; 1 arrived"),
         (b"seeds = true", "'seeds' must be of type int; True arrived"),
-        (b"hyper = 3", "[hyper.HEAD]"),
+        (b"hyper = 3", "[hyper.NAME]"),
         (b"cleints = 10", "did you mean 'clients'"),
         (b"clients = ", "run.toml is not TOML"),
         (b"\xff\xfe", "run.toml is not TOML"),

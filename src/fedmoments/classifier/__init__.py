@@ -1,7 +1,15 @@
 """Fitted classifiers: linear and quadratic, with scores, labels, probabilities and a file each."""
 
-from fedmoments.classifier.base import Classifier, load
+from fedmoments.classifier.base import Classifier, load, load_bytes
 from fedmoments.classifier.linear import LinearClassifier
 from fedmoments.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
 
-__all__ = ["Classifier", "DiagonalClassifier", "LinearClassifier", "LowRankClassifier", "QuadraticClassifier", "load"]
+__all__ = [
+    "Classifier",
+    "DiagonalClassifier",
+    "LinearClassifier",
+    "LowRankClassifier",
+    "QuadraticClassifier",
+    "load",
+    "load_bytes",
+]

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import FileFormatError, InputError, UnknownNameError
-from fedmoments.files import Header, read_tensors, write_tensors
+from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
 from fedmoments.maps import FeatureMap, from_description
 
-__all__ = ["Classifier", "load"]
+__all__ = ["Classifier", "load", "load_bytes"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -134,8 +134,9 @@ class Classifier(ABC):
         """Return softmax(scores / temperature), (n, C); rows sum to 1, classes without samples have 0."""
         if not temperature > 0:
             raise InputError(f"temperature must be positive, not {temperature}")
-        scores = self.scores(X) / temperature
+        scores = self.scores(X)
         scores -= scores.max(axis=1, keepdims=True)
+        scores /= temperature
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
         return scores
@@ -176,13 +177,17 @@ class Classifier(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with a readable JSON header; it appears whole or not at all."""
+        write_whole(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file that :meth:`save` writes; :func:`load_bytes` reads them."""
         header: Header = {
             "classifier": self.kind,
             "class_names": list(self.class_names),
             "feature_map": self.feature_map.describe() if self.feature_map else None,
             "info": dict(self.info),
         }
-        write_tensors(path, "classifier", {"present": self.present, **dict(self.arrays())}, header)
+        return pack_tensors("classifier", {"present": self.present, **dict(self.arrays())}, header)
 
 
 class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
@@ -211,7 +216,23 @@ def load(path: str | os.PathLike[str]) -> Classifier:
     ...     load(Path(folder, "head.safetensors")).digest() == made.digest()
     True
     """
-    tensors, header = read_tensors(path, "classifier")
+    return _made(path, *read_tensors(path, "classifier"))
+
+
+def load_bytes(data: bytes, whose: str = "the message") -> Classifier:
+    """Read a classifier from bytes that :meth:`Classifier.to_bytes` made.
+
+    Examples
+    --------
+    >>> from fedmoments.classifier.linear import LinearClassifier
+    >>> made = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> load_bytes(made.to_bytes()).digest() == made.digest()
+    True
+    """
+    return _made(whose, *unpack_tensors(data, "classifier", whose))
+
+
+def _made(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], header: Header) -> Classifier:
     kind = header.get("classifier")
     if kind not in _KINDS:
         raise UnknownNameError("kind of classifier", str(kind), _KINDS)

@@ -1,16 +1,14 @@
 """The exact configuration of a job, as one value that can be written to a TOML file and read back."""
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from fedmoments.data import parse_split
-from fedmoments.errors import FileFormatError, InputError, UnknownNameError
+from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
+from fedmoments.jobs.settings import parse_toml, read_toml, to_toml, with_values
 from fedmoments.simulation import standard_heads
 from fedmoments.simulation.rounds import Participation
 from fedmoments.simulation.run import choose_heads
@@ -120,80 +118,18 @@ class JobConfig:
 
     def to_toml(self) -> str:
         """Return the configuration as TOML."""
-        document = self.to_dict()
-        hyper = document.pop("hyper", {})
-        lines = [f"{name} = {_toml(value)}" for name, value in document.items()]
-        for head, settings in hyper.items():
-            lines += [
-                "",
-                f"[hyper.{_toml(head)}]",
-                *(f"{_key(name)} = {_toml(value)}" for name, value in settings.items()),
-            ]
-        return "\n".join(lines) + "\n"
+        return to_toml(self.to_dict())
 
     @classmethod
     def from_toml(cls, text: str, whose: str = "the configuration") -> "JobConfig":
         """Read a configuration, or say what is wrong with it."""
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise FileFormatError(f"{whose} is not TOML: {error}") from error
-        return cls().changed(document, whose)
+        return cls().changed(parse_toml(text, whose), whose)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "JobConfig":
         """Read a configuration file."""
-        try:
-            text = Path(path).read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{path} is not TOML: {error}") from error
-        return cls.from_toml(text, str(path))
+        return cls().changed(read_toml(path), str(path))
 
     def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> "JobConfig":
         """Return the configuration with some values replaced, checked against the types of the fields."""
-        known = {f.name: f.type.__name__ if isinstance(f.type, type) else str(f.type) for f in fields(self)}
-        new = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, value in values.items():
-            if name not in known:
-                raise UnknownNameError(f"key of {whose}", name, known)
-            new[name] = _checked(name, value, known[name], whose)
-        return type(self)(**new)
-
-
-_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float), "bool": bool}
-
-
-def _checked(name: str, value: Any, kind: str, whose: str) -> Any:
-    """Return a value in the type that its field declares."""
-    if name == "hyper":
-        if isinstance(value, Mapping) and all(isinstance(settings, Mapping) for settings in value.values()):
-            return {head: dict(settings) for head, settings in value.items()}
-        raise InputError(f"{whose}: '{name}' must be a table of tables, [hyper.HEAD]; {value!r} arrived")
-    base = kind.removesuffix(" | None")
-    if base.startswith("tuple["):
-        item = base.removeprefix("tuple[").partition(",")[0]
-        several = list(value) if isinstance(value, list | tuple) else [value]
-        return tuple(_checked(name, each, item, whose) for each in several)
-    if value is None and kind != base:
-        return None
-    wrong_bool = isinstance(value, bool) and base != "bool"
-    if wrong_bool or not isinstance(value, _KINDS[base]):
-        raise InputError(f"{whose}: '{name}' must be of type {base}; {value!r} arrived")
-    return float(str(value)) if base == "float" else value
-
-
-def _key(name: str) -> str:
-    """Return a key as TOML writes it: bare where it can be."""
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(each) for each in value) + "]"
-    return repr(value)
+        return with_values(self, values, whose)

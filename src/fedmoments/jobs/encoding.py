@@ -18,7 +18,7 @@ from fedmoments.simulation import Features
 from fedmoments.simulation.features import Samples
 from fedmoments.simulation.run import CLIENTS, finds_clients
 
-__all__ = ["Encoded", "choose_encoder", "encode_data"]
+__all__ = ["Encoded", "choose_encoder", "encode_data", "read_data"]
 
 #: The encoder that is taken when none is named.
 DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
@@ -89,10 +89,15 @@ def choose_encoder(config: JobConfig, modality: str, dim: int | None = None) -> 
     return load_encoder(name, runtime=runtime, device=config.device, **given)
 
 
+def read_data(config: JobConfig) -> DataSet:
+    """Load the data of a job, without encoding them."""
+    where = {name: getattr(config, name) for name in _SOURCE_OPTIONS}
+    return load_data(config.data, **where, seed=config.seed, strict=config.strict or None)
+
+
 def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress | None = None) -> Encoded:
     """Load the data of a job and encode both parts of it."""
-    where = {name: getattr(config, name) for name in _SOURCE_OPTIONS}
-    data = load_data(config.data, **where, seed=config.seed, strict=config.strict or None)
+    data = read_data(config)
     if not len(data.test):
         raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
     _require_splits(config, data)
