@@ -9,7 +9,10 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     ├── MissingMomentError               statistics lack a moment that a head needs
     │   └── ClientsPooledError           … because the clients that it must keep apart were pooled
     ├── MergeError                       two statistics, maps or parties that must not be merged
-    ├── LedgerError                      a client joined twice, or is unknown
+    ├── LedgerError                      a client joined twice or is unknown, or a ledger cannot be written or read
+    ├── RefusedError                     a contribution that arrived must not be taken in; has a reason's code
+    ├── PolicyError                      a client's own policy forbids what it was asked for
+    ├── DeploymentError                  a server, node or run of a deployed federation failed
     ├── FixedPointOverflowError          a number does not fit the agreed fixed-point range
     ├── NotEnoughDataError               the statistics are sound but too few for what was asked
     └── MissingExtraError (ImportError)  an optional dependency is not installed
@@ -21,6 +24,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "ClientsPooledError",
+    "DeploymentError",
     "FedMomentsError",
     "FileFormatError",
     "FixedPointOverflowError",
@@ -31,6 +35,8 @@ __all__ = [
     "MissingMomentError",
     "MissingWeightsError",
     "NotEnoughDataError",
+    "PolicyError",
+    "RefusedError",
     "UnknownNameError",
 ]
 
@@ -76,7 +82,42 @@ class MergeError(FedMomentsError):
 
 
 class LedgerError(FedMomentsError):
-    """A client joined twice, or is unknown to the ledger."""
+    """A client joined twice or is unknown to the ledger, or the ledger cannot be written or read."""
+
+
+class RefusedError(FedMomentsError):
+    """A contribution that arrived must not be taken in.
+
+    Parameters
+    ----------
+    reason
+        A short code, one of :class:`fedmoments.wire.Reason`.
+    sentence
+        What was wrong, whose it was, what was allowed, what arrived and what to do.
+    client
+        Who sent it, as far as that is known.
+
+    Examples
+    --------
+    >>> error = RefusedError("truncated", "the contribution ends after 7 bytes", "clinic")
+    >>> error.reason, str(error)
+    ('truncated', 'truncated: the contribution ends after 7 bytes')
+    """
+
+    def __init__(self, reason: str, sentence: str, client: str | None = None) -> None:
+        super().__init__(f"{reason}: {sentence}")
+        self.reason, self.sentence, self.client = str(reason), sentence, client
+
+    def __reduce__(self) -> tuple[type["RefusedError"], tuple[str, str, str | None]]:
+        return type(self), (self.reason, self.sentence, self.client)
+
+
+class PolicyError(FedMomentsError):
+    """A client's own policy forbids what it was asked for."""
+
+
+class DeploymentError(FedMomentsError):
+    """A server, a node or a run of a deployed federation failed."""
 
 
 class FixedPointOverflowError(FedMomentsError):

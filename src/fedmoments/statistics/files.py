@@ -114,7 +114,9 @@ def _check_index(stats: Statistics) -> None:
             raise InputError(
                 f"'{name}' must be int64 of shape ({length},), but is {array.dtype} of shape {array.shape}"
             )
-    if p and (stats.classes[0] < 0 or stats.classes[-1] >= stats.n_classes or (np.diff(stats.classes) <= 0).any()):
+    if p and (
+        stats.classes[0] < 0 or stats.classes[-1] >= stats.n_classes or (stats.classes[1:] <= stats.classes[:-1]).any()
+    ):
         raise InputError(f"labels must ascend from 0 to {stats.n_classes - 1} without repetition")
     if (stats.class_counts < 1).any() or (stats.row_counts < 1).any():
         raise InputError("counts must be 1 or more")
