@@ -1,0 +1,135 @@
+"""The log: everything that happened, each entry bound to the one before by a hash.
+
+The hash of an entry is SHA-256 of the former entry's hash and the canonical JSON of number, time, event and facts; the
+first entry follows the federation's id. To change, drop or swap an entry, all later ones must be computed anew, and
+then none of the receipts that clients hold is in the chain any more.
+
+============  ==================================================================================================
+event         facts
+============  ==================================================================================================
+created       name, federation
+enrolled      client, key, node_key
+revoked       client
+joined        client, version, digest, moments, bytes, classes, samples, withheld, source
+replaced      the same, and former: the version that was taken out
+left          client, version, digest
+refused       reason, sentence, source, bytes, client (if it names one that is enrolled), times
+quarantined   client, version, digest, bytes, source, kept, dropped
+note          note, and what the server wrote down with it
+snapshot      file, checksum, bytes, head
+restored      file, checksum
+============  ==================================================================================================
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fedmoments.maps.canonical import canonical_json
+
+__all__ = ["Entry", "append", "entries", "entry", "head"]
+
+_COLUMNS = "seq, time, event, facts, previous, hash"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log.
+
+    Parameters
+    ----------
+    seq
+        Its number, from 1 without a gap.
+    time
+        When it was written: ISO 8601, UTC.
+    event
+        What happened; see the table in the module.
+    facts
+        Canonical JSON of the details.
+    previous, hash
+        Of the entry before, and of this one: 64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> first = Entry.following("ab" * 32, 1, "note", {"note": "round opened"}, "2030-01-01T00:00:00.000Z")
+    >>> first.is_sound, first.details["note"]
+    (True, 'round opened')
+    >>> import dataclasses
+    >>> dataclasses.replace(first, event="left").is_sound
+    False
+    """
+
+    seq: int
+    time: str
+    event: str
+    facts: str
+    previous: str
+    hash: str
+
+    @classmethod
+    def following(cls, previous: str, seq: int, event: str, facts: dict[str, Any], time: str) -> "Entry":
+        """Return the entry that comes after one of that hash."""
+        text = canonical_json(facts)
+        return cls(seq, time, event, text, previous, _hash(previous, seq, time, event, text))
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The facts."""
+        value: dict[str, Any] = json.loads(self.facts)
+        return value
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the hash is that of what the entry says."""
+        return self.hash == _hash(self.previous, self.seq, self.time, self.event, self.facts)
+
+
+def _hash(previous: str, seq: int, time: str, event: str, facts: str) -> str:
+    # `facts` is canonical JSON itself, so this is the canonical JSON of the four
+    line = f'{{"event":{canonical_json(event)},"facts":{facts},"seq":{seq},"time":{canonical_json(time)}}}'
+    return hashlib.sha256((previous + line).encode()).hexdigest()
+
+
+def append(connection: sqlite3.Connection, event: str, facts: dict[str, Any], *, genesis: str = "") -> Entry:
+    """Write the next entry; call it inside a transaction.
+
+    Parameters
+    ----------
+    connection
+        The ledger's.
+    event, facts
+        See the module.
+    genesis
+        What the first entry follows.
+    """
+    last = connection.execute("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
+    seq, previous = last or (0, genesis)
+    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    new = Entry.following(previous, seq + 1, event, facts, time)
+    row = (new.seq, new.time, new.event, new.facts, new.previous, new.hash)
+    connection.execute(f"INSERT INTO audit ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - constant names
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (new.hash,))
+    return new
+
+
+def head(connection: sqlite3.Connection) -> str:
+    """Return the hash of the last entry, as the ledger noted it beside the log."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'head'").fetchone()
+    return str(row[0]) if row else ""
+
+
+def entry(connection: sqlite3.Connection, seq: int) -> Entry:
+    """Return the entry of that number, which must exist."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM audit WHERE seq = ?", (seq,)).fetchone()  # noqa: S608
+    return Entry(*row)
+
+
+def entries(connection: sqlite3.Connection, *, after: int = 0, at_most: int = -1) -> Iterator[Entry]:
+    """Yield entries in order, those behind number ``after``."""
+    query = f"SELECT {_COLUMNS} FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
+    for row in connection.execute(query, (after, at_most)):
+        yield Entry(*row)

@@ -1,0 +1,112 @@
+"""Who may contribute: the enrolled clients and their keys."""
+
+import sqlite3
+from dataclasses import dataclass
+
+from fedmoments.errors import InputError, LedgerError, RefusedError
+from fedmoments.federation.store.audit import append
+from fedmoments.wire import PublicKey, Reason, check_client_id
+
+__all__ = ["Enrolled", "enrol", "enrolled", "key_of", "revoke"]
+
+#: Longest line of a transport key that is taken for one.
+MOST_NODE_KEY = 4096
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """A client that was enrolled.
+
+    Parameters
+    ----------
+    client
+        Its name.
+    key
+        Its identity key, with which it signs contributions.
+    node_key
+        OpenSSH public key line of the node that carries them, if that was told.
+    status
+        ``"enrolled"`` or ``"revoked"``.
+
+    Examples
+    --------
+    >>> Enrolled("clinic", PublicKey(bytes(32)), None, "enrolled").status
+    'enrolled'
+    """
+
+    client: str
+    key: PublicKey
+    node_key: str | None
+    status: str
+
+
+def enrol(connection: sqlite3.Connection, client: str, key: PublicKey, node_key: str | None) -> None:
+    """Enrol a client inside a transaction; see `FederationStore.enrol`."""
+    check_client_id(client)
+    if node_key is not None and not (0 < len(node_key) <= MOST_NODE_KEY and node_key.isprintable()):
+        raise InputError(
+            f"the node_key of client {client!r} must be one line of an OpenSSH public key, "
+            f"not {node_key[:80]!r} ({len(node_key)} characters)"
+        )
+    row = connection.execute("SELECT key, node_key, status FROM clients WHERE client = ?", (client,)).fetchone()
+    if row is not None:
+        known, known_node, status = row
+        if status != "enrolled":
+            raise LedgerError(f"client {client!r} was revoked, which is final: enrol it under another name")
+        if known != key.raw:
+            raise LedgerError(
+                f"client {client!r} is enrolled with the key {known.hex()}, and not with {key.hex}: if the key was "
+                "lost or stolen, revoke the client and enrol it under another name"
+            )
+        if node_key in (None, known_node):
+            return
+        if known_node is not None:
+            raise LedgerError(
+                f"client {client!r} is enrolled on the node with the key {known_node!r}, and not {node_key!r}: revoke "
+                "the client and enrol it under another name"
+            )
+    connection.execute(
+        "INSERT INTO clients VALUES (?, ?, ?, 'enrolled') ON CONFLICT DO UPDATE SET node_key = excluded.node_key",
+        (client, key.raw, node_key),
+    )
+    append(connection, "enrolled", {"client": client, "key": key.hex, "node_key": node_key})
+
+
+def revoke(connection: sqlite3.Connection, client: str) -> None:
+    """Revoke a client inside a transaction; see `FederationStore.revoke`."""
+    row = connection.execute("SELECT status FROM clients WHERE client = ?", (client,)).fetchone()
+    if row is None:
+        raise LedgerError(f"client {client!r} cannot be revoked, for nobody of that name is enrolled")
+    if row[0] == "enrolled":
+        connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (client,))
+        append(connection, "revoked", {"client": client})
+
+
+def enrolled(connection: sqlite3.Connection) -> tuple[Enrolled, ...]:
+    """Return all who were ever enrolled, in order of name."""
+    rows = connection.execute("SELECT client, key, node_key, status FROM clients ORDER BY client")
+    return tuple(Enrolled(client, PublicKey(key), node_key, status) for client, key, node_key, status in rows)
+
+
+def key_of(connection: sqlite3.Connection, client: str) -> PublicKey:
+    """Return the key of a client that may contribute.
+
+    Raises
+    ------
+    RefusedError
+        When nobody of that name is enrolled, or it was revoked.
+    """
+    row = connection.execute("SELECT key, status FROM clients WHERE client = ?", (client,)).fetchone()
+    if row is None:
+        raise RefusedError(
+            Reason.UNKNOWN_CLIENT,
+            f"nobody called {client!r} is enrolled in this federation: let its operator enrol your public key",
+            client,
+        )
+    if row[1] != "enrolled":
+        raise RefusedError(
+            Reason.REVOKED_CLIENT,
+            f"client {client!r} was revoked and contributes no more: ask the federation's operator",
+            client,
+        )
+    return PublicKey(row[0])

@@ -1,0 +1,75 @@
+"""Contributions as they are kept: the very bytes that a client signed, read again without asking for its key."""
+
+import hashlib
+import sqlite3
+
+import numpy as np
+
+from fedmoments.errors import LedgerError, RefusedError
+from fedmoments.federation.store.totals import read_totals
+from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
+from fedmoments.wire import Agreement, Contribution
+from fedmoments.wire.header import HEADER_BYTES, read_header
+from fedmoments.wire.tensors import read_body
+
+__all__ = ["read_statistics", "stored", "stored_clients"]
+
+
+def stored(connection: sqlite3.Connection, agreement: Agreement, client: str) -> Contribution:
+    """Return the contribution of a client that is in.
+
+    Its signature was verified when it was taken in, and a key may have been revoked since; now its bytes must be those
+    whose digest the ledger noted.
+
+    Raises
+    ------
+    LedgerError
+        When they are not.
+    """
+    query = "SELECT version, digest, data FROM contributions JOIN payloads USING (client) WHERE client = ?"
+    row = connection.execute(query, (client,)).fetchone()
+    if row is None:
+        raise LedgerError(f"the contribution of client {client!r} is not in the ledger, which is damaged: run verify")
+    version, digest, data = row
+    try:
+        header = read_header(data, agreement)
+        body = memoryview(data)[HEADER_BYTES:]
+        statistics, withheld = read_body(body, agreement, client)
+    except RefusedError as error:
+        raise LedgerError(
+            f"the stored contribution of client {client!r} is damaged ({error}): run verify, and restore a snapshot"
+        ) from error
+    noted = (client, version, digest, header.body_digest)
+    if noted != (header.client, header.version, header.digest, hashlib.sha256(body).hexdigest()):
+        raise LedgerError(
+            f"the stored contribution of client {client!r} is not the one of version {version} and digest {digest} "
+            "that the ledger noted: run verify, and restore a snapshot"
+        )
+    return Contribution(header, statistics, withheld, len(data))
+
+
+def stored_clients(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of all who are in, in the order of their UTF-8 bytes."""
+    return [client for (client,) in connection.execute("SELECT client FROM contributions ORDER BY client")]
+
+
+def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
+    """Return all contributions that are in, merged; see `FederationStore.statistics`. Inside a transaction."""
+    totals = read_totals(connection, agreement, wanted.additive)
+    if not wanted.keeps_clients_apart:
+        return totals
+    length = connection.execute("SELECT coalesce(sum(mean_rows), 0) FROM contributions").fetchone()[0]
+    labels, counts = np.zeros(length, np.int64), np.zeros(length, np.int64)
+    apart = [name for name in wanted.sent if MOMENTS[name].layout is Layout.ROWS]
+    arrays = {name: totals.raw(name) for name in wanted.sent if name not in apart}
+    arrays |= {name: np.zeros((length, MOMENTS[name].width(agreement.dim)), np.int64) for name in apart}
+    start = 0
+    for client in stored_clients(connection):
+        part = stored(connection, agreement, client).statistics
+        place = slice(start, start + len(part.row_labels))
+        labels[place], counts[place] = part.row_labels, part.row_counts
+        for name in apart:
+            arrays[name][place] = part.arrays[name]
+        start = place.stop
+    index = (totals.classes, totals.class_counts, arrays, labels, counts)
+    return Statistics(wanted, agreement.n_classes, agreement.dim, *index, agreement.fixed_point)

@@ -1,0 +1,76 @@
+"""Receipts: what a client keeps as proof that the ledger holds, or no longer holds, its contribution."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+from fedmoments.errors import FileFormatError
+from fedmoments.federation.store.audit import Entry
+from fedmoments.maps.canonical import canonical_json
+
+__all__ = ["Receipt"]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The acknowledgement of one change; it exists only once the change is on the disk.
+
+    Parameters
+    ----------
+    federation
+        Its id, 64 hexadecimal digits.
+    client, version, digest
+        Whose contribution, which one of them, and the digest of its content.
+    seq, chain
+        Number and hash of the log's entry. ``verify(expect=receipt.chain)`` shows whether the log still contains it.
+    event
+        ``"joined"``, ``"replaced"`` or ``"left"``.
+    time
+        When: ISO 8601, UTC.
+
+    Examples
+    --------
+    >>> receipt = Receipt("ab" * 32, "clinic", 1, "cd" * 32, 7, "ef" * 32, "joined", "2030-01-01T00:00:00.000Z")
+    >>> Receipt.from_json(receipt.to_json()) == receipt
+    True
+    """
+
+    federation: str
+    client: str
+    version: int
+    digest: str
+    seq: int
+    chain: str
+    event: str
+    time: str
+
+    @classmethod
+    def of(cls, federation: str, entry: Entry) -> "Receipt":
+        """Return the receipt that belongs to an entry of the log; the same one every time."""
+        facts = entry.details
+        who = (facts["client"], facts["version"], facts["digest"])
+        return cls(federation, *who, entry.seq, entry.hash, entry.event, entry.time)
+
+    def to_json(self) -> str:
+        """Return canonical JSON: equal receipts have equal texts."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Receipt":
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        FileFormatError
+            When it is something else.
+        """
+        kinds = {field.name: field.type for field in fields(cls)}
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(f"this is no receipt, for it is not JSON: {error}") from error
+        if not isinstance(value, dict) or set(value) != set(kinds):
+            raise FileFormatError(f"a receipt is a JSON object with the fields {', '.join(kinds)}")
+        wrong = [name for name, kind in kinds.items() if type(value[name]) is not kind]
+        if wrong:
+            raise FileFormatError(f"in a receipt, {wrong[0]} cannot be {value[wrong[0]]!r}")
+        return cls(**value)

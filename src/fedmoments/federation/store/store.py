@@ -1,0 +1,392 @@
+"""The durable ledger of a federation."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
+from fedmoments.federation.store import audit, members
+from fedmoments.federation.store.audit import Entry
+from fedmoments.federation.store.database import Database, part_of, put_in_place
+from fedmoments.federation.store.intake import Arrival, take_in, take_out
+from fedmoments.federation.store.members import Enrolled
+from fedmoments.federation.store.payloads import read_statistics, stored, stored_clients
+from fedmoments.federation.store.receipt import Receipt
+from fedmoments.federation.store.snapshot import check_snapshot, write_snapshot
+from fedmoments.federation.store.status import Status, read_status
+from fedmoments.federation.store.totals import check_fits
+from fedmoments.federation.store.verification import Verification, verify
+from fedmoments.federation.terms import Terms
+from fedmoments.maps.canonical import canonical_json, sha256_of_json
+from fedmoments.statistics import Statistics, StatisticsSpec
+from fedmoments.wire import PublicKey
+from fedmoments.wire.header import Buffer
+
+__all__ = ["FederationStore"]
+
+#: A batch of more bytes is taken in by several transactions, so that memory and waiting writers are spared.
+BATCH_BYTES = 2**25
+#: Longest JSON text of what a note says.
+MOST_NOTE = 2**16
+_AGAIN = "free space or mend the disk, then send it again; what was taken in before stays, and nothing is counted twice"
+
+
+class FederationStore:
+    """Contributions of a federation on disk: exactly once each, in one file, safe against crashes.
+
+    A contribution, the running sums and the log's entry are written in one transaction, and the receipt exists only
+    after its commit. What holds, whatever fails:
+
+    - A contribution of a client and version is in once or not at all. The same one again gets the very same receipt;
+      nothing is written for it, not even into the log, which therefore does not grow with retries.
+    - Another content under a version that is in is refused and kept in quarantine; an older version, or one not above
+      the last version of a client that left, is refused.
+    - The state depends on who is in with what, and on nothing else: not on order, history or who came and left.
+    - Several processes may have the same file open and write, and several threads may share an object: they wait for
+      each other. An object must not be carried into a forked process.
+
+    Make one with :meth:`create` or :meth:`open`; close it, or use it in a ``with`` statement.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from fedmoments.federation import Fingerprint
+    >>> from fedmoments.wire import IdentityKey, encode
+    >>> fingerprint = Fingerprint("none", "none", None, ("cat", "dog"))
+    >>> terms = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, StatisticsSpec.of("client_means"))
+    >>> key = IdentityKey.generate()
+    >>> stats = Statistics.of(np.ones((4, 3)), [0, 1, 1, 1], terms.spec, n_classes=2)
+    >>> data = encode(stats, terms.agreement, client="clinic", version=1, key=key)
+    >>> with tempfile.TemporaryDirectory() as folder, FederationStore.create(Path(folder, "pets"), terms) as store:
+    ...     store.enrol("clinic", key.public)
+    ...     receipt = store.submit(data)
+    ...     store.submit(data) == receipt, store.statistics().counts.tolist()
+    ...     left = store.leave("clinic")
+    ...     store.statistics().counts.tolist(), store.verify(expect=receipt.chain).whole
+    (True, [1, 3])
+    ([0, 0], True)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._database = Database(path)
+        self.path = self._database.path
+        try:
+            with self._database.reading() as connection:
+                row = connection.execute("SELECT value FROM meta WHERE name = 'terms'").fetchone()
+            if row is None:
+                raise FileFormatError(f"the ledger {self.path} lacks the terms of its federation: restore a snapshot")
+            self.terms = Terms.from_json(row[0])
+        except BaseException:
+            self.close()
+            raise
+
+    # ---------------------------------------------------------------------------------------------- the file
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], terms: Terms) -> Self:
+        """Make the ledger of a new federation and open it.
+
+        Raises
+        ------
+        LedgerError
+            When there is a file of that name, or it cannot be written.
+        """
+        check_fits(terms)
+        target = Path(path)
+        with part_of(target) as part:
+            with Database.build(part) as connection:
+                connection.execute("INSERT INTO meta VALUES ('terms', ?)", (terms.to_json(),))
+                facts = {"name": terms.name, "federation": terms.id}
+                audit.append(connection, "created", facts, genesis=terms.id)
+            put_in_place(part, target)
+        return cls(target)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a ledger that exists.
+
+        Raises
+        ------
+        LedgerError
+            When there is none.
+        FileFormatError
+            When the file is something else, damaged, or of another version.
+        """
+        return cls(path)
+
+    def close(self) -> None:
+        """Close the file; calling it again does nothing."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------- members
+
+    def enrol(self, client: str, key: PublicKey, node_key: str | None = None) -> None:
+        """Let a client contribute.
+
+        Parameters
+        ----------
+        client
+            Its name.
+        key
+            The public half of its identity key.
+        node_key
+            OpenSSH public key line of the node that carries its contributions.
+
+        Raises
+        ------
+        LedgerError
+            When the client is enrolled with another key, or was revoked. The same key again is fine.
+        """
+        self.enrol_many([(client, key, node_key)])
+
+    def enrol_many(self, clients: Iterable[tuple[str, PublicKey, str | None]]) -> None:
+        """Enrol many clients with one commit, all or none: (client, key, node_key) each, as in :meth:`enrol`."""
+        with self._database.writing("nobody was enrolled") as connection:
+            for client, key, node_key in clients:
+                members.enrol(connection, client, key, node_key)
+
+    def revoke(self, client: str) -> None:
+        """Let a client contribute no more, for good; what it contributed stays until it leaves."""
+        with self._database.writing(f"client {client!r} was not revoked") as connection:
+            members.revoke(connection, client)
+
+    def enrolled(self) -> tuple[Enrolled, ...]:
+        """Return all who were ever enrolled, in order of name."""
+        with self._database.reading() as connection:
+            return members.enrolled(connection)
+
+    # ---------------------------------------------------------------------------------------------- contributions
+
+    def submit(self, data: Buffer, *, source: str = "") -> Receipt:
+        """Take in one contribution.
+
+        Parameters
+        ----------
+        data
+            The bytes that :func:`fedmoments.wire.encode` made.
+        source
+            Where it came from, as the server knows it (the node's id): for the log.
+
+        Raises
+        ------
+        RefusedError
+            When it must not be taken in; that was logged.
+        LedgerError
+            When it could not be written: send it again. (A commit that the disk failed to confirm may turn out to be
+            whole once the disk is mended; then that gets its receipt.)
+        """
+        (answer,) = self.submit_many([data], source=source)
+        if isinstance(answer, RefusedError):
+            raise answer
+        return answer
+
+    def submit_many(self, items: Sequence[Buffer], *, source: str = "") -> list[Receipt | RefusedError]:
+        """Take in many contributions with one commit, each accepted or refused by itself.
+
+        Batches of more than 32 MiB are committed in several parts. If one fails, LedgerError is raised although
+        parts before it are in; sending all again gives those the receipts that they have.
+
+        Parameters
+        ----------
+        items, source
+            As in :meth:`submit`, in the order in which they arrived.
+
+        Returns
+        -------
+        list
+            For each item its receipt, or why it was refused.
+        """
+        answers: list[Receipt | RefusedError] = []
+        part: list[Buffer] = []
+        size = 0
+        for data in items:
+            if part and size + len(data) > BATCH_BYTES:
+                answers += self._submit_part(part, source)
+                part, size = [], 0
+            part.append(data)
+            size += len(data)
+        return answers + self._submit_part(part, source) if part else answers
+
+    def _submit_part(self, items: Sequence[Buffer], source: str) -> list[Receipt | RefusedError]:
+        with self._database.reading() as connection:  # decoded before others have to wait
+            arrivals = [Arrival.of(connection, self.terms.agreement, data) for data in items]
+        what = "the contribution was" if len(items) == 1 else f"{len(items)} contributions were"
+        with self._database.writing(
+            f"{what} not taken in", "free space or mend the disk, then send it again"
+        ) as writer:
+            return take_in(writer, self.terms.agreement, arrivals, source=source)
+
+    def leave(self, client: str) -> Receipt:
+        """Take a client's contribution out, as if it had never joined; what was quarantined of it goes too.
+
+        Its bytes are overwritten in the file, and the write-ahead log is cut. What remains is its enrolment, its last
+        version, so that nobody can replay what was sent before, and what the log says. A client that has left
+        gets the same receipt again.
+
+        Raises
+        ------
+        LedgerError
+            When it has no contribution; or when it has left, but another process reads the file, so that old bytes
+            cannot be cut off yet: call this again then.
+        """
+        with self._database.writing(f"client {client!r} was not taken out") as connection:
+            receipt = take_out(connection, self.terms.agreement, client)
+        try:
+            self._database.erase_log()
+        except LedgerError as error:
+            raise LedgerError(
+                f"client {client!r} has left (entry {receipt.seq}), but bytes of it may still be on the disk, for "
+                f"{error}: let it leave again"
+            ) from error
+        return receipt
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    def statistics(self, spec: StatisticsSpec | None = None) -> Statistics:
+        """Return all contributions that are in, merged, in fixed point.
+
+        Moments that add up come from the running sums, in memory that does not depend on the number of clients.
+        Rows of client means are read in the order of the clients' names (by their UTF-8 bytes), each client's as it
+        sent them. So the result is the same, bit for bit, whatever the order of arrival.
+
+        Parameters
+        ----------
+        spec
+            What is wanted; all by default.
+
+        Raises
+        ------
+        MissingMomentError
+            When the federation does not collect it.
+        """
+        wanted = self.terms.spec if spec is None else spec
+        if not wanted <= self.terms.spec:
+            raise MissingMomentError(
+                f"statistics of {wanted} were asked for, but the federation '{self.terms.name}' collects "
+                f"{self.terms.spec}: ask for less, or found a federation with other terms"
+            )
+        with self._database.reading() as connection:
+            return read_statistics(connection, self.terms.agreement, wanted)
+
+    def holders(self) -> list[tuple[str, dict[int, int]]]:
+        """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
+        with self._database.reading() as connection:
+            found = []
+            for client in stored_clients(connection):
+                part = stored(connection, self.terms.agreement, client).statistics
+                found.append((client, dict(zip(part.classes.tolist(), part.class_counts.tolist(), strict=True))))
+            return found
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the state: terms, merged statistics and who is in, without versions and times."""
+        with self._database.reading() as connection:
+            merged = read_statistics(connection, self.terms.agreement, self.terms.spec)
+            clients = stored_clients(connection)
+        return sha256_of_json({"federation": self.terms.id, "statistics": merged.digest(), "clients": clients})
+
+    def status(self) -> Status:
+        """Return who is in, with how much, and what was refused lately."""
+        with self._database.reading() as connection:
+            return read_status(connection, self.terms)
+
+    # ---------------------------------------------------------------------------------------------- the log
+
+    def note(self, event: str, /, **facts: Any) -> Entry:
+        """Write into the log what the server did: a round opened, a run started, an evaluation.
+
+        Parameters
+        ----------
+        event
+            What happened; stands in the entry's facts under ``note``.
+        facts
+            Details that JSON can hold.
+        """
+        details = {**facts, "note": event}
+        if "note" in facts or len(canonical_json(details)) > MOST_NOTE:
+            raise InputError(f"a note holds at most {MOST_NOTE} characters of JSON, and no fact that is called 'note'")
+        with self._database.writing(f"the note {event!r} was not written") as connection:
+            return audit.append(connection, "note", details)
+
+    def audit(self) -> Iterator[Entry]:
+        """Yield the entries of the log in order, those included that are written meanwhile."""
+        last = 0
+        while True:
+            with self._database.reading() as connection:
+                page = list(audit.entries(connection, after=last, at_most=500))
+            if not page:
+                return
+            yield from page
+            last = page[-1].seq
+
+    def verify(self, expect: str | None = None) -> Verification:
+        """Check every hash of the log, replay it, and compute the running sums anew from the stored contributions.
+
+        Parameters
+        ----------
+        expect
+            A hash that must be in the log: ``chain`` of a receipt, or a ``head`` that was noted elsewhere. Without it,
+            a log that was cut off at its end looks like a younger one.
+        """
+        with self._database.reading() as connection:
+            return verify(connection, self.terms.agreement, expect)
+
+    # ---------------------------------------------------------------------------------------------- snapshots
+
+    def snapshot(self, path: str | os.PathLike[str]) -> str:
+        """Copy the ledger as it is now to a new file, with its SHA-256 beside it in ``<path>.sha256``.
+
+        Other processes may write meanwhile. Returns the checksum; never overwrites.
+        """
+        target = Path(path)
+        with self._database.reading() as connection:
+            head = audit.head(connection)
+            checksum = write_snapshot(connection, target)
+        facts = {"file": target.name, "checksum": checksum, "bytes": target.stat().st_size, "head": head}
+        with self._database.writing(f"the snapshot {target} was made, but not logged") as connection:
+            audit.append(connection, "snapshot", facts)
+        return checksum
+
+    @classmethod
+    def restore(cls, snapshot: str | os.PathLike[str], path: str | os.PathLike[str]) -> Self:
+        """Make a ledger from a snapshot, if nothing in it is damaged, and open it.
+
+        What was taken in after the snapshot is not in it: let clients send again whatever they hold a receipt for.
+
+        Parameters
+        ----------
+        snapshot
+            What :meth:`snapshot` wrote, with its checksum file beside it.
+        path
+            A new file; nothing is overwritten.
+
+        Raises
+        ------
+        FileFormatError
+            When the snapshot is damaged.
+        LedgerError
+            When there is none, or ``path`` exists.
+        """
+        source, target = Path(snapshot), Path(path)
+        with part_of(target) as part:
+            checksum = check_snapshot(source, part)
+            with cls(part) as store:
+                found = store.verify()
+                if not found.whole:
+                    raise FileFormatError(
+                        f"the snapshot {source} does not hold a sound ledger: {'; '.join(found.problems[:3])}"
+                    )
+                with store._database.writing(f"{target} was not restored") as connection:
+                    audit.append(connection, "restored", {"file": source.name, "checksum": checksum})
+            put_in_place(part, target)
+        return cls(target)
