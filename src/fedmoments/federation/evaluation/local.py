@@ -1,0 +1,301 @@
+"""Federated evaluation: whole numbers that add up, and nothing else.
+
+A party tests a classifier on its own held-out samples and tells only whole numbers that add up: how many samples of a
+class were taken for which (the confusion table), and by confidence how many answers there were, how many were right,
+and the sum of their confidences in fixed point. Sums of whole numbers do not depend on their order.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.classifier import Classifier
+from fedmoments.errors import InputError, MergeError, RefusedError
+from fedmoments.federation.evaluation.figures import Calibration, Evaluation
+from fedmoments.federation.policy import ClientPolicy
+from fedmoments.linalg import blocks
+from fedmoments.statistics.accumulator import check_labels, check_shape
+from fedmoments.wire import Reason
+
+__all__ = ["N_BINS", "LocalEvaluation"]
+
+Ints = NDArray[np.int64]
+
+N_BINS = 15
+MOST_BINS = 1000
+#: A confidence of 1 in fixed point.
+ONE = 2**32
+#: So many samples at most, in all: the sum of their confidences stays within ±2⁶².
+MOST_SAMPLES = 2**30
+_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences")
+#: What the header of the bytes may take.
+_HEADER_BYTES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class LocalEvaluation:
+    """What one party, or several together, tell about a classifier; see the module.
+
+    Build one with :meth:`of`, :meth:`zero`, :meth:`from_bytes` or ``+``.
+
+    Parameters
+    ----------
+    confusion
+        (C, C) samples by true (row) and predicted (column) class.
+    counts, hits
+        (bins,) answers by confidence in equal bins from 0 to 1, and how many of them were right.
+    confidences
+        (bins,) sums of confidences, in units of 2⁻³².
+
+    Examples
+    --------
+    >>> from fedmoments.classifier import LinearClassifier
+    >>> made = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> here = LocalEvaluation.of(made, [[9.0, 0.0]], [0], temperature=1.0)
+    >>> there = LocalEvaluation.of(made, [[9.0, 0.0], [0.0, 9.0]], [1, 1], temperature=1.0)
+    >>> both = here + there
+    >>> both.n_samples, round(both.accuracy, 3), both.balanced_accuracy
+    (3, 0.667, 0.75)
+    >>> both == LocalEvaluation.from_bytes(both.to_bytes(), n_classes=2)
+    True
+    """
+
+    confusion: Ints
+    counts: Ints
+    hits: Ints
+    confidences: Ints
+
+    # ---------------------------------------------------------------------------------------------- making one
+
+    @staticmethod
+    def of(
+        classifier: Classifier,
+        X: ArrayLike,
+        y: ArrayLike,
+        temperature: float,
+        n_bins: int = N_BINS,
+        *,
+        min_count: int = 1,
+    ) -> "LocalEvaluation":
+        """Test a classifier on features X (n, d) with labels y (n,), a block of samples at a time.
+
+        Parameters
+        ----------
+        classifier
+            What is tested.
+        X, y
+            (n, d) features before the classifier's map, and (n,) labels from 0 to C − 1.
+        temperature
+            Scores are divided by it before the softmax.
+        n_bins
+            Into how many bins confidences fall.
+        min_count
+            Samples of a class with fewer are left out, as if they were not there.
+        """
+        if not temperature > 0:
+            raise InputError(f"temperature must be positive, not {temperature}")
+        if not classifier.present.any():
+            raise InputError("a classifier that knows no class cannot be tested: fit it on at least one sample")
+        features = check_shape(X)
+        labels = check_labels(y, len(features), classifier.n_classes)
+        chosen = np.flatnonzero(ClientPolicy(min_count=min_count).select(labels)[0])
+        found = LocalEvaluation.zero(classifier.n_classes, n_bins)
+        table = found.confusion.reshape(-1)
+        for block in blocks(len(chosen)):
+            rows = chosen[block]
+            scores = classifier.scores(features[rows])
+            answers = scores.argmax(axis=1)
+            np.add.at(table, labels[rows] * classifier.n_classes + answers, 1)
+            sure = np.rint(ONE * _confidences(scores, temperature)).astype(np.int64)
+            place = np.minimum(sure * n_bins // ONE, n_bins - 1)
+            np.add.at(found.counts, place, 1)
+            np.add.at(found.hits, place[answers == labels[rows]], 1)
+            np.add.at(found.confidences, place, sure)
+        return found
+
+    @staticmethod
+    def zero(n_classes: int, n_bins: int = N_BINS) -> "LocalEvaluation":
+        """Return the evaluation on no sample: the neutral element of ``+``.
+
+        Examples
+        --------
+        >>> LocalEvaluation.zero(3).n_samples
+        0
+        """
+        if n_classes < 1 or not 1 <= n_bins <= MOST_BINS:
+            raise InputError(
+                f"n_classes must be 1 or more and n_bins from 1 to {MOST_BINS}, not {n_classes} and {n_bins}"
+            )
+        bins = [np.zeros(n_bins, np.int64) for _ in range(3)]
+        return LocalEvaluation(np.zeros((n_classes, n_classes), np.int64), *bins)
+
+    def __add__(self, other: "LocalEvaluation") -> "LocalEvaluation":
+        if not isinstance(other, LocalEvaluation):
+            return NotImplemented
+        shapes = [(len(each.confusion), len(each.counts)) for each in (self, other)]
+        if shapes[0] != shapes[1]:
+            raise MergeError(f"evaluations of (classes, bins) {shapes[0]} and {shapes[1]} cannot be added up")
+        if self.n_samples + other.n_samples > MOST_SAMPLES:
+            raise MergeError(f"evaluations of more than {MOST_SAMPLES} samples in all cannot be added up")
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return LocalEvaluation(*(mine + theirs for mine, theirs in pairs))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LocalEvaluation):
+            return NotImplemented
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # ---------------------------------------------------------------------------------------------- figures
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples were tested."""
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples whose class was found."""
+        return self.evaluation().accuracy
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean accuracy over the classes that were tested."""
+        return self.evaluation().balanced_accuracy
+
+    @property
+    def expected_error(self) -> float:
+        """Expected calibration error: |confidence − accuracy|, averaged over answers."""
+        return self.calibration(1.0).expected_error
+
+    def evaluation(self, class_names: tuple[str, ...] = ()) -> Evaluation:
+        """Return the confusion table with class names; the label numbers as text by default."""
+        return Evaluation(class_names or tuple(map(str, range(len(self.confusion)))), self.confusion)
+
+    def calibration(self, temperature: float) -> Calibration:
+        """Return the reliability diagram; ``temperature`` is that of the test, and is only noted."""
+        return Calibration(self.counts, np.ldexp(self.confidences.astype(np.float64), -32), self.hits, temperature)
+
+    # ---------------------------------------------------------------------------------------------- as bytes
+
+    def to_bytes(self) -> bytes:
+        """Return a safetensors file; pairs of classes without a sample are not in it."""
+        from safetensors.numpy import save
+
+        table = self.confusion.reshape(-1)
+        cells = np.flatnonzero(table).astype(np.int64)
+        arrays = (cells, table[cells], self.counts, self.hits, self.confidences)
+        named = dict(zip(_TENSORS, arrays, strict=True))
+        return bytes(save({name: np.ascontiguousarray(array, "<i8") for name, array in named.items()}))
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, n_classes: int, n_bins: int = N_BINS, *, client: str | None = None
+    ) -> "LocalEvaluation":
+        """Read what :meth:`to_bytes` wrote, believing nothing of it.
+
+        Parameters
+        ----------
+        data
+            The bytes that arrived.
+        n_classes, n_bins
+            C and the number of bins that were agreed on.
+        client
+            Who sent them, for the message.
+
+        Raises
+        ------
+        RefusedError
+            With the reason's code, when these are not counts that a test can have given.
+
+        Examples
+        --------
+        >>> LocalEvaluation.from_bytes(b"?" * 9999, n_classes=2)
+        Traceback (most recent call last):
+        fedmoments.errors.RefusedError: oversized: the evaluation of an unnamed client has 9999 bytes, ...
+        """
+        try:
+            return _read(data, LocalEvaluation.zero(n_classes, n_bins))
+        except _Flaw as flaw:
+            whose = f"the evaluation of {f'client {client!r}' if client else 'an unnamed client'}"
+            raise RefusedError(flaw.reason, f"{whose} {flaw}; nothing of it was counted", client) from flaw
+
+
+class _Flaw(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with bytes that arrived."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float64]:
+    """Return the largest softmax(scores / temperature) of every row, (n,); float64 from 1 / C to 1."""
+    with np.errstate(over="ignore"):  # a score far below the best counts nothing
+        below = (scores - scores.max(axis=1, keepdims=True)) / temperature
+    return np.asarray(1.0 / np.exp(below).sum(axis=1, dtype=np.float64))
+
+
+def _read(data: bytes, found: LocalEvaluation) -> LocalEvaluation:
+    """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
+    n_classes, n_bins = len(found.confusion), len(found.counts)
+    tensors = _tensors(data, n_classes, n_bins)
+    cells, cell_counts = tensors["cells"], tensors["cell_counts"]
+    if len(cells) and (cells[0] < 0 or cells[-1] >= n_classes**2 or (cells[1:] <= cells[:-1]).any()):
+        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_classes**2 - 1}")
+    if (cell_counts < 1).any():
+        raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
+    for name in ("cell_counts", "counts", "hits"):
+        if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
+            raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
+    found.confusion.reshape(-1)[cells] = cell_counts
+    for name in ("counts", "hits", "confidences"):
+        getattr(found, name)[:] = tensors[name]
+    _check_totals(found)
+    return found
+
+
+def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
+    """Return the named arrays, of the agreed type and shape."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    allowed = 16 * n_classes**2 + 24 * n_bins + _HEADER_BYTES
+    if len(data) > allowed:
+        raise _Flaw(Reason.OVERSIZED, f"has {len(data)} bytes, more than the {allowed} that {n_classes} classes need")
+    try:
+        tensors: dict[str, NDArray[Any]] = load(bytes(data))
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _Flaw(Reason.BODY, f"is no safetensors file ({error})") from error
+    if set(tensors) != set(_TENSORS):
+        raise _Flaw(Reason.BODY, f"holds {sorted(tensors)} where {sorted(_TENSORS)} were expected")
+    length = tensors["cells"].shape[:1] or (0,)
+    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,)]
+    for name, shape in zip(_TENSORS, shapes, strict=True):
+        array = tensors[name]
+        if array.dtype != np.int64:
+            raise _Flaw(Reason.DTYPE, f"holds {name} of type {array.dtype}, not int64")
+        if array.shape != shape:
+            raise _Flaw(Reason.SHAPE, f"holds {name} of shape {array.shape}, not {shape}")
+    return tensors
+
+
+def _check_totals(found: LocalEvaluation) -> None:
+    """Refuse numbers that no test gives together."""
+    total, answers = int(found.confusion.sum()), int(found.counts.sum())
+    if total != answers or total > MOST_SAMPLES:
+        raise _Flaw(
+            Reason.INCONSISTENT, f"counts {total} samples and {answers} answers; at most {MOST_SAMPLES} are allowed"
+        )
+    if (found.hits > found.counts).any() or found.hits.sum() != np.trace(found.confusion):
+        raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
+    n_bins = len(found.counts)
+    least = [-(-place * ONE // n_bins) for place in range(n_bins + 1)]  # that falls into a bin
+    for place, (count, sure) in enumerate(zip(found.counts.tolist(), found.confidences.tolist(), strict=True)):
+        most = ONE if place == n_bins - 1 else least[place + 1] - 1
+        if not count * least[place] <= sure <= count * most:
+            raise _Flaw(Reason.OUT_OF_RANGE, f"has {count} answers in bin {place} with confidences of another bin")

@@ -1,0 +1,348 @@
+"""The outbox: a contribution is measured once, stored, and sent as the very same bytes until it is acknowledged.
+
+A server takes each (client, version) in exactly once and answers a repetition with the same receipt. So a client may
+send as often as it likes, after any failure, as long as it never sends two contents under one version: that is what
+the outbox is for.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from fedmoments.errors import InputError, LedgerError
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.outbox.checks import MOST_TEXT, facts_of, follows, read_receipt
+from fedmoments.federation.outbox.database import Database
+from fedmoments.federation.outbox.record import Record
+from fedmoments.federation.terms import Terms
+from fedmoments.wire import check_client_id
+from fedmoments.wire.header import MOST_VERSIONS
+
+__all__ = ["Newest", "Outbox", "Refusal"]
+
+
+class Refusal(NamedTuple):
+    """Why a server refused a contribution: the reason's code, and its sentence."""
+
+    reason: str
+    sentence: str
+
+
+class Newest(NamedTuple):
+    """The newest contribution of a client: its receipt is the server's JSON text, if there is one yet."""
+
+    version: int
+    digest: str
+    receipt: str | None
+    refusal: Refusal | None
+
+
+class Outbox:
+    """One folder, for any number of federations and clients; threads and processes may share it.
+
+    ==================  ============================================================================================
+    ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.federation.outbox.database`)
+    ``record.jsonl``    everything that left, a line each (see :mod:`fedmoments.federation.outbox.record`): ``time``
+                        (UTC), ``event`` (prepared, sent, acknowledged, refused, evaluated or declined), ``federation``
+                        (id), ``name``, ``client``, ``version``, ``digest``, ``moments``, ``bytes``, ``classes``,
+                        ``samples``, ``withheld``, ``seq`` and ``chain`` of the receipt, ``sentence``; what does not
+                        apply is left out
+    ==================  ============================================================================================
+
+    A process that was forked must open its own.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there; both files in it are readable by their owner only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fedmoments import Statistics, StatisticsSpec
+    >>> from fedmoments.federation import Fingerprint
+    >>> from fedmoments.wire import IdentityKey, encode
+    >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
+    >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 2, StatisticsSpec())
+    >>> measured = Statistics.of([[1.0, 0.0]], [0], terms.spec, n_classes=2)
+    >>> key = IdentityKey.generate()
+    >>> def make(version):
+    ...     print("measuring for version", version)
+    ...     return encode(measured, terms.agreement, client="clinic", version=version, key=key)
+    >>> with tempfile.TemporaryDirectory() as folder, Outbox(folder) as outbox:
+    ...     first = outbox.prepare(terms, "clinic", "data of May", make)
+    ...     again = outbox.prepare(terms, "clinic", "data of May", make)
+    ...     outbox.sent(terms, "clinic")
+    ...     outbox.pending(terms.id), first == again
+    measuring for version 1
+    (('clinic',), True)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._record = Record(self.folder / "record.jsonl")
+        self._database = Database(self.folder / "outbox.db", self._record)
+
+    def close(self) -> None:
+        """Close the file; what was stored stays."""
+        self._database.close()
+
+    def __enter__(self) -> "Outbox":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Group everything inside in one transaction: much faster for many clients.
+
+        Nothing of it is on the disk before the block ends, so no contribution may leave before; when the block raises,
+        nothing of it happened. Other writers wait meanwhile, so measure before, or in batches of seconds.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Outbox(folder) as outbox:
+        ...     with outbox.batch():
+        ...         outbox.rejoin("ab" * 32, "clinic", above=3)
+        """
+        return self._database.writing()
+
+    # ---------------------------------------------------------------------------------------------- sending
+
+    def prepare(self, terms: Terms, client: str, source: str, make: Callable[[int], bytes]) -> bytes:
+        """Return the contribution to send: the stored one, or a new one if there is none of this source yet.
+
+        Parameters
+        ----------
+        terms
+            Of the federation that asks.
+        client
+            Who contributes.
+        source
+            A digest of everything that the contribution is made from: data, policy, key.
+        make
+            Called with the version to make; returns the signed bytes (:func:`fedmoments.wire.encode`). Never called if
+            the newest contribution has the same source.
+
+        Returns
+        -------
+        bytes
+            On the disk before they are returned (in a :meth:`batch`, when it ends).
+
+        Raises
+        ------
+        InputError
+            When ``make`` returns something else than a contribution of this client and version.
+        """
+        check_client_id(client)
+        if not source:
+            raise InputError("the source of a contribution must be a digest of what it is made from, not empty")
+        while True:
+            before = self._last(terms.id, client)
+            stored, version = self._reusable(terms.id, client, source, *before)
+            if stored is not None:
+                return stored
+            data = make(version)
+            facts = facts_of(data, terms, client, version)
+            with self._database.writing():
+                if self._last(terms.id, client) != before:
+                    continue  # another process was faster: take what it stored, or make the version after it
+                self._database.rows(
+                    "INSERT INTO contributions (federation, client, version, source, digest, facts, payload) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    *(terms.id, client, version, source, facts["digest"], json.dumps(facts), data),
+                )
+                self._record.add("prepared", **facts)
+            return data
+
+    def sent(self, terms: Terms, client: str) -> None:
+        """Record that the newest contribution is being sent; call it before every attempt."""
+        with self._database.writing():
+            version, _ = self._last(terms.id, client)
+            facts, _ = self._known(terms.id, client, version)
+            self._record.add("sent", **facts)
+
+    def acknowledge(self, receipt: str) -> None:
+        """Keep a server's receipt, JSON text; the same one again is fine.
+
+        Raises
+        ------
+        LedgerError
+            When it is no receipt, is for something that this outbox did not make, or contradicts one that it holds.
+        """
+        new = read_receipt(receipt)
+        with self._database.writing():
+            facts, held = self._known(new.federation, new.client, new.version)
+            if new.digest != facts["digest"]:
+                raise LedgerError(
+                    f"the receipt for version {new.version} of client '{new.client}' is for the digest {new.digest}, "
+                    f"but what was made has {facts['digest']}: the server holds something that this client did not send"
+                )
+            if held is not None and not follows(new, read_receipt(held)):
+                return
+            self._database.rows(
+                "UPDATE contributions SET receipt = ?, refusal = NULL "
+                "WHERE federation = ? AND client = ? AND version = ?",
+                *(new.to_json(), new.federation, new.client, new.version),
+            )
+            self._record.add("acknowledged", **facts, seq=new.seq, chain=new.chain, sentence=new.event)
+
+    def refused(self, terms_id: str, client: str, version: int, reason: str, sentence: str) -> None:
+        """Keep why a server refused a contribution; it stays unacknowledged.
+
+        Raises
+        ------
+        LedgerError
+            When this outbox made no such version.
+        """
+        refusal = Refusal(str(reason)[:MOST_TEXT], sentence[:MOST_TEXT])
+        with self._database.writing():
+            facts, _ = self._known(terms_id, client, version)
+            self._database.rows(
+                "UPDATE contributions SET refusal = ? WHERE federation = ? AND client = ? AND version = ?",
+                *(json.dumps(refusal), terms_id, client, version),
+            )
+            self._record.add("refused", **facts, sentence=": ".join(refusal))
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def newest(self, terms_id: str, client: str) -> Newest | None:
+        """Return what is known of a client's newest contribution; None if there is none."""
+        found = self._database.rows(
+            "SELECT version, digest, receipt, refusal FROM contributions WHERE federation = ? AND client = ? "
+            "ORDER BY version DESC LIMIT 1",
+            *(terms_id, client),
+        )
+        if not found:
+            return None
+        version, digest, receipt, refusal = found[0]
+        return Newest(version, digest, receipt, Refusal(*json.loads(refusal)) if refusal else None)
+
+    def acknowledged(self, terms_id: str, client: str) -> bool:
+        """Say whether the newest contribution of a client has a receipt."""
+        newest = self.newest(terms_id, client)
+        return newest is not None and newest.receipt is not None
+
+    def pending(self, terms_id: str) -> tuple[str, ...]:
+        """Return the clients whose newest contribution has no receipt and was not forgotten, sorted."""
+        found = self._database.rows(
+            "SELECT client FROM contributions AS mine WHERE federation = ? AND receipt IS NULL "
+            "AND payload IS NOT NULL AND version = (SELECT max(version) FROM contributions AS all_of_it "
+            "WHERE all_of_it.federation = mine.federation AND all_of_it.client = mine.client) ORDER BY client",
+            terms_id,
+        )
+        return tuple(client for (client,) in found)
+
+    def federations(self) -> tuple[tuple[str, str], ...]:
+        """Return the federations for which something was made here: pairs of terms' id and client, sorted.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Outbox(folder) as outbox:
+        ...     outbox.federations()
+        ()
+        """
+        found = self._database.rows("SELECT DISTINCT federation, client FROM contributions ORDER BY federation, client")
+        return tuple((federation, client) for federation, client in found)
+
+    # ---------------------------------------------------------------------------------------------- the rest
+
+    def rejoin(self, terms_id: str, client: str, above: int) -> None:
+        """Make sure that what is prepared next has a version above ``above``: up to there the server takes none.
+
+        For a client that left, or whose outbox was lost. A newest contribution above it stays the one to send.
+        """
+        if type(above) is not int or not 0 <= above < MOST_VERSIONS:
+            raise InputError(f"versions are whole numbers from 0 to {MOST_VERSIONS - 1}, not {above!r}")
+        with self._database.writing():
+            self._database.rows(
+                "INSERT INTO floors VALUES (?, ?, ?) "
+                "ON CONFLICT (federation, client) DO UPDATE SET above = max(above, excluded.above)",
+                *(terms_id, client, above),
+            )
+
+    def forget(self, terms_id: str, client: str) -> None:
+        """Delete the bytes of all contributions of a client, on the disk too; versions and receipts stay known.
+
+        Raises
+        ------
+        LedgerError
+            In a batch, or when another process is reading and the bytes cannot be overwritten yet: try again.
+        """
+        if self._database.in_transaction:
+            raise LedgerError("bytes cannot be forgotten inside of a batch: end it first")
+        with self._database.writing():
+            self._database.rows(
+                "UPDATE contributions SET payload = NULL WHERE federation = ? AND client = ?", terms_id, client
+            )
+        if self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            raise LedgerError(f"another process is reading {self.folder}: its bytes are not overwritten yet; try again")
+
+    def evaluated(self, terms: Terms, client: str, result: LocalEvaluation) -> None:
+        """Record that the results of an evaluation are being sent."""
+        data = result.to_bytes()
+        with self._database.writing():
+            self._record.add(
+                "evaluated",
+                federation=terms.id,
+                name=terms.name,
+                client=client,
+                digest=sha256(data).hexdigest(),
+                bytes=len(data),
+                classes=int((result.confusion.sum(axis=1) > 0).sum()),
+                samples=result.n_samples,
+            )
+
+    def declined(self, terms: Terms, client: str, sentence: str) -> None:
+        """Record that the client was asked and did not do it, and why."""
+        with self._database.writing():
+            self._record.add(
+                "declined", federation=terms.id, name=terms.name, client=client, sentence=sentence[:MOST_TEXT]
+            )
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _last(self, terms_id: str, client: str) -> tuple[int, int]:
+        """Return the newest version, 0 if there is none, and the version up to which no other can be taken in."""
+        found = self._database.rows(
+            "SELECT (SELECT coalesce(max(version), 0) FROM contributions WHERE federation = ? AND client = ?), "
+            "(SELECT coalesce(max(above), 0) FROM floors WHERE federation = ? AND client = ?)",
+            *(terms_id, client, terms_id, client),
+        )
+        return found[0][0], found[0][1]
+
+    def _reusable(self, terms_id: str, client: str, source: str, last: int, floor: int) -> tuple[bytes | None, int]:
+        """Return the newest bytes if they can be sent (again), else None and the version to make."""
+        found = self._database.rows(
+            "SELECT payload FROM contributions WHERE federation = ? AND client = ? AND version = ? AND source = ? "
+            "AND version > ?",
+            *(terms_id, client, last, source, floor),
+        )
+        return (found[0][0] if found else None), max(last, floor) + 1
+
+    def _known(self, terms_id: str, client: str, version: int) -> tuple[dict[str, Any], str | None]:
+        """Return facts and receipt of a version that was made here."""
+        found = self._database.rows(
+            "SELECT facts, receipt FROM contributions WHERE federation = ? AND client = ? AND version = ?",
+            *(
+                terms_id,
+                client,
+                version if 1 <= version <= MOST_VERSIONS else 0,
+            ),  # what SQLite cannot hold was not made
+        )
+        if not found:
+            raise LedgerError(
+                f"version {version} of client '{client}' for the federation {terms_id[:12]}… was never made in the "
+                f"outbox {self.folder}: was it made in another folder?"
+            )
+        facts, receipt = found[0]
+        return json.loads(facts), receipt

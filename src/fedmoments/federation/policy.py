@@ -1,0 +1,208 @@
+"""What a client lets out: its own rules, applied to its samples before anything is measured.
+
+The server asks; the client decides. Samples that a rule keeps back are never measured, so the rule holds exactly for
+every moment, whatever is later derived from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.errors import InputError, PolicyError, UnknownNameError
+from fedmoments.federation.terms import Terms
+from fedmoments.statistics import StatisticsSpec
+from fedmoments.statistics.accumulator import running_positions
+from fedmoments.wire import Withheld
+
+__all__ = ["ClientPolicy"]
+
+
+@dataclass(frozen=True)
+class ClientPolicy:
+    """The rules of one client.
+
+    Parameters
+    ----------
+    min_count
+        A class with fewer samples is withheld whole, and so is one whose several means would be over fewer.
+    max_per_class
+        Only the first so many samples of a class, in the client's order, are measured; None: all.
+    max_bytes
+        Cap on one contribution; None: what the terms allow.
+    moments
+        Only these moments, and those that follow from them, may leave; None: any. Counts and sums are part of all.
+    max_means
+        Into at most so many means a class may be split; None: any number.
+    report_withheld
+        Whether the server is told how many classes and samples were kept back.
+
+    Examples
+    --------
+    >>> policy = ClientPolicy(min_count=2, max_per_class=3)
+    >>> policy.select([0, 1, 1, 1, 1])
+    (array([False,  True,  True,  True, False]), Withheld(classes=1, samples=2))
+    """
+
+    min_count: int = 1
+    max_per_class: int | None = None
+    max_bytes: int | None = None
+    moments: tuple[str, ...] | None = None
+    max_means: int | None = None
+    report_withheld: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("min_count", "max_per_class", "max_bytes", "max_means"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and (value is not None or name == "min_count"):
+                raise InputError(f"{name} of a client's policy must be a whole number of 1 or more, not {value!r}")
+        if not isinstance(self.report_withheld, bool):
+            raise InputError(f"report_withheld of a policy must be true or false, not {self.report_withheld!r}")
+        if self.max_per_class is not None and self.max_per_class < self.min_count:
+            raise InputError(
+                f"a client's policy that measures at most {self.max_per_class} samples of a class (max_per_class) and "
+                f"withholds classes of fewer than {self.min_count} (min_count) withholds everything: raise the former"
+            )
+        if self.moments is not None:
+            object.__setattr__(self, "moments", _checked_moments(self.moments))
+
+    # ---------------------------------------------------------------------------------------------- applying it
+
+    def require(self, terms: Terms) -> None:
+        """Raise PolicyError unless the terms ask for nothing that this policy forbids.
+
+        Examples
+        --------
+        >>> from fedmoments.federation import Fingerprint
+        >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
+        >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec.of("class_grams"))
+        >>> ClientPolicy().require(terms)
+        >>> ClientPolicy(moments=("gram",)).require(terms)
+        Traceback (most recent call last):
+        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: moments: asked
+        are class_grams, class_norms, class_squares, allowed are gram, sums; ...
+        """
+        broken = []
+        if self.moments is not None:
+            allowed = StatisticsSpec.of(*self.moments).moments
+            excess = terms.spec.moments - allowed
+            if excess:
+                broken.append(f"moments: asked are {_listed(excess)}, allowed are {_listed(allowed)}")
+        asked = terms.spec.means_per_client
+        if self.max_means is not None and asked > self.max_means:
+            broken.append(f"max_means: asked are {asked} means of a class, allowed are {self.max_means}")
+        if broken:
+            raise PolicyError(
+                f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
+                "nothing was measured: widen the policy, or stay out"
+            )
+
+    def require_size(self, n_bytes: int) -> None:
+        """Raise PolicyError when a contribution has more bytes than may leave.
+
+        Examples
+        --------
+        >>> ClientPolicy(max_bytes=1000).require_size(1001)
+        Traceback (most recent call last):
+        fedmoments.errors.PolicyError: this client's policy forbids it: max_bytes: the contribution has 1001 bytes,
+        allowed are 1000; ...
+        """
+        if self.max_bytes is not None and n_bytes > self.max_bytes:
+            raise PolicyError(
+                f"this client's policy forbids it: max_bytes: the contribution has {n_bytes} bytes, allowed are "
+                f"{self.max_bytes}; nothing was sent: widen the policy, or stay out"
+            )
+
+    def select(self, labels: ArrayLike, means_per_client: int = 1) -> tuple[NDArray[np.bool_], Withheld]:
+        """Say which samples may be measured.
+
+        Parameters
+        ----------
+        labels
+            (n,) whole numbers: the class of every sample, in the client's order.
+        means_per_client
+            Into how many means s the terms split a class: one of at least 2s samples has s rows, each over n // s or
+            one more, and each must be over `min_count` or more.
+
+        Returns
+        -------
+        tuple
+            (n,) mask of the samples that may be measured, and what the server is told of the others.
+
+        Examples
+        --------
+        >>> mask, withheld = ClientPolicy(min_count=3, report_withheld=False).select([7, 7, 8, 7])
+        >>> mask, withheld
+        (array([ True,  True, False,  True]), Withheld(classes=0, samples=0))
+        """
+        array = np.asarray(labels)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise InputError(
+                f"labels must be one whole number a sample, (n,); an array of shape {array.shape} and type "
+                f"{array.dtype} arrived"
+            )
+        if means_per_client < 1:
+            raise InputError(f"means_per_client must be 1 or more, not {means_per_client}")
+        classes, cells, counts = np.unique(array, return_inverse=True, return_counts=True)
+        kept = counts if self.max_per_class is None else np.minimum(counts, self.max_per_class)
+        smallest_row = np.where(kept >= 2 * means_per_client, kept // means_per_client, kept)
+        allowed = smallest_row >= self.min_count
+        positions = running_positions(cells.astype(np.int64), np.zeros(len(classes), np.int64))
+        mask = (positions < kept[cells]) & allowed[cells]
+        if not self.report_withheld:
+            return mask, Withheld()
+        return mask, Withheld(classes=int((~allowed).sum()), samples=int((~mask).sum()))
+
+    # ---------------------------------------------------------------------------------------------- as a TOML table
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> "ClientPolicy":
+        """Read a policy from a TOML table; every rule that is not in it has its default.
+
+        Raises
+        ------
+        UnknownNameError
+            When the table holds a rule that there is not: a mistyped rule must not be a rule that is not applied.
+        InputError
+            When a value is of the wrong type or out of range.
+
+        Examples
+        --------
+        >>> ClientPolicy.from_dict({"min_count": 5, "moments": ["gram"]}).moments
+        ('gram',)
+        """
+        if not isinstance(table, Mapping):
+            raise InputError(f"a client's policy must be a table of rules, not {table!r}")
+        known = [field.name for field in fields(cls)]
+        for name in table:
+            if name not in known:
+                raise UnknownNameError("rule of a client's policy", str(name), known)
+        return cls(**table)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table that :meth:`from_dict` reads, ready for TOML and JSON: rules that are None are left out.
+
+        Examples
+        --------
+        >>> ClientPolicy(max_means=2).to_dict()
+        {'min_count': 1, 'max_means': 2, 'report_withheld': True}
+        """
+        table = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.moments is not None:
+            table["moments"] = list(self.moments)
+        return {name: value for name, value in table.items() if value is not None}
+
+
+def _checked_moments(names: object) -> tuple[str, ...]:
+    """Return the names, sorted and unique, once each is known to be that of a moment."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"moments of a client's policy must be a list of names, not {names!r}")
+    StatisticsSpec.of(*names)
+    return tuple(sorted(set(names)))
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
