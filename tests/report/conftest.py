@@ -1,5 +1,6 @@
 """Small results with every part that a report can show, and one headless Chromium for all tests."""
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,7 +52,16 @@ def detail(head: str, wrong: int) -> dict[str, Any]:
         for i in range(5)
     ]
     bins[0] |= {"confidence": None, "accuracy": None}
-    return {"head": head, "seed": 0, "confusion": table, "calibration": {"bins": bins, "ece": 0.1, "temperature": 0.5}}
+    digests = {name: hashlib.sha256(f"{name} {head}".encode()).hexdigest() for name in ("digest", "statistics_digest")}
+    return {
+        "head": head,
+        "seed": 0,
+        "confusion": table,
+        "calibration": {"bins": bins, "ece": 0.1, "temperature": 0.5},
+        **digests,
+        "measured": "counts + class_grams",
+        "digest_reason": None,
+    }
 
 
 def rounds(head: str, *, replacement: bool) -> list[dict[str, Any]]:

@@ -133,6 +133,23 @@ def test_any_key_of_any_depth_may_be_missing_or_null(results: dict[str, Any]) ->
         assert "<h1>" in render(changed), path
 
 
+def test_digests_are_shown_or_the_reason_why_not(results: dict[str, Any]) -> None:
+    without = {"digest": None, "statistics_digest": None, "measured": None, "digest_reason": "it is <too> large"}
+    results["details"][2] |= without
+    words = " ".join(html.unescape(" ".join(read(render(results)).words)).split())
+    for detail in results["details"][:2]:
+        assert f"{detail['head']} {detail['digest'][:16]} from statistics {detail['statistics_digest'][:16]}" in words
+        assert detail["digest"][:17] not in words
+    assert "gh-qda none: it is <too> large" in words
+    assert "each sending counts + class_grams, merges the same statistics bit for bit" in words
+    for detail in results["details"]:
+        detail.update(without)
+    assert "bit for bit" not in render(results)
+    for detail in results["details"]:
+        del detail["digest_reason"]
+    assert "Digests" not in render(results)
+
+
 def test_results_are_not_changed_and_rendering_is_deterministic(results: dict[str, Any]) -> None:
     before = copy.deepcopy(results)
     assert render(results) == render(results)

@@ -82,6 +82,22 @@ def test_a_large_partition_in_float64_agrees_to_1e_12(fold: bool, shares: int) -
     assert not np.array_equal(half.counts, ours.counts)
 
 
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize("names", [["client_means"], ["sums"], ["class_squares", "client_means"], ["gram"]])
+def test_a_partition_in_fixed_point_is_bit_for_bit_what_clients_measure(names: list[str], fold: bool) -> None:
+    rng = np.random.default_rng(1)
+    n = 20 * BLOCK
+    X = rng.normal(size=(n, 40))  # their sums are rounded, and not alike in every order
+    y, holders = rng.integers(0, 2, n), rng.integers(-1, 5, n)
+    spec, form = StatisticsSpec.of(*names), FixedPoint(norm_bound=32.0, max_samples=2 * n)
+    ours = Ledger.of(X, y, holders, spec, n_classes=2, fixed_point=form, fold=fold).statistics()
+    theirs = [Statistics.of(X[holders == k], y[holders == k], spec, n_classes=2, fixed_point=form) for k in range(5)]
+    merged = Statistics.merge(theirs)
+    assert ours == merged
+    for name, array in merged.arrays.items():
+        assert np.array_equal(ours.arrays[name], array)  # rows in the order of the clients, too
+
+
 def test_shares_of_few_cells_do_not_mix_classes() -> None:
     # With fewer cells than shares and a last cell of one sample, rows of one class once fell into the other.
     X, y = np.arange(9.0)[:, None], np.array([0] * 8 + [1])

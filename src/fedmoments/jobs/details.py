@@ -2,28 +2,37 @@
 
 Confusions and calibration of every head, who holds what, the bias of the free covariance, and the fitted classifiers
 themselves; and, over all seeds, accuracy round by round.
+
+The table's accuracies come from float64 statistics. The classifiers here are fitted from fixed-point ones, measured
+client by client as a deployed federation measures them, so that their digests are those that it would print.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from fedmoments.classifier import Classifier
-from fedmoments.data import Split
+from fedmoments.data import DROPPED, Split
 from fedmoments.errors import FedMomentsError
 from fedmoments.gaussian import covariance_bias
 from fedmoments.heads import Head
+from fedmoments.linalg import blocks
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
 from fedmoments.simulation.rounds import Participation, simulate_rounds
 from fedmoments.simulation.run import make_split
-from fedmoments.statistics import Ledger, StatisticsSpec
+from fedmoments.statistics import FixedPoint, Ledger, StatisticsSpec
 
-__all__ = ["Details", "look_closer", "round_curves"]
+__all__ = ["MOST_NUMBERS", "Details", "look_closer", "round_curves"]
+
+#: Numbers that all clients together may send for their statistics to be measured client by client, which takes about
+#: 8 s of one core then. More are measured in float64, all clients at once, and have no digest.
+MOST_NUMBERS = 500_000_000
 
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -51,6 +60,11 @@ def look_closer(
 ) -> Details:
     """Return the details of one federation.
 
+    Every head has the digest of its classifier, that of the merged statistics that it was fitted from, and what the
+    clients measured, on which the last bits of both depend. Where a federation would not arrive at the same bits, the
+    digests are None and ``digest_reason`` says why. The classifiers' digests depend on how many threads the linear
+    algebra runs in, too: factorisations round differently then.
+
     Parameters
     ----------
     features, split
@@ -64,13 +78,16 @@ def look_closer(
     progress
         Called before every head.
     """
-    federation = Federation(
-        features,
-        split,
-        list(heads.values()),
-        means_per_client=setting.means_per_client,
-        seed=seed,
-        memory_limit=memory_limit,
+    federation, reason = _as_deployed(
+        partial(
+            Federation,
+            features,
+            split,
+            list(heads.values()),
+            means_per_client=setting.means_per_client,
+            seed=seed,
+            memory_limit=memory_limit,
+        )
     )
     found: list[dict[str, Any]] = []
     classifiers: dict[str, Classifier] = {}
@@ -87,9 +104,56 @@ def look_closer(
         confusion = evaluate(classifier, test).table
         classifiers[name] = classifier.noting(head=name, settings=head.settings(), temperature=head.temperature)
         found.append(
-            {"head": name, "seed": seed, "confusion": confusion.tolist(), "calibration": calibration.to_dict()}
+            {
+                "head": name,
+                "seed": seed,
+                "confusion": confusion.tolist(),
+                "calibration": calibration.to_dict(),
+                **_digests(federation, head, classifier, reason),
+            }
         )
     return Details(found, _holders(features, split, setting, seed), _bias(features, split), classifiers)
+
+
+def _as_deployed(make: Callable[..., Federation]) -> tuple[Federation, str | None]:
+    """Return the federation in fixed point, as a deployed one measures, or else in float64 with the reason why."""
+    form = FixedPoint()
+    federation = make(fixed_point=form)
+    if federation.numbers > MOST_NUMBERS:
+        return make(), (
+            f"its clients together send {federation.numbers:,} numbers: too many to measure client by client here "
+            f"(the most are {MOST_NUMBERS:,})"
+        )
+    longest = _longest(federation.features, federation.split)
+    if longest > form.norm_bound:
+        return make(), (
+            f"a training sample has the norm {longest:.6g}, more than the norm bound of {form.norm_bound:g} that a "
+            "federation agrees on by default: scale features, or put them on the unit sphere"
+        )
+    try:
+        _ = federation.ledger
+    except FedMomentsError as error:
+        return make(), str(error)
+    return federation, None
+
+
+def _longest(features: Features, split: Split) -> float:
+    """Return the largest Euclidean norm of a sample that somebody holds, 0 if nobody does."""
+    held = np.flatnonzero(split.clients != DROPPED)
+    norms = (np.linalg.norm(features.train.X[held[block]].astype(np.float64), axis=1) for block in blocks(len(held)))
+    return max((float(each.max()) for each in norms), default=0.0)
+
+
+def _digests(federation: Federation, head: Head, classifier: Classifier, reason: str | None) -> dict[str, Any]:
+    """Return what a deployed federation's classifier can be compared with, ready for JSON."""
+    if head.has_own_map:
+        reason = "it has a feature map of its own, whose parameters a federation agrees on first"
+    return {
+        "digest": None if reason else classifier.digest(),
+        "statistics_digest": None if reason else federation.received(head).digest(),
+        "measured": None if reason else str(federation.spec),
+        "digest_reason": reason,
+    }
 
 
 def round_curves(

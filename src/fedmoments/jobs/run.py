@@ -11,6 +11,7 @@ from typing import Any
 import fedmoments
 from fedmoments.classifier import Classifier
 from fedmoments.federation import Fingerprint
+from fedmoments.heads import Head
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.details import look_closer, round_curves
 from fedmoments.jobs.encoding import Encoded, encode_data
@@ -123,7 +124,7 @@ def _document(
 ) -> tuple[dict[str, Any], dict[str, Classifier]]:
     """Return everything that was found, and the classifiers of the first setting and seed."""
     setting = simulation.rows[0].setting
-    heads = choose_heads(config.heads, config.hyper)
+    heads = _heads(config, simulation)
     split = make_split(encoded.features, setting.clients, setting.split, config.seed)
     details = look_closer(
         encoded.features,
@@ -148,6 +149,16 @@ def _document(
     document["data"] = {**about, "fingerprint": fingerprint.digest}
     document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
     return document, classifiers
+
+
+def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Head]:
+    """Return the heads of the first setting: those that have a shrinkage, with that of the setting if it has one."""
+    setting = simulation.rows[0].setting
+    hyper = {name: dict(config.hyper.get(name, {})) for name in config.heads}
+    for row in simulation.rows:
+        if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper:
+            hyper[row.head]["shrinkage"] = setting.shrinkage
+    return choose_heads(config.heads, hyper)
 
 
 def _fingerprint(encoded: Encoded) -> Fingerprint:

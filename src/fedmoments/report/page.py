@@ -12,6 +12,7 @@ from fedmoments.report.answer import answer, question
 from fedmoments.report.bias import bias_section
 from fedmoments.report.calibration import calibration_section
 from fedmoments.report.classes import classes_section
+from fedmoments.report.events import events_section
 from fedmoments.report.frontier import frontier_section
 from fedmoments.report.holders import holders_section
 from fedmoments.report.markup import Html, join, tag
@@ -28,6 +29,7 @@ __all__ = ["render", "write_report"]
 SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("bytes", "Bytes", "What bytes buy", frontier_section),
     ("heads", "Heads", "All heads", table_section),
+    ("federation", "Federation", "What happened", events_section),
     ("sweep", "Sweep", "What the settings change", sweep_section),
     ("rounds", "Rounds", "Accuracy per round", rounds_section),
     ("holders", "Who holds what", "Who holds what", holders_section),

@@ -1,15 +1,19 @@
 """How to run it again: the command, the effective configuration, and fingerprints of what went in."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fedmoments.report.formats import count, seconds
 from fedmoments.report.markup import Html, join, tag
-from fedmoments.report.plain import as_number, mapping
+from fedmoments.report.plain import as_number, items, mapping
 from fedmoments.report.reading import Results
 from fedmoments.report.toml import to_toml
 
 __all__ = ["facts", "reproduce_section"]
+
+#: Hexadecimal digits of a digest that are shown; results.json has all 64.
+DIGITS = 16
 
 
 def facts(results: Results) -> Html:
@@ -37,6 +41,7 @@ def reproduce_section(results: Results) -> Html | None:
         if mapping(raw.get("config"))
         else None,
         _origin(results),
+        _digests(results),
     ]
     return join(parts) if any(parts) else None
 
@@ -69,6 +74,28 @@ def _origin(results: Results) -> Html | None:
         if value
     ]
     return join([tag("h3", "Origin"), tag("dl", *shown)]) if shown else None
+
+
+def _digests(results: Results) -> Html | None:
+    """Return the classifiers' digests, which those of a deployed federation can be compared with."""
+    details = [mapping(each) for each in items(results.raw.get("details"))]
+    known = [each for each in details if each.get("digest") or each.get("digest_reason")]
+    if not known:
+        return None
+    measured = next((str(each["measured"]) for each in known if each.get("measured")), None)
+    lead = (
+        f"A deployed federation of these clients, each sending {measured}, merges the same statistics bit for bit, and "
+        "fits the same classifiers where its linear algebra runs in as many threads."
+    )
+    shown = [join([tag("dt", str(each.get("head", "?"))), tag("dd", *_digest(each))]) for each in known]
+    return join([tag("h3", "Digests"), tag("p", lead, class_="lead") if measured else None, tag("dl", *shown)])
+
+
+def _digest(detail: Mapping[str, Any]) -> list[Html | str]:
+    if not detail.get("digest"):
+        return [f"none: {detail.get('digest_reason')}"]
+    both = [tag("code", str(detail[name])[:DIGITS]) for name in ("digest", "statistics_digest") if detail.get(name)]
+    return [both[0], " from statistics ", both[1]] if len(both) > 1 else [both[0]]
 
 
 def _duration(whole: float | None, timings: Any) -> str | None:

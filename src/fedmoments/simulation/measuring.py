@@ -17,7 +17,7 @@ from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.payload import upload_size
 from fedmoments.simulation.results import Outcome
-from fedmoments.statistics import MOMENTS, Accumulator, Layout, Ledger, Statistics, StatisticsSpec
+from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, Layout, Ledger, Statistics, StatisticsSpec
 
 __all__ = ["Federation", "sent_by"]
 
@@ -57,6 +57,10 @@ class Federation:
         Deals samples to those means.
     memory_limit
         Bytes that the statistics of one head may take.
+    fixed_point
+        Measure client by client in this form: the statistics, and so the classifiers, are bit for bit those of a
+        deployed federation of these clients in this order. Not behind a feature map of a head's own. None measures in
+        float64, which is faster.
 
     Examples
     --------
@@ -81,9 +85,10 @@ class Federation:
         means_per_client: int = 1,
         seed: int = 0,
         memory_limit: float = 4e9,
+        fixed_point: FixedPoint | None = None,
     ) -> None:
         self.features, self.split, self.seed = features, split, seed
-        self.means_per_client, self.memory_limit = means_per_client, memory_limit
+        self.means_per_client, self.memory_limit, self.fixed_point = means_per_client, memory_limit, fixed_point
         self._heads = heads
         self._restricted: dict[StatisticsSpec, Statistics] = {}
         self._cells = split.cells(features.train.y, features.n_classes)
@@ -95,13 +100,27 @@ class Federation:
         return int((self.split.sizes > 0).sum())
 
     @cached_property
-    def ledger(self) -> Ledger:
-        """The contributions of all clients, serving every head that has no feature map of its own."""
+    def spec(self) -> StatisticsSpec:
+        """What every client sends: the least that serves all heads without a feature map of their own."""
         spec = StatisticsSpec()
         for head in self._heads:
             if not head.has_own_map and self._fits_memory(head.needs, self.features.dim):
                 spec = spec | sent_by(head, self.means_per_client)
-        return self._ledger(spec)
+        return spec
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers all clients together send of :attr:`spec`."""
+        return upload_size(self.spec, self.features.dim, self._cells).floats
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The contributions of all clients, serving every head that has no feature map of its own."""
+        return self._ledger(self.spec, self.fixed_point)
+
+    def received(self, head: Head) -> Statistics:
+        """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
+        return self.ledger.statistics().restricted(sent_by(head, self.means_per_client))
 
     def try_head(self, head: Head) -> Outcome:
         """Fit and test a head; one that cannot be fitted gives an outcome with the reason."""
@@ -144,7 +163,7 @@ class Federation:
 
     # ---------------------------------------------------------------------------------------------- inside
 
-    def _ledger(self, spec: StatisticsSpec) -> Ledger:
+    def _ledger(self, spec: StatisticsSpec, fixed_point: FixedPoint | None = None) -> Ledger:
         train = self.features.train
         names = range(self.split.n_clients)
         return Ledger.of(
@@ -155,6 +174,7 @@ class Federation:
             n_classes=self.features.n_classes,
             names=names,
             seed=self.seed,
+            fixed_point=fixed_point,
             fold=True,
         )
 

@@ -2,7 +2,8 @@
 
 Samples are visited in the order of their (client, class) cell, a block at a time, so that every block adds to a short
 run of cells while it is in cache. Additive moments of a folding float64 ledger need no cells: the sum over clients is
-the moment of all samples together.
+the moment of all samples together. Both add in another order than a client does, which float64 shows in its last digit
+and rounding to fixed point now and then in a whole unit: fixed point is measured client by client, bit for bit.
 """
 
 from collections.abc import Hashable, Iterable
@@ -83,10 +84,10 @@ def measure_partition(
         raise InputError(f"there are {len(ids)} client names, but a sample belongs to client number {n_clients - 1}")
     ledger = Ledger(spec, n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
     layouts = {moment(name).layout for name in spec.sent}
-    folds = fold and layouts != {Layout.ROWS}
-    if (folds and fixed_point) or (Layout.GLOBAL in layouts and not fold):
+    if fixed_point or (Layout.GLOBAL in layouts and not fold):
         _join_one_by_one(ledger, samples, ids, seed)
         return ledger
+    folds = fold and layouts != {Layout.ROWS}
     cells = _Cells(samples, n_classes, spec.means_per_client)
     class_moments = [] if folds else [n for n in spec.sent if moment(n).layout is Layout.CLASS]
     row_moments = [n for n in spec.sent if moment(n).layout is Layout.ROWS]
@@ -94,9 +95,9 @@ def measure_partition(
     work = _sum_cells(samples, cells, shares, class_moments, row_moments)
     rows: dict[str, NDArray[Any]] = {}
     for name in row_moments:
-        rows = cells.row_columns(name, work[name], shares, fixed_point)
+        rows = cells.row_columns(name, work[name], shares)
     total = _fold_all(spec, samples, n_classes) if folds else {}
-    ledger.adopt(ids, cells.class_columns(class_moments, work, fixed_point), rows, total)
+    ledger.adopt(ids, cells.class_columns(class_moments, work), rows, total)
     return ledger
 
 
@@ -137,28 +138,19 @@ class _Cells:
         shares = deal_shares(samples.labels[samples.order], positions, self.n_shares, seed)
         return self.of_sample * self.n_shares + shares
 
-    def class_columns(
-        self, moments: list[str], work: dict[str, NDArray[Any]], form: FixedPoint | None
-    ) -> dict[str, NDArray[Any]]:
+    def class_columns(self, moments: list[str], work: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the ledger's columns of class moments."""
-        wide = {name: _rounded(moment(name).finish(work[name]), name, self.counts, form) for name in moments}
+        wide = {name: moment(name).finish(work[name]) for name in moments}
         return {"client": self.clients, "label": self.labels, "count": self.counts, **wide}
 
-    def row_columns(
-        self, name: str, work: NDArray[Any], rows: Ints, form: FixedPoint | None
-    ) -> dict[str, NDArray[Any]]:
+    def row_columns(self, name: str, work: NDArray[Any], rows: Ints) -> dict[str, NDArray[Any]]:
         """Return the ledger's columns of mean rows."""
         counts = np.bincount(rows, minlength=len(work)).reshape(len(self), self.n_shares)
         if self.n_shares == 1:
             cells, kept, values = np.arange(len(self)), self.counts, work
         else:
             cells, kept, values = whole_or_shares(np.arange(len(self)), counts, work)
-        wide = {name: _rounded(values, name, kept, form)}
-        return {"client": self.clients[cells], "label": self.labels[cells], "count": kept, **wide}
-
-
-def _rounded(values: NDArray[Any], name: str, counts: Ints, form: FixedPoint | None) -> NDArray[Any]:
-    return form.quantize(values, moment(name).degree, counts[:, None], name) if form else values
+        return {"client": self.clients[cells], "label": self.labels[cells], "count": kept, name: values}
 
 
 def _sum_cells(

@@ -143,8 +143,10 @@ class Statistics:
         from fedmoments.statistics.accumulator import Accumulator, check_shape
 
         features = check_shape(X)
-        accumulator = Accumulator(spec, n_classes=n_classes, dim=features.shape[1], seed=seed)
-        measured = accumulator.update(features, y).statistics()
+        # The accumulator has no name here, so that its unpacked matrices are gone before anything is rounded.
+        measured = (
+            Accumulator(spec, n_classes=n_classes, dim=features.shape[1], seed=seed).update(features, y).statistics()
+        )
         return measured.quantized(fixed_point) if fixed_point else measured
 
     @staticmethod
@@ -311,7 +313,7 @@ class Statistics:
                 for key in sorted(row_keys(self.row_labels, self.row_counts, little)):
                     sha.update(key)
             else:
-                sha.update(np.ascontiguousarray(little).tobytes())
+                sha.update(np.ascontiguousarray(little).data)
         return sha.hexdigest()
 
     # ---------------------------------------------------------------------------------------------- arithmetic
