@@ -1,0 +1,269 @@
+"""A whole federation on one machine: the same ledger, apps, keys and bytes as in the field.
+
+Three engines run the same two apps: ``flower`` starts a SuperLink, a SuperExec and SuperNodes as real processes,
+``ray`` is Flower's own simulation, ``memory`` is one process without a network. The nodes of the last two share one
+settings file, have keys that are derived from a seed, and keep nothing on disk.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedmoments.data import parse_split
+from fedmoments.deploy.home import FlowerHome
+from fedmoments.deploy.keys import Authority, make_authority, make_client, read_card
+from fedmoments.deploy.nodes import SuperNode
+from fedmoments.deploy.servers import SuperExec, SuperLink
+from fedmoments.deploy.serving import Server, serve
+from fedmoments.errors import DeploymentError, InputError
+from fedmoments.federation.store import FederationStore
+from fedmoments.files import write_whole
+from fedmoments.flower.settings import ClientSettings, ServerSettings, absolute_data, client_name
+from fedmoments.jobs.config import JobConfig
+from fedmoments.jobs.encoding import choose_encoder, read_data
+from fedmoments.jobs.terms import draw_up_terms
+from fedmoments.simulation.run import CLIENTS, finds_clients
+
+__all__ = ["ENGINES", "LocalFederation", "prepare_local", "run_local", "started"]
+
+ENGINES = ("flower", "ray", "memory")
+
+
+@dataclass(frozen=True)
+class LocalFederation:
+    """Files of a federation on one machine.
+
+    Parameters
+    ----------
+    folder
+        Holds ``ledger.db``, and ``keys``, ``node-N.toml`` and a folder for each node, or ``nodes.toml`` for all.
+    nodes
+        How many nodes.
+    clients
+        How many clients they serve together.
+    server
+        The server's settings.
+    """
+
+    folder: Path
+    nodes: int
+    clients: int
+    server: ServerSettings
+
+    def settings_of(self, node: int) -> Path:
+        """Return the settings file of a node, from 0."""
+        return self.folder / f"node-{node}.toml"
+
+    @property
+    def shared_settings(self) -> Path:
+        """The settings file that all nodes of a simulation share."""
+        return self.folder / "nodes.toml"
+
+
+def prepare_local(
+    folder: Path,
+    config: JobConfig,
+    server: ServerSettings,
+    *,
+    nodes: int,
+    engine: str = "flower",
+    tls: bool = True,
+    policy: dict[str, Any] | None = None,
+    cache: str | None = None,
+) -> LocalFederation:
+    """Draw up terms, make keys, enrol all clients, and write the settings of every node.
+
+    Parameters
+    ----------
+    folder
+        Empty, or not there yet.
+    config
+        Data, encoder, split and number of clients, as for a simulation: the first of each is taken.
+    server
+        The server's settings; its ledger is made here.
+    nodes
+        How many nodes play the clients; client i is played by node i mod nodes.
+    engine
+        What will run it.
+    tls
+        Whether to make certificates and node keys; of no effect for engines without a network.
+    policy
+        Of all clients.
+    cache
+        Folder of the feature cache.
+    """
+    config.check()
+    if engine not in ENGINES:
+        raise InputError(f"engine must be one of {', '.join(ENGINES)}, not '{engine}'")
+    real = engine == "flower"
+    if nodes < 1:
+        raise InputError(f"a federation needs at least one node, not {nodes}")
+    data = read_data(config)
+    given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    encoder = choose_encoder(config, data.modality, given)
+    scheme = config.splits[0]
+    wanted = config.clients[0] if config.clients else None if finds_clients(scheme) else CLIENTS
+    part = data.train
+    split = parse_split(scheme).apply(
+        part.labels, n_clients=wanted, seed=config.seed, domains=part.domains, ids=part.clients
+    )
+    means = config.means_per_client[0]
+    terms = draw_up_terms(
+        config.data, config, encoder, data.class_names, server.heads, hyper=server.hyper, means_per_client=means
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    if real and config.threads is None:  # nodes that each want all cores would spend their time waiting for each other
+        config = replace(config, threads=max(1, (os.cpu_count() or 1) // nodes))
+    base = ClientSettings(
+        split=scheme,
+        clients=split.n_clients,
+        key_seed="" if real else secrets.token_hex(32),
+        keys=str(folder.resolve() / "keys") if real else "",
+        cache=cache,
+        federation=terms.id,
+        policy=policy or {},
+        **_shared(config),
+    )
+    nodes = min(nodes, split.n_clients)
+    server = replace(server, ledger=str(folder.resolve() / "ledger.db"), nodes=nodes)
+    plan = LocalFederation(folder.resolve(), nodes, split.n_clients, server)
+    with FederationStore.create(server.ledger, terms) as store:
+        _enrol(store, plan, base, tls=tls and real)
+    if not real:
+        write_whole(plan.shared_settings, base.to_toml().encode())
+        return plan
+    for node in range(plan.nodes):
+        own = replace(
+            base,
+            folder=str(plan.folder / f"node-{node}"),
+            partitions=tuple(range(node, plan.clients, plan.nodes)),
+        )
+        write_whole(plan.settings_of(node), own.to_toml().encode())
+    return plan
+
+
+def _shared(config: JobConfig) -> dict[str, Any]:
+    """Return what a client's settings take over from a job's configuration."""
+    names = ["text", "image", "label", "client", "domain", "test", "domains", "test_share", "strict", "seed"]
+    names += ["runtime", "device", "threads", "batch_size", "readers"]
+    here = Path.cwd()
+    shared = {name: getattr(config, name) for name in names}
+    shared["test"] = absolute_data(config.test, here) if config.test else None
+    return {"data": absolute_data(config.data, here), **shared}
+
+
+def _enrol(store: FederationStore, plan: LocalFederation, base: ClientSettings, *, tls: bool) -> None:
+    from fedmoments.flower.node import identity_of
+
+    keys = plan.folder / "keys"
+    if tls:
+        make_authority(keys, ["localhost"])
+        for node in range(plan.nodes):
+            make_client(keys, f"node-{node}")
+    node_keys = [read_card(keys / f"node-{node}.card").node_key if tls else None for node in range(plan.nodes)]
+    members = []
+    for number in range(plan.clients):
+        client = client_name(number, plan.clients)
+        if not base.key_seed:
+            make_client(keys, client)
+        members.append((client, identity_of(base, client).public, node_keys[number % plan.nodes]))
+    store.enrol_many(members)
+
+
+@contextmanager
+def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server, list[SuperNode]]]:
+    """Start the server and all nodes as processes, and stop them at the end.
+
+    Parameters
+    ----------
+    plan
+        Made by :func:`prepare_local`.
+    tls
+        Whether it was made with certificates.
+    """
+    authority = Authority(plan.folder / "keys") if tls else None
+    home = FlowerHome(plan.folder / "flower")
+    with ExitStack() as stack:
+        server = stack.enter_context(serve(plan.server, home, authority=authority))
+        nodes = [
+            SuperNode(
+                home,
+                server.link.address,
+                root_certificates=server.link.root_certificates,
+                key=plan.folder / "keys" / f"node-{node}.node" if tls else None,
+                config={"client-config": str(plan.settings_of(node))},
+                name=f"node-{node}",
+            )
+            for node in range(plan.nodes)
+        ]
+        stack.callback(_stop_all, nodes)
+        for each in nodes:
+            each.start(wait=False)
+        for each in nodes:
+            each.wait_joined()
+        yield server, nodes
+
+
+def _stop_all(nodes: list[SuperNode]) -> None:
+    """Ask all to stop before waiting for any."""
+    for each in nodes:
+        each.stop(wait=False)
+    for each in nodes:
+        each.stop()
+
+
+def run_local(plan: LocalFederation, engine: str = "flower", *, tls: bool = True, timeout: float = 1800.0) -> str:
+    """Run a federation to its end, and return what the server said.
+
+    Raises
+    ------
+    DeploymentError
+        When the run did not complete.
+    """
+    if engine == "memory":
+        _run_in_memory(plan)
+        return ""
+    if engine == "ray":
+        return _run_on_ray(plan, timeout)
+    with started(plan, tls=tls) as (server, nodes):
+        server.submit()
+        status = server.wait(timeout, watch=tuple(nodes))
+        return _proven(server, status.succeeded, status.status, status.details)
+
+
+def _run_in_memory(plan: LocalFederation) -> None:
+    from fedmoments.flower.client_app import app as client_app
+    from fedmoments.flower.grid import run_in_process
+    from fedmoments.flower.server_app import app as server_app
+
+    path = plan.folder / "server.toml"
+    write_whole(path, plan.server.to_toml().encode())
+    common = {"client-config": str(plan.shared_settings), "num-partitions": plan.nodes}
+    configs = [{**common, "partition-id": node} for node in range(plan.nodes)]
+    run_in_process(server_app, client_app, configs, {"server-config": str(path)})
+
+
+def _run_on_ray(plan: LocalFederation, timeout: float) -> str:
+    """Run on Flower's simulation: its nodes have no configuration of ours, so they find the settings by environment."""
+    home = FlowerHome(plan.folder / "flower")
+    os.environ["FEDMOMENTS_CLIENT"] = str(plan.shared_settings)
+    try:
+        with SuperLink(home, simulation=True) as link, SuperExec(link) as executor:
+            server = Server(link, executor, plan.server)
+            server.submit(simulated_nodes=plan.nodes)
+            status = server.wait(timeout)
+            return _proven(server, status.succeeded, status.status, status.details)
+    finally:
+        os.environ.pop("FEDMOMENTS_CLIENT", None)
+
+
+def _proven(server: Server, succeeded: bool, status: str, details: str) -> str:  # noqa: FBT001
+    log = server.log()
+    if not succeeded:
+        last = " | ".join(log.strip().splitlines()[-8:])
+        raise DeploymentError(f"the run ended as {status} {details}: {last}")
+    return log

@@ -1,0 +1,124 @@
+"""Serving a federation: SuperLink and SuperExec around a ledger, a run, and its true status."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from fedmoments.deploy.app_folder import write_app
+from fedmoments.deploy.control import RunStatus
+from fedmoments.deploy.home import ConfigValue, FlowerHome
+from fedmoments.deploy.keys import Authority
+from fedmoments.deploy.processes import Process
+from fedmoments.deploy.servers import SuperExec, SuperLink
+from fedmoments.errors import DeploymentError
+from fedmoments.federation.store import FederationStore
+from fedmoments.files import write_whole
+from fedmoments.flower.settings import ServerSettings
+
+__all__ = ["Server", "serve"]
+
+
+class Server:
+    """A SuperLink with its SuperExec that can run a federation.
+
+    Parameters
+    ----------
+    link, executor
+        Running.
+    settings
+        The server's own.
+    """
+
+    def __init__(self, link: SuperLink, executor: SuperExec, settings: ServerSettings) -> None:
+        self.link, self.executor, self.settings = link, executor, settings
+        self.run_id: int | None = None
+
+    def submit(self, *, app: Path | None = None, simulated_nodes: int | None = None) -> int:
+        """Start the run, and return its number.
+
+        Parameters
+        ----------
+        app
+            Folder of the Flower app; ours by default.
+        simulated_nodes
+            How many nodes Flower's simulation plays, where the SuperLink is one of a simulation.
+        """
+        folder = self.link.home.of("run")
+        settings = replace(self.settings, ledger=str(Path(self.settings.ledger).resolve()))
+        if settings.out:
+            settings = replace(settings, out=str(Path(settings.out).resolve()))
+        path = folder / "server.toml"
+        write_whole(path, settings.to_toml().encode())
+        federation: dict[str, ConfigValue] | None = None
+        if simulated_nodes is not None:
+            resources = {"client-resources-num-cpus": 1, "init-args-num-cpus": os.cpu_count() or 1}
+            federation = {"num-supernodes": simulated_nodes, **resources}
+        chosen = app or write_app(folder / "app")
+        self.run_id = self.link.control.submit_run(chosen, {"server-config": str(path)}, federation=federation)
+        return self.run_id
+
+    def wait(self, timeout: float, watch: tuple[Process, ...] = ()) -> RunStatus:
+        """Wait for the run's end and return its true status.
+
+        Raises
+        ------
+        DeploymentError
+            When there is no run, or it is not over in time.
+        """
+        if self.run_id is None:
+            raise DeploymentError("there is no run to wait for: submit one first")
+        return self.link.control.wait_for_run(self.run_id, timeout, watch=(self.executor, *watch))
+
+    def log(self) -> str:
+        """Return what the server app printed so far."""
+        if self.run_id is None:
+            return ""
+        path = self.link.control.run_log(self.run_id)
+        return path.read_text("utf-8", errors="replace") if path.exists() else ""
+
+
+@contextmanager
+def serve(
+    settings: ServerSettings,
+    home: FlowerHome,
+    *,
+    authority: Authority | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+) -> Iterator[Server]:
+    """Start a SuperLink and a SuperExec, register the node keys of enrolled clients, and stop all at the end.
+
+    Parameters
+    ----------
+    settings
+        The server's own; its ledger says who is enrolled.
+    home
+        Where Flower's processes keep their things.
+    authority
+        Certificates; without them plain HTTP on this machine only, for trials.
+    host, port
+        Where to listen.
+    """
+    with FederationStore.open(settings.ledger) as store:
+        keys = sorted({each.node_key for each in store.enrolled() if each.node_key and each.status == "enrolled"})
+    database = home.of("superlink") / "state.db"
+    authority = None if authority is None else Authority(Path(authority.folder).resolve())
+    with (
+        SuperLink(home, authority=authority, host=host, port=port, database=database) as link,
+        SuperExec(link) as executor,
+    ):
+        if authority is not None:
+            _register(link, keys)
+        yield Server(link, executor, settings)
+
+
+def _register(link: SuperLink, keys: list[str]) -> None:
+    """Let the holders of keys join; those that this SuperLink's database knows already are not asked about again."""
+    known = link.home.of("superlink") / "registered"
+    before = set(known.read_text("utf-8").splitlines()) if known.exists() else set()
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(link.control.register_node, [key for key in keys if key not in before]))
+    write_whole(known, "".join(f"{key}\n" for key in sorted(before | set(keys))).encode())

@@ -1,0 +1,67 @@
+"""What travels between the two apps: one opaque array of bytes at most, and a few words.
+
+=====================  ===========================================  ==============================================
+message type           the server sends                             the node replies
+=====================  ===========================================  ==============================================
+query.contribute       terms, whether to send again, most bytes     a bundle of contributions; what it declined
+query.acknowledge      receipts and refusals; whether it is over    how many of its clients still wait
+query.evaluate         classifiers; the run is over then            sums over the node's held-out data, one a head
+=====================  ===========================================  ==============================================
+
+Flower does not check a declared shape or type, so the bytes are checked where they are read.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from fedmoments.errors import InputError
+
+__all__ = ["ACKNOWLEDGE", "CONTRIBUTE", "EVALUATE", "content_of", "read_content"]
+
+CONTRIBUTE, ACKNOWLEDGE, EVALUATE = "query.contribute", "query.acknowledge", "query.evaluate"
+
+_WORDS, _BYTES = "words", "bytes"
+
+
+def content_of(words: Mapping[str, Any], data: bytes | None = None) -> RecordDict:
+    """Return the content of a message: words as one JSON text, and bytes as one array of uint8.
+
+    Examples
+    --------
+    >>> read_content(content_of({"round": 1}, b"abc"), most_bytes=10)
+    ({'round': 1}, b'abc')
+    """
+    records: dict[str, Any] = {_WORDS: ConfigRecord({"json": json.dumps(dict(words))})}
+    if data is not None:
+        array = Array(dtype="uint8", shape=(len(data),), stype="bytes", data=data)
+        records[_BYTES] = ArrayRecord({_BYTES: array})
+    return RecordDict(records)
+
+
+def read_content(content: RecordDict, *, most_bytes: int) -> tuple[dict[str, Any], bytes]:
+    """Return the words and the bytes of a content, without believing what it says of itself.
+
+    Raises
+    ------
+    InputError
+        When it holds something else, or more bytes than allowed.
+    """
+    config, arrays = content.config_records, content.array_records
+    text = config[_WORDS].get("json") if set(config) == {_WORDS} else None
+    if not isinstance(text, str) or content.metric_records or set(arrays) - {_BYTES}:
+        raise InputError(
+            "a message must hold words and at most one array of bytes: is the same version of "
+            "fedmoments installed on both sides?"
+        )
+    words = json.loads(text)
+    if not isinstance(words, dict):
+        raise InputError("the words of a message must be a JSON object")
+    if not arrays:
+        return words, b""
+    record = arrays[_BYTES]
+    if list(record) != [_BYTES] or len(record[_BYTES].data) > most_bytes:
+        raise InputError(f"a message must hold one array of at most {most_bytes} bytes")
+    return words, record[_BYTES].data

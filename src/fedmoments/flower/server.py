@@ -1,0 +1,222 @@
+"""The server's part of a federation: rounds of collection, heads, their evaluation by the clients, files."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedmoments.errors import DeploymentError, FedMomentsError
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.results import Fitted, fit_heads
+from fedmoments.federation.store import FederationStore
+from fedmoments.flower.collect import Collection, RoundReport
+from fedmoments.flower.exchange import Exchange, Failure, Reply
+from fedmoments.flower.messages import ACKNOWLEDGE, EVALUATE, content_of, read_content
+from fedmoments.flower.settings import ServerSettings
+from fedmoments.jobs.federation import write_federation
+from fedmoments.wire import pack_bundle, unpack_bundle
+
+__all__ = ["FederationRun", "run_federation"]
+
+#: Cap on what a node may answer to an evaluation: a confusion matrix of some thousand classes.
+EVALUATION_BYTES = 2**28
+#: Seconds for which the server waits until nodes have heard that the run is over.
+DISMISSAL = 60.0
+
+#: Called with (done, in all, what happened).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class FederationRun:
+    """What a run found.
+
+    Parameters
+    ----------
+    rounds
+        Reports of the rounds of collection.
+    fitted
+        Heads by name.
+    unfitted
+        Why other heads could not be fitted, by name.
+    evaluations
+        Sums over all clients' held-out data, by head.
+    failures
+        Nodes that did not evaluate, and why.
+    """
+
+    rounds: list[RoundReport] = field(default_factory=list)
+    fitted: dict[str, Fitted] = field(default_factory=dict)
+    unfitted: dict[str, str] = field(default_factory=dict)
+    evaluations: dict[str, LocalEvaluation] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | None = None) -> FederationRun:
+    """Run a federation to its end.
+
+    Parameters
+    ----------
+    grid
+        Flower's, or ours.
+    settings
+        The server's own; its ledger holds the terms.
+    progress
+        Called when something happened.
+
+    Raises
+    ------
+    DeploymentError
+        When too few nodes came or too few clients are in the ledger; what was taken in stays there.
+    """
+    run = FederationRun()
+    with FederationStore.open(settings.ledger) as store:
+        store.note("run started", heads=list(settings.heads), rounds=settings.rounds)
+        told = False
+        try:
+            _collect(grid, store, settings, run, progress)
+            _fit(store, settings, run)
+            if settings.evaluate:
+                _evaluate(grid, store, settings, run)
+                told = True
+        finally:
+            if not told:
+                _dismiss(grid, settings)
+        digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
+        store.note("run finished", digests=digests)
+        if settings.out:
+            write_federation(Path(settings.out), store, run.fitted, run.evaluations, _report(run))
+    return run
+
+
+def _collect(
+    grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, progress: Progress | None
+) -> None:
+    """Run all rounds of collection."""
+    nodes = _wait_for_nodes(grid, settings, progress)
+    finished: set[int] = set()
+    draw = Random(settings.seed)  # noqa: S311 - chooses who is asked first, protects nothing
+    for number in range(1, settings.rounds + 1):
+        nodes = sorted(set(nodes) | set(grid.get_node_ids()))
+        asked = _chosen(nodes, finished, settings.per_round, draw)
+        collection = Collection(grid, store, settings, number=number, progress=progress)
+        run.rounds.append(collection.run(asked))
+        finished |= collection.done
+        store.note("round closed", **_summary(run.rounds[-1]), clients=store.status().clients)
+        if settings.fit_each_round and number < settings.rounds and _contributors(store) >= settings.quorum:
+            _fit(store, settings, run)
+
+
+def _contributors(store: FederationStore) -> int:
+    """Return how many clients contributed samples; those that have none count for no quorum."""
+    return sum(each.samples > 0 for each in store.status().contributors)
+
+
+def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    """Fit all heads that can be fitted; one at least must be."""
+    _require_quorum(store, settings, run)
+    run.unfitted = {}
+
+    def fail(name: str, error: FedMomentsError) -> None:
+        run.unfitted[name] = str(error)
+        store.note("not fitted", head=name, reason=str(error)[:500])
+
+    run.fitted = fit_heads(store, settings.heads, settings.hyper, on_failure=fail)
+    digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
+    store.note("fitted", digests=digests)
+    if not run.fitted:
+        reasons = " | ".join(f"{name}: {reason}" for name, reason in run.unfitted.items())
+        raise DeploymentError(f"no head could be fitted from what is in the ledger: {reasons}")
+
+
+def _dismiss(grid: Grid, settings: ServerSettings) -> None:
+    """Tell all nodes that the run is over, whatever became of it; those that do not hear it stay."""
+    exchange = Exchange(grid, settings.ttl, settings.poll, 2**20, "over")
+    words = {"receipts": [], "refusals": [], "over": True}
+    exchange.ask(ACKNOWLEDGE, {node: content_of(words) for node in grid.get_node_ids()})
+    exchange.hear(lambda _: None, until=time.monotonic() + min(DISMISSAL, settings.deadline))
+
+
+def _wait_for_nodes(grid: Grid, settings: ServerSettings, progress: Progress | None) -> list[int]:
+    until = time.monotonic() + settings.wait
+    while True:
+        nodes = sorted(grid.get_node_ids())
+        if progress:
+            progress(len(nodes), settings.nodes, "nodes are here")
+        if len(nodes) >= settings.nodes:
+            return nodes
+        if time.monotonic() >= until:
+            raise DeploymentError(
+                f"{len(nodes)} of {settings.nodes} nodes came within {settings.wait:g} s: start the others, wait "
+                "longer (wait), or ask for fewer (nodes)"
+            )
+        time.sleep(settings.poll)
+
+
+def _chosen(nodes: list[int], finished: set[int], per_round: int, draw: Random) -> list[int]:
+    """Return the nodes of a round: those that are not finished, or as many of them as a round asks."""
+    left = [node for node in nodes if node not in finished]
+    return sorted(draw.sample(left, per_round)) if 0 < per_round < len(left) else left
+
+
+def _require_quorum(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    clients = _contributors(store)
+    if clients < settings.quorum:
+        store.note("no quorum", clients=clients, quorum=settings.quorum)
+        troubles = [
+            f"{each.get('client') or each.get('node')}: {each.get('why') or each.get('reason') or each.get('sentence')}"
+            for report in run.rounds
+            for each in [*report.declined, *report.refused, *report.failures]
+        ]
+        raise DeploymentError(
+            f"{clients} clients with samples are in the ledger, but {settings.quorum} were asked for (quorum): what "
+            f"they sent is kept, so run again when more are there. {' | '.join(troubles[:5])}"
+        )
+
+
+def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    """Broadcast the heads, and add up what nodes found on data of theirs."""
+    terms, heads = store.terms, list(run.fitted)
+    n_classes = len(terms.classes)
+    run.evaluations = {name: LocalEvaluation.zero(n_classes) for name in heads}
+    exchange = Exchange(grid, settings.ttl, settings.poll, EVALUATION_BYTES, "evaluation")
+    words = {"terms": terms.to_json(), "over": True}
+    data = pack_bundle([fitted.classifier.to_bytes() for fitted in run.fitted.values()])
+
+    def take(answer: Reply | Failure) -> None:
+        if isinstance(answer, Reply):
+            try:
+                _, bundle = read_content(answer.content, most_bytes=EVALUATION_BYTES)
+                parts = unpack_bundle(bundle, max_bytes=EVALUATION_BYTES, max_items=len(heads))
+                found = [LocalEvaluation.from_bytes(bytes(part), n_classes) for part in parts]
+                sums = {name: run.evaluations[name] + part for name, part in zip(heads, found, strict=True)}
+            except (FedMomentsError, KeyError, TypeError, ValueError) as error:
+                answer = Failure(answer.node, EVALUATE, 0, str(error))
+            else:
+                run.evaluations = sums
+                return
+        facts = {"node": str(answer.node), "code": answer.code, "reason": answer.reason[:500]}
+        run.failures.append(facts)
+        store.note("evaluation failed", **facts)
+
+    nodes = sorted(grid.get_node_ids())
+    for failure in exchange.ask(EVALUATE, {node: content_of(words, data) for node in nodes}):
+        take(failure)
+    exchange.hear(take, until=time.monotonic() + settings.deadline)
+    shown = {name: found.accuracy if found.n_samples else None for name, found in run.evaluations.items()}
+    store.note("evaluated", nodes=len(nodes), accuracy=shown)
+
+
+def _summary(report: RoundReport) -> dict[str, Any]:
+    counts = {key: len(getattr(report, key)) for key in ("asked", "refused", "declined", "failures")}
+    return {"round": report.number, "accepted": report.accepted, "bytes": report.bytes, **counts}
+
+
+def _report(run: FederationRun) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps([asdict(report) for report in run.rounds]))
+    return {"rounds": document, "failures": run.failures, "unfitted": run.unfitted}

@@ -1,0 +1,36 @@
+"""The ServerApp: reads the server's settings file and runs the federation."""
+
+import os
+import sys
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedmoments.errors import InputError
+from fedmoments.flower.server import run_federation
+from fedmoments.flower.settings import ServerSettings
+
+__all__ = ["app"]
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run a federation; an error fails the run."""
+    path = str(context.run_config.get("server-config", "") or os.environ.get("FEDMOMENTS_SERVER", ""))
+    if not path:
+        raise InputError(
+            "the server does not know its settings: run with -c \"server-config='/path/server.toml'\", a file on the "
+            "machine where the ServerApp runs"
+        )
+    run = run_federation(grid, ServerSettings.load(path), _say)
+    for name, fitted in run.fitted.items():
+        evaluation = run.evaluations.get(name)
+        shown = f", accuracy {evaluation.accuracy:.4f}" if evaluation and evaluation.n_samples else ""
+        _say(1, 1, f"{name}: classifier {fitted.classifier.digest()}, statistics {fitted.statistics_digest}{shown}")
+
+
+def _say(done: int, total: int, what: str) -> None:
+    sys.stdout.write(f"fedmoments {done}/{total}: {what}\n")
+    sys.stdout.flush()

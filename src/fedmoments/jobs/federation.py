@@ -1,0 +1,121 @@
+"""The files that a federation leaves: the classifiers, what happened, and a page to look at."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fedmoments
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.results import Fitted
+from fedmoments.federation.store import FederationStore
+from fedmoments.files import write_whole
+from fedmoments.report import write_report
+
+#: With more clients than this the page does not draw who holds what: all contributions would be read again.
+MOST_HOLDERS = 2000
+
+__all__ = ["federation_document", "write_federation"]
+
+
+def write_federation(
+    folder: Path,
+    store: FederationStore,
+    fitted: Mapping[str, Fitted],
+    evaluations: Mapping[str, LocalEvaluation],
+    events: Mapping[str, Any],
+) -> list[Path]:
+    """Write ``heads/NAME.safetensors``, ``federation.json`` and ``report.html``; each appears whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there.
+    store
+        The ledger that the heads were fitted from.
+    fitted, evaluations
+        Heads by name, and what clients found of them on data of theirs.
+    events
+        Rounds and failures, ready for JSON.
+    """
+    heads = folder / "heads"
+    heads.mkdir(parents=True, exist_ok=True)
+    for former in heads.glob("*.safetensors"):
+        if former.stem not in fitted:
+            former.unlink()
+    for name, each in fitted.items():
+        each.classifier.save(heads / f"{name}.safetensors")
+    document = federation_document(store, fitted, evaluations, events)
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+    write_whole(folder / "federation.json", text.encode())
+    write_report(folder / "report.html", document)
+    return [folder / "report.html", folder / "federation.json", heads]
+
+
+def federation_document(
+    store: FederationStore,
+    fitted: Mapping[str, Fitted],
+    evaluations: Mapping[str, LocalEvaluation],
+    events: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what is known of a federation in the form that reports are drawn from, ready for JSON."""
+    terms, status = store.terms, store.status()
+    senders = max(status.clients, 1)
+    rows: list[dict[str, Any]] = []
+    details: list[dict[str, Any]] = []
+    for name, each in fitted.items():
+        found = evaluations.get(name)
+        tested = found is not None and found.n_samples > 0
+        rows.append(
+            {
+                "head": name,
+                "clients": status.clients,
+                "split": None,
+                "means_per_client": terms.spec.means_per_client,
+                "shrinkage": None,
+                "sends": each.sends,
+                "hyper": each.head.settings(),
+                "accuracy": found.accuracy if found is not None and tested else None,
+                "accuracy_std": None,
+                "up_bytes_per_client": status.bytes / senders,
+                "up_bytes_total": status.bytes,
+                "fit_seconds": each.seconds,
+                "reasons": [] if tested else ["no client evaluated it"],
+                "seeds": [{"clients": status.clients}],
+                "detail": len(details),
+            }
+        )
+        digests = {"digest": each.classifier.digest(), "statistics_digest": each.statistics_digest}
+        details.append({"head": name, **digests})
+        if found is not None and tested:
+            details[-1]["confusion"] = found.confusion.tolist()
+            details[-1]["calibration"] = found.calibration(each.head.temperature).to_dict()
+    held = store.holders() if status.clients <= MOST_HOLDERS else []
+    cells = [[place, label, count] for place, (_, counts) in enumerate(held) for label, count in counts.items()]
+    return {
+        "format": 1,
+        "version": fedmoments.__version__,
+        "kind": "federation",
+        "data": {
+            "name": terms.name,
+            "description": f"A federation of {status.clients} clients.",
+            "train": status.samples,
+            "test": max((each.n_samples for each in evaluations.values()), default=0),
+            "dim": terms.dim,
+            "classes": len(terms.classes),
+            "class_names": list(terms.classes),
+            "encoder": {**terms.encoder, "options": dict(terms.encoder["options"])},
+            "fingerprint": terms.fingerprint.digest,
+        },
+        "seeds": 1,
+        "bytes_per_number": 8,
+        "rows": rows,
+        "details": details,
+        "holders": {"clients": [client for client, _ in held], "n_clients": len(held), "cells": cells},
+        "federation": {
+            "id": terms.id,
+            "name": terms.name,
+            "state": store.digest(),
+            **events,
+        },
+    }

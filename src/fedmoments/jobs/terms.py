@@ -1,0 +1,90 @@
+"""Drawing up the terms of a federation from what a person typed: encoder, classes, heads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedmoments.api import spec_for
+from fedmoments.errors import InputError
+from fedmoments.features.encoder import Encoder
+from fedmoments.federation.fingerprint import Fingerprint
+from fedmoments.federation.terms import Terms
+from fedmoments.jobs.config import JobConfig
+from fedmoments.maps import FeatureMap
+from fedmoments.simulation.run import choose_heads
+from fedmoments.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
+
+__all__ = ["draw_up_terms", "largest_contribution"]
+
+#: Room for header, signature and the description of the body.
+_OVERHEAD = 2**16
+
+
+def draw_up_terms(
+    name: str,
+    config: JobConfig,
+    encoder: Encoder,
+    classes: Sequence[str],
+    heads: Sequence[str],
+    *,
+    hyper: Mapping[str, Mapping[str, Any]] | None = None,
+    means_per_client: int = 1,
+    fixed_point: FixedPoint | None = None,
+    rows: str = "int64",
+    feature_map: FeatureMap | None = None,
+    nonce: str | None = None,
+) -> Terms:
+    """Return terms that ask clients for the least that serves some heads.
+
+    Parameters
+    ----------
+    name
+        What people call the federation.
+    config
+        Size and pooling of the encoder, and the seed that deals samples to several means.
+    encoder
+        Already loaded: its weights and preprocessing become part of the terms.
+    classes
+        C names, in the order of the labels.
+    heads, hyper
+        Heads that are to be fitted, and their hyper-parameters.
+    means_per_client, fixed_point, rows, feature_map, nonce
+        As in :class:`fedmoments.federation.terms.Terms`.
+    """
+    chosen = choose_heads(heads, hyper or {})
+    for head_name, head in chosen.items():
+        if head.has_own_map:
+            raise InputError(
+                f"the head '{head_name}' is measured behind a feature map of its own: agree on that map first, as the "
+                "federation's feature map, and fit the head without it"
+            )
+    spec = spec_for(*chosen.values(), means_per_client=means_per_client)
+    options = {key: getattr(config, key) for key in ("size", "pooling") if getattr(config, key) is not None}
+    fingerprint = Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, tuple(classes))
+    dim = feature_map.output_dim(encoder.dim) if feature_map else encoder.dim
+    given = {} if nonce is None else {"nonce": nonce}
+    return Terms(
+        name,
+        {"name": encoder.name, "options": options, "fingerprint": encoder.fingerprint},
+        fingerprint,
+        dim,
+        spec,
+        fixed_point or FixedPoint(),
+        rows,
+        largest_contribution(spec, len(classes), dim),
+        config.seed,
+        **given,
+    )
+
+
+def largest_contribution(spec: StatisticsSpec, n_classes: int, dim: int) -> int:
+    """Return how many bytes a contribution of a client that holds every class can have.
+
+    Examples
+    --------
+    >>> largest_contribution(StatisticsSpec.of("gram"), 10, 100) - 8 * (10 * 100 + 5050 + 2 * 10)
+    65536
+    """
+    times = {Layout.CLASS: n_classes, Layout.GLOBAL: 1, Layout.ROWS: n_classes * spec.means_per_client}
+    numbers = sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in spec.sent)
+    indices = 2 * n_classes + (2 * times[Layout.ROWS] if spec.keeps_clients_apart else 0)
+    return 8 * (numbers + indices) + _OVERHEAD
