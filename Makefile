@@ -3,9 +3,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO := $(VENV)/.installed-demo
+FEDERATION := $(VENV)/.installed-federation
 DEV := $(VENV)/.installed-dev
 
-.PHONY: demo test lint types unit bench clean
+# One BLAS thread a worker: two workers on two cores would otherwise spend their time waiting for each other.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo federate test test-long lint types unit bench clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -13,6 +17,10 @@ $(BIN)/python:
 
 $(DEMO): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[cli,sklearn,torch]'
+	touch $@
+
+$(FEDERATION): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[cli,sklearn,torch,flower]'
 	touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
@@ -24,6 +32,10 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(DEMO)
 	$(BIN)/fedmoments demo
 
+# The same federation as `fedmoments simulate`, with real processes, TLS and authenticated nodes on this machine.
+federate: $(FEDERATION)
+	$(BIN)/fedmoments federate --local 3 --tls
+
 test: lint types unit
 
 lint: $(DEV)
@@ -34,12 +46,15 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
-# One BLAS thread a worker: two workers on two cores would otherwise spend their time waiting for each other.
 unit: $(DEV)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n 2
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m "not long"
+
+# Kills processes, fills disks, waits for time-outs: a file's tests share their processes, so they stay together.
+test-long: $(DEV)
+	$(ONE_THREAD) $(BIN)/pytest tests -n 2 --dist loadfile -m long
 
 bench: $(DEV)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest benchmarks -q -s -p no:xdist --benchmark-disable-gc
+	$(ONE_THREAD) $(BIN)/pytest benchmarks -q -s -p no:xdist --benchmark-disable-gc
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

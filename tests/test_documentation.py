@@ -1,8 +1,11 @@
 """Everything that README and docs show runs: Python blocks in one namespace a file, console blocks as typed."""
 
+import contextlib
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +48,31 @@ def test_commands_of_the_documentation_run(page: Path, tmp_path: Path) -> None:
                     timeout=300,
                 )
                 assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash")], ids=lambda page: page.name)
+def test_shell_scripts_of_the_documentation_run(page: Path, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for script in blocks(page, "bash"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        with subprocess.Popen(
+            ["/bin/bash", "-e", "-c", script.replace("9092", str(port))],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as shell:
+            try:
+                said, _ = shell.communicate(timeout=600)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGTERM)
+        assert shell.returncode == 0, said
+        assert "2 clients" in said or "clinic" in said
 
 
 def test_the_documentation_has_examples_to_run() -> None:

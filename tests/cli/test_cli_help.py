@@ -11,11 +11,26 @@ from typer.testing import CliRunner
 
 from fedmoments.cli.app import app
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+PROGRAM: Any = typer.main.get_command(app)
+GROUPS = sorted(name for name, command in PROGRAM.commands.items() if hasattr(command, "commands"))
+#: All commands that do something, those of groups as two words.
+COMMANDS = sorted(
+    [name for name in PROGRAM.commands if name not in GROUPS]
+    + [f"{group} {name}" for group in GROUPS for name in PROGRAM.commands[group].commands]
+)
+#: Their examples need the demo itself, or processes on both sides.
+ELSEWHERE = {"demo", "predict", "federate", "server run"}
+
+
+def command_of(name: str) -> Any:
+    command = PROGRAM
+    for word in name.split():
+        command = command.commands[word]
+    return command
 
 
 def help_of(command: str) -> str:
-    result = CliRunner().invoke(app, [command, "--help"])
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0
     return result.stdout
 
@@ -28,7 +43,11 @@ def examples(command: str) -> list[str]:
 
 def test_all_commands_are_there() -> None:
     files = {"evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
-    assert files | {"costs", "demo", "encoders", "heads", "simulate"} == set(COMMANDS)
+    federation = {"client", "federate", "keys client", "keys server", "leave", "refit", "rejoin", "status"}
+    server = {f"server {name}" for name in ("app", "create", "enrol", "revoke", "run")}
+    ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
+    others = {"costs", "demo", "encoders", "heads", "simulate"}
+    assert files | federation | server | ledger | others == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -48,12 +67,18 @@ def test_help_examples_of_and_after_the_demo_work_as_they_stand(demo: Any, run: 
         assert "photo.jpg" in run(*shlex.split(line)[1:]).stdout
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in {"demo", "predict"}])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ELSEWHERE])
 def test_help_example_works_as_it_stands(command: str, run: Any) -> None:
     for line in examples(command):
         program, *arguments = shlex.split(line)
         assert program == "fedmoments"
         assert run(*arguments).stdout
+
+
+@pytest.mark.long
+def test_help_example_of_federate_works_as_it_stands(run: Any) -> None:
+    for line in examples("federate"):
+        assert "fedcof classifier" in run(*shlex.split(line)[1:]).stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,7 +87,7 @@ def test_help_is_plain_and_explains_every_argument_and_option(command: str) -> N
     assert "\\[" not in text
     assert "\x1b" not in text
     assert text.count("rguments:") <= 1
-    for parameter in typer.main.get_command(app).commands[command].params:  # type: ignore[attr-defined]
+    for parameter in command_of(command).params:
         assert parameter.help, f"'{parameter.name}' of '{command}' is not explained"
 
 
@@ -73,8 +98,12 @@ def test_every_command_offers_json(command: str) -> None:
 
 def test_help_of_the_program_lists_the_commands_in_whole_sentences(run: Any) -> None:
     text = run("--help").stdout
-    assert all(command in text for command in COMMANDS)
+    assert all(command in text for command in PROGRAM.commands)
     assert "..." not in text.split("Commands:")[1]
+    for group in GROUPS:
+        text = run(group, "--help").stdout
+        assert all(command in text for command in PROGRAM.commands[group].commands)
+        assert "..." not in text.split("Commands:")[1]
 
 
 def test_version(run: Any) -> None:

@@ -1,6 +1,6 @@
 """The command ``fedmoments``: files in, files out; tables for people, ``--json`` for machines.
 
-Exit codes: 0 done, 2 refused (one sentence on stderr says why), 130 interrupted.
+Exit codes: 0 done, 1 a federation's run or check failed, 2 refused (one sentence on stderr says why), 130 interrupted.
 """
 
 import sys

@@ -8,15 +8,20 @@ import typer
 
 import fedmoments
 from fedmoments.cli.classifiers import evaluate_command, fit_command
+from fedmoments.cli.client import client_command, rejoin_command
 from fedmoments.cli.command import PlainGroup
 from fedmoments.cli.costs import costs_command
 from fedmoments.cli.demo import demo_command
 from fedmoments.cli.encoders import encoders_command
+from fedmoments.cli.federate import federate_command
 from fedmoments.cli.heads import heads_command
 from fedmoments.cli.inspect import inspect_command
+from fedmoments.cli.keys import keys_commands
+from fedmoments.cli.ledger import leave_command, ledger_commands, refit_command, status_command
 from fedmoments.cli.measure import measure_command
 from fedmoments.cli.merge import merge_command
 from fedmoments.cli.predict import predict_command
+from fedmoments.cli.server import server_commands
 from fedmoments.cli.simulate import simulate_command
 from fedmoments.cli.split import split_command
 from fedmoments.errors import FedMomentsError
@@ -112,5 +117,14 @@ for _command in (
     predict_command,
     encoders_command,
     costs_command,
+    federate_command,
+    keys_commands,
+    server_commands,
+    client_command,
+    status_command,
+    leave_command,
+    rejoin_command,
+    refit_command,
+    ledger_commands,
 ):
     _command(app)

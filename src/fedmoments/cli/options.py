@@ -12,11 +12,61 @@ import typer
 
 from fedmoments.errors import InputError, UnknownNameError
 
-__all__ = ["Json", "example", "existing_file", "hyper_parameters", "listed", "writable_place"]
+__all__ = [
+    "BatchSize",
+    "Cache",
+    "ClientColumn",
+    "Device",
+    "DomainColumn",
+    "Domains",
+    "Encoder",
+    "ImageColumn",
+    "Json",
+    "LabelColumn",
+    "Pooling",
+    "Runtime",
+    "Set",
+    "Size",
+    "Strict",
+    "TestFile",
+    "TestShare",
+    "TextColumn",
+    "Threads",
+    "example",
+    "existing_file",
+    "hyper_of_heads",
+    "hyper_parameters",
+    "listed",
+    "results_folder",
+    "writable_place",
+]
 
 T = TypeVar("T", int, float, str)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+Encoder = Annotated[
+    str | None, typer.Option(help="Name, path or id: see 'fedmoments encoders'. By default, the data's kind decides.")
+]
+Size = Annotated[int | None, typer.Option(help="Pixels of the side of an image, after preprocessing.")]
+Pooling = Annotated[str | None, typer.Option(help="cls or mean, for transformers.")]
+Runtime = Annotated[str | None, typer.Option(help="torch or onnx (exported once, about 3 times faster).")]
+Device = Annotated[str | None, typer.Option(help="Where torch computes: cpu, cuda, mps …")]
+Threads = Annotated[int | None, typer.Option(help="Threads of the encoder.")]
+BatchSize = Annotated[int | None, typer.Option(help="Samples that are encoded at once.")]
+TextColumn = Annotated[str | None, typer.Option(help="Column of sentences.")]
+ImageColumn = Annotated[str | None, typer.Option(help="Column of images or of paths to them.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of labels.")]
+ClientColumn = Annotated[str | None, typer.Option(help="Column of clients, for the split 'id'.")]
+DomainColumn = Annotated[str | None, typer.Option(help="Column of domains, for the split 'domain'.")]
+Domains = Annotated[bool | None, typer.Option("--domains", help="Folders are domain/class, not class.")]
+TestFile = Annotated[str | None, typer.Option(help="A second file, to test on.")]
+TestShare = Annotated[float | None, typer.Option(help="Share to test on, of data that come in one part.")]
+Strict = Annotated[bool | None, typer.Option("--strict", help="Stop at the first sample that is unreadable.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder of the feature cache; the user's by default.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="HEAD.NAME=VALUE", help="A hyper-parameter of a head; may be repeated."),
+]
 
 
 def example(*lines: str) -> str:
@@ -71,6 +121,31 @@ def writable_place(path: Path) -> Path:
     if not path.parent.is_dir():
         raise InputError(f"{path} cannot be written: there is no directory {path.parent}")
     return path
+
+
+def results_folder(path: Path) -> Path:
+    """Return a folder for results that is there or can be made, or say before any work is done why not."""
+    above = next(place for place in (path, *path.parents) if place.exists())
+    if not above.is_dir():
+        raise InputError(f"{path} cannot be the folder of the results: {above} is a file")
+    return path
+
+
+def hyper_of_heads(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return hyper-parameters by head from ``head.key=value`` texts.
+
+    Examples
+    --------
+    >>> hyper_of_heads(["gh-dlr-qda.rank=4"])
+    {'gh-dlr-qda': {'rank': 4}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        head, dot, rest = pair.partition(".")
+        if not dot or "=" in head:
+            raise InputError(f"--set is typed as HEAD.NAME=VALUE here, but '{pair}' arrived")
+        found.setdefault(head, {}).update(hyper_parameters(head, [rest]))
+    return found
 
 
 def hyper_parameters(head: str, pairs: Iterable[str]) -> dict[str, Any]:

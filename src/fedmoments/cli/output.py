@@ -9,14 +9,16 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 __all__ = [
+    "fail",
     "fits_width",
     "plural",
     "print_json",
@@ -44,6 +46,12 @@ def _console() -> Console:
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that JSON does not know (NaN, infinity) are a bug and are refused."""
     sys.stdout.write(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+
+
+def fail(sentence: str) -> NoReturn:
+    """End the command with exit code 1: it was understood and tried, but what it was to do or to prove is not so."""
+    sys.stderr.write(f"error: {' '.join(sentence.split())}\n")
+    raise typer.Exit(1)
 
 
 def print_line(text: str = "") -> None:
@@ -162,8 +170,11 @@ def plural(number: int, what: str) -> str:
 
     Examples
     --------
-    >>> plural(1, "client"), plural(2000, "client"), plural(2, "class")
-    ('1 client', '2,000 clients', '2 classes')
+    >>> plural(1, "client"), plural(2000, "client"), plural(2, "class"), plural(2, "entry")
+    ('1 client', '2,000 clients', '2 classes', '2 entries')
     """
-    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number:,} {what}{ending}"
+    if number == 1:
+        return f"1 {what}"
+    if what.endswith("y"):
+        return f"{number:,} {what[:-1]}ies"
+    return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"

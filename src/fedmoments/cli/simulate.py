@@ -8,7 +8,31 @@ from typing import Annotated, Any
 import typer
 
 from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, hyper_parameters, listed
+from fedmoments.cli.options import (
+    BatchSize,
+    Cache,
+    ClientColumn,
+    Device,
+    DomainColumn,
+    Domains,
+    Encoder,
+    ImageColumn,
+    Json,
+    LabelColumn,
+    Pooling,
+    Runtime,
+    Set,
+    Size,
+    Strict,
+    TestFile,
+    TestShare,
+    TextColumn,
+    Threads,
+    example,
+    hyper_of_heads,
+    listed,
+    results_folder,
+)
 from fedmoments.cli.output import (
     fits_width,
     plural,
@@ -28,6 +52,8 @@ EXAMPLE = example(
 )
 
 
+#: Hexadecimal digits of a digest that are printed; results.json has all 64.
+DIGITS = 16
 FIGURES = ("accuracy %", "up / client", "up, total", "fit")
 
 
@@ -47,27 +73,22 @@ def _simulate(
         ),
     ] = None,
     *,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="Name, path or id: see 'fedmoments encoders'. By default, the data's kind decides."),
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Pixels of the side of an image, after preprocessing.")] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls or mean, for transformers.")] = None,
-    runtime: Annotated[str | None, typer.Option(help="torch or onnx (exported once, about 3 times faster).")] = None,
-    device: Annotated[str | None, typer.Option(help="Where torch computes: cpu, cuda, mps …")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of the encoder.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples that are encoded at once.")] = None,
-    text: Annotated[str | None, typer.Option(help="Column of sentences.")] = None,
-    image: Annotated[str | None, typer.Option(help="Column of images or of paths to them.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of labels.")] = None,
-    client: Annotated[str | None, typer.Option(help="Column of clients, for the split 'id'.")] = None,
-    domain: Annotated[str | None, typer.Option(help="Column of domains, for the split 'domain'.")] = None,
-    domains: Annotated[bool | None, typer.Option("--domains", help="Folders are domain/class, not class.")] = None,
-    test: Annotated[str | None, typer.Option(help="A second file, to test on.")] = None,
-    test_share: Annotated[float | None, typer.Option(help="Share to test on, of data that come in one part.")] = None,
-    strict: Annotated[
-        bool | None, typer.Option("--strict", help="Stop at the first sample that is unreadable.")
-    ] = None,
+    encoder: Encoder = None,
+    size: Size = None,
+    pooling: Pooling = None,
+    runtime: Runtime = None,
+    device: Device = None,
+    threads: Threads = None,
+    batch_size: BatchSize = None,
+    text: TextColumn = None,
+    image: ImageColumn = None,
+    label: LabelColumn = None,
+    client: ClientColumn = None,
+    domain: DomainColumn = None,
+    domains: Domains = None,
+    test: TestFile = None,
+    test_share: TestShare = None,
+    strict: Strict = None,
     heads: Annotated[
         str | None,
         typer.Option(
@@ -93,17 +114,14 @@ def _simulate(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds: splits differ, features do not.")] = None,
     seed: Annotated[int | None, typer.Option(help="The first seed; every random choice follows from it.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="HEAD.NAME=VALUE", help="A hyper-parameter of a head; may be repeated."),
-    ] = None,
+    settings: Set = None,
     memory_limit: Annotated[
         float | None, typer.Option(metavar="GB", help="Most memory for the statistics of a head.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with any of these settings; options that are typed win.")
     ] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder of the feature cache; the user's by default.")] = None,
+    cache: Cache = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -141,7 +159,7 @@ def _simulate(
         "participation": listed(participation, str, "--participation") if participation else None,
         "seeds": seeds,
         "seed": seed,
-        "hyper": _hyper(settings) if settings else None,
+        "hyper": hyper_of_heads(settings) if settings else None,
         "memory_limit": memory_limit,
     }
     base = JobConfig.load(config) if config else JobConfig()
@@ -156,7 +174,7 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     from fedmoments.jobs import run_job
 
     if out is not None:
-        _require_folder(out)
+        results_folder(out)
     command = shlex.join(["fedmoments", *sys.argv[1:]])
     with progress_bar("simulating") as progress:
         found = run_job(config, out, command=command, cache_dir=cache, progress=progress)
@@ -166,6 +184,7 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     _show_problems(found.document["data"]["problems"])
     show_result(found.simulation)
     _show_rounds(found.document["rounds"])
+    _show_digests(found.document["details"], found.simulation)
     if found.resumed:
         print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
     if found.files:
@@ -173,11 +192,19 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     return found
 
 
-def _require_folder(out: Path) -> None:
-    """Refuse a place where no folder can be made, before any work is done."""
-    above = next(place for place in (out, *out.parents) if place.exists())
-    if not above.is_dir():
-        raise InputError(f"{out} cannot be the folder of the results: {above} is a file")
+def _show_digests(details: list[dict[str, Any]], result: Any) -> None:
+    """Print what the classifiers of a deployed federation can be compared with, and why some cannot."""
+    known = [detail for detail in details if detail["digest"]]
+    if known:
+        setting, swept = result.rows[0].setting, _swept(result)
+        which = [f"seed {known[0]['seed']}", _fixed(setting, [name for name in _setting(setting) if name not in swept])]
+        print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
+        print_line(f"each client sends {known[0]['measured']}")
+        rows = [[each["head"], each["digest"][:DIGITS], each["statistics_digest"][:DIGITS]] for each in known]
+        print_table(["head", "classifier", "statistics"], rows)
+    for reason in dict.fromkeys(detail["digest_reason"] for detail in details if not detail["digest"]):
+        heads = ", ".join(detail["head"] for detail in details if detail["digest_reason"] == reason)
+        print_line(f"note: no digest of {heads}: {reason}")
 
 
 def _show_rounds(curves: list[dict[str, Any]]) -> None:
@@ -307,13 +334,3 @@ def _splits(split: str | None, alpha: str | None) -> list[str] | None:
     if alpha:
         chosen += [f"dirichlet:{value:g}" for value in listed(alpha, float, "--alpha")]
     return chosen or None
-
-
-def _hyper(pairs: list[str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for pair in pairs:
-        head, dot, rest = pair.partition(".")
-        if not dot or "=" in head:
-            raise InputError(f"--set of simulate is typed as HEAD.NAME=VALUE, but '{pair}' arrived")
-        found.setdefault(head, {}).update(hyper_parameters(head, [rest]))
-    return found

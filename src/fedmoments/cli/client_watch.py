@@ -1,0 +1,305 @@
+"""Watching one's own node: what left it, what the server said, and when it may stop."""
+
+import json as json_module
+import re
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedmoments.cli.federation_runs import tell
+from fedmoments.cli.ledger import withheld_text
+from fedmoments.cli.output import print_line, print_table, readable_bytes
+
+__all__ = ["ClientWatch", "Outcome"]
+
+#: Seconds between two looks.
+LOOK = 0.5
+#: Seconds that a node stays after the server closed the run: its last reply must have been fetched.
+SETTLE = 5.0
+#: Seconds that a node stays after a refusal or after having declined, for the server may still ask for a test.
+LINGER = 30.0
+_RAISED = re.compile(r"fedmoments\.errors\.(\w+): (.+)")
+_DECIDING = ("sent", "acknowledged", "refused", "declined")
+
+
+@dataclass
+class Outcome:
+    """What became of a client's part in a run.
+
+    Parameters
+    ----------
+    good
+        Whether everything that was asked for was sent and acknowledged.
+    sentence
+        Why not.
+    events
+        Lines of the record that were written meanwhile.
+    contributions
+        The newest contribution to each federation that asked, with its receipt.
+    record
+        The file that says all this, and what happened before.
+    """
+
+    good: bool
+    sentence: str
+    events: list[dict[str, Any]]
+    contributions: list[dict[str, Any]]
+    record: Path
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it, ready for JSON."""
+        return {"contributions": self.contributions, "events": self.events, "record": str(self.record)}
+
+    def show(self) -> None:
+        """Print what left."""
+        rows = [
+            [
+                each["client"],
+                str(each["version"]),
+                f"{each['classes']:,}",
+                f"{each['samples']:,}",
+                withheld_text(each["withheld"]["classes"], each["withheld"]["samples"]),
+                readable_bytes(each["bytes"]),
+                f"entry {each['receipt']['seq']}" if each["receipt"] else "none",
+            ]
+            for each in self.contributions
+        ]
+        if rows:
+            numbers = ["version", "classes", "samples", "bytes"]
+            columns = ["client", "version", "classes", "samples", "withheld", "bytes", "receipt"]
+            print_table(columns, rows, right=numbers)
+            for moments in dict.fromkeys(", ".join(each["moments"]) for each in self.contributions):
+                print_line(f"sent were {moments}")
+        tested = [each for each in self.events if each["event"] == "evaluated"]
+        if tested:
+            samples = sum(each["samples"] for each in tested)
+            print_line(f"{len(tested)} × results of a head on held-out data left too ({samples:,} samples in all)")
+        kept = self.record.exists() and self.record.stat().st_size
+        print_line(
+            f"all that ever left, and what did not, is in {self.record}" if kept else "nothing left this machine"
+        )
+
+
+@dataclass
+class ClientWatch:
+    """Follows the record of a client's folder while its node runs.
+
+    Parameters
+    ----------
+    folder
+        The client's own.
+    node
+        A :class:`fedmoments.deploy.nodes.SuperNode` that was not started yet.
+    """
+
+    folder: Path
+    node: Any
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.record = self.folder / "record.jsonl"
+        self._read = self.record.stat().st_size if self.record.exists() else 0
+        self._raised: list[str] = []
+        self._gone, self._asked = False, 0.0
+
+    def run(self, *, stay: bool, timeout: float | None) -> Outcome:
+        """Start the node, stay until it may stop, stop it, and return what became of it.
+
+        Parameters
+        ----------
+        stay
+            Stay for later runs.
+        timeout
+            Seconds; None never gives up.
+        """
+        from fedmoments.errors import DeploymentError
+        from fedmoments.federation.outbox import Outbox
+        from fedmoments.flower.client_app import FINISHED
+
+        finished = self.folder / FINISHED
+        finished.unlink(missing_ok=True)
+        with Outbox(self.folder) as outbox:
+            try:
+                tell(f"connecting to {self.node.superlink}")
+                self.node.start()
+                tell(f"connected to {self.node.superlink} as node {self.node.node_id}; waiting to be asked")
+                problem = self._stay(outbox, finished, stay=stay, timeout=timeout)
+            except DeploymentError as error:
+                self._look()
+                problem = str(error)
+            except KeyboardInterrupt:
+                self._look()
+                settled = self._settled(outbox) and not self._trouble(settled=True)
+                if stay and (settled or not self.events):
+                    return self._outcome(outbox, "")
+                tell(
+                    "interrupted, but the server has acknowledged all that it asked for"
+                    if settled
+                    else "interrupted before the server acknowledged all that it asked for: what was made is kept in "
+                    f"{self.folder}, and the same bytes are sent when this command is started again"
+                )
+                raise
+            finally:
+                self.node.stop()
+            return self._outcome(outbox, problem)
+
+    def _stay(self, outbox: Any, finished: Path, *, stay: bool, timeout: float | None) -> str:
+        """Return "" once all is well, or why it is not."""
+        start = time.monotonic()
+        closed, troubled, gone = _Since(), _Since(), _Since()
+        while True:
+            time.sleep(LOOK)
+            self.node.check("it was waiting for the server")
+            self._look()
+            settled = self._settled(outbox)
+            trouble = self._trouble(settled=settled)
+            if timeout is not None and time.monotonic() - start > timeout:
+                missing = "" if settled else f"nothing more came within {timeout:g} s, {self._missing(outbox)}"
+                return trouble or missing
+            if stay:
+                continue
+            if closed.seconds(now=finished.exists() and self._replied()) > SETTLE:
+                if trouble or settled:
+                    return trouble
+                if closed.seconds(now=True) > LINGER:
+                    return f"the server closed the run, {self._missing(outbox)}"
+            elif troubled.seconds(now=bool(trouble)) > LINGER:
+                return trouble
+            elif gone.seconds(now=settled and self._lost()) > LINGER:
+                tell("the server is gone, and holds all that was asked for")
+                return ""
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def _look(self) -> None:
+        """Read what was written to the record since the last look, and tell it."""
+        if self.record.exists():
+            with self.record.open("rb") as file:
+                file.seek(self._read)
+                new = file.read()
+            whole = new.rfind(b"\n") + 1
+            self._read += whole
+            for line in _lines(new[:whole]):
+                self.events.append(line)
+                tell(_told(line))
+        for found in _RAISED.finditer(self.node.text()):
+            if found[0] not in self._raised:
+                self._raised.append(found[0])
+                tell(f"this client's app failed: {found[0]}")
+
+    def _replied(self) -> bool:
+        """Say whether the node has answered all that it received: the sign is given before the answer leaves."""
+        log = self.node.text()
+        return bool(log.count("Receiving: ") <= log.count("Sent successfully"))
+
+    def _lost(self) -> bool:
+        """Say whether nobody listens where the server was; looked up every few seconds."""
+        if time.monotonic() - self._asked > SETTLE:
+            self._gone, self._asked = not _listens(self.node.superlink), time.monotonic()
+        return self._gone
+
+    def _latest(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """(federation, client) -> the last that happened to its contribution since the start."""
+        mine = (line for line in self.events if line["event"] in _DECIDING)
+        return {(line["federation"], line["client"]): line for line in mine}
+
+    def _trouble(self, *, settled: bool) -> str:
+        """Return why a contribution is not with the server and will not get there by waiting."""
+        lines = [line for line in self._latest().values() if line["event"] in ("refused", "declined")]
+        told = [
+            f"client {line['client']} {'was refused' if line['event'] == 'refused' else 'declined'}: {line['sentence']}"
+            for line in lines
+        ]
+        if not told and self._raised and not settled:
+            return f"this client's app failed: {self._raised[-1]}"
+        return " ".join(told[:3]) + (f" … and {len(told) - 3} more" if len(told) > 3 else "")
+
+    def _waiting(self, outbox: Any) -> list[str]:
+        """Return the clients that were asked since the start and wait for a receipt."""
+        asked = dict.fromkeys(line["federation"] for line in self.events)
+        return [client for federation in asked for client in outbox.pending(federation)]
+
+    def _settled(self, outbox: Any) -> bool:
+        """Say whether the server holds what it asked for: now, or, if it asked for nothing, before."""
+        asked = dict.fromkeys(line["federation"] for line in self.events)
+        known = asked or dict.fromkeys(federation for federation, _ in outbox.federations())
+        return bool(known) and not any(outbox.pending(federation) for federation in known)
+
+    def _missing(self, outbox: Any) -> str:
+        waiting = self._waiting(outbox)
+        if waiting:
+            return f"and no receipt for {', '.join(waiting[:5])}: start this command again, the same bytes are sent"
+        return "and the server asked for nothing that it does not hold" if self.events else "and nobody was asked"
+
+    # ---------------------------------------------------------------------------------------------- telling
+
+    def _outcome(self, outbox: Any, problem: str) -> Outcome:
+        asked = {line["federation"] for line in self.events}
+        every = list(_lines(self.record.read_bytes())) if self.record.exists() else []
+        contributions = []
+        for federation, client in outbox.federations():
+            if asked and federation not in asked:
+                continue
+            newest = outbox.newest(federation, client)
+            made = [
+                line
+                for line in every
+                if line["event"] == "prepared"
+                and (line["federation"], line["client"], line["version"]) == (federation, client, newest.version)
+            ]
+            if made:
+                receipt = json_module.loads(newest.receipt) if newest.receipt else None
+                facts = {name: value for name, value in made[-1].items() if name not in ("event", "time")}
+                contributions.append({**facts, "receipt": receipt})
+        return Outcome(not problem, problem, self.events, contributions, self.record)
+
+
+class _Since:
+    """For how many seconds something has been so."""
+
+    def __init__(self) -> None:
+        self._start: float | None = None
+
+    def seconds(self, *, now: bool) -> float:
+        """Take whether it is so now, and return since when: 0 if it is not."""
+        moment = time.monotonic()
+        self._start = (self._start or moment) if now else None
+        return moment - self._start if self._start else 0.0
+
+
+def _listens(address: str) -> bool:
+    """Say whether somebody listens at ``host:port``."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
+def _lines(data: bytes) -> list[dict[str, Any]]:
+    """Return the lines of a record; one that a kill cut off is left out."""
+    found = []
+    for line in data.splitlines():
+        try:
+            found.append(json_module.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _told(line: dict[str, Any]) -> str:
+    """Return a line of the record for people."""
+    who, event = line["client"], line["event"]
+    if event in ("prepared", "sent"):
+        return (
+            f"{who}: {event} version {line['version']}, {line['classes']:,} classes, {line['samples']:,} samples, "
+            f"{readable_bytes(line['bytes'])}"
+        )
+    if event == "acknowledged":
+        return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
+    if event == "evaluated":
+        return f"{who}: tested a head on {line['samples']:,} samples, sent sums ({readable_bytes(line['bytes'])})"
+    return f"{who}: {event}: {line['sentence']}"

@@ -1,0 +1,232 @@
+"""What the commands that run a federation share: which heads, what the run says meanwhile, what it found."""
+
+import io
+import json as json_module
+import re
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
+from typing import Any, NoReturn
+
+from fedmoments.cli.output import fail, plural, print_line, print_table, readable_bytes
+from fedmoments.errors import InputError, MissingMomentError
+
+__all__ = [
+    "RunLines",
+    "default_heads",
+    "fail_run",
+    "follow",
+    "read_results",
+    "require_served",
+    "show_results",
+    "tell",
+    "why",
+]
+
+#: Hexadecimal digits of a digest that a table shows.
+DIGITS = 16
+_OURS = re.compile(r"fedmoments (\d+)/(\d+): (.*)")
+_RAISED = re.compile(r"^(?:.*\s)?(?:fedmoments\.errors\.)?(\w+Error): (.+)$")
+
+
+def tell(text: str) -> None:
+    """Print a line of progress on stderr, at once."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class RunLines(io.TextIOBase):
+    r"""A file that passes the lines of our server app on to stderr, each once, and drops all others.
+
+    Examples
+    --------
+    >>> import contextlib
+    >>> with contextlib.redirect_stderr(sys.stdout):
+    ...     _ = RunLines().write("INFO: starting\nfedmoments 1/3: nodes are here\nfedmoments 1/3: nodes are here\n")
+    1/3: nodes are here
+    """
+
+    def __init__(self) -> None:
+        self._rest, self._last = "", ""
+
+    def write(self, text: str) -> int:
+        """Take text; a line is told once it is whole."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            found = _OURS.search(line)
+            if found and found[0] != self._last:
+                self._last = found[0]
+                tell(f"{found[1]}/{found[2]}: {found[3].strip()}")
+        return len(text)
+
+
+def follow(server: Any, timeout: float, watch: Sequence[Any] = ()) -> Any:
+    """Wait for the end of a server's run, tell what it says meanwhile, and return its true status.
+
+    Parameters
+    ----------
+    server
+        A :class:`fedmoments.deploy.serving.Server` whose run was submitted.
+    timeout
+        Seconds.
+    watch
+        Processes without which the run cannot end.
+    """
+    over: Future[Any] = Future()
+
+    def wait() -> None:
+        try:
+            over.set_result(server.wait(timeout, tuple(watch)))
+        except BaseException as error:
+            over.set_exception(error)
+
+    path: Path = server.link.control.run_log(server.run_id)
+    lines, seen = RunLines(), 0
+    Thread(target=wait, daemon=True).start()
+    while True:
+        last = over.done()  # asked before the log is read, so that nothing of it is missed
+        log = path.read_text("utf-8", errors="replace") if path.exists() else ""
+        lines.write(log[seen:])
+        seen = max(seen, len(log))  # a log that is followed anew begins from its start
+        if last:
+            return over.result()
+        time.sleep(0.3)
+
+
+def why(log: str, status: str, details: str) -> str:
+    r"""Return in one sentence why a run failed: the last error in its log, or else the log's last lines.
+
+    Examples
+    --------
+    >>> why("INFO: x\nfedmoments.errors.DeploymentError: no nodes came\nINFO: bye", "finished:failed", "")
+    'the run ended as finished:failed: no nodes came'
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    raised = [found[2] for line in lines if (found := _RAISED.match(line))]
+    reason = raised[-1] if raised else " | ".join(lines[-5:])
+    told = [status, details, "" if reason in details else reason]
+    return f"the run ended as {': '.join(filter(None, told))}".rstrip(". ")
+
+
+def plain(reason: str) -> str:
+    """Return why a node failed, without what Flower puts around the text of an exception.
+
+    Examples
+    --------
+    >>> plain("<class 'fedmoments.errors.InputError'>:<'no such file'>")
+    'no such file'
+    """
+    found = re.fullmatch(r"<class '[^']*'>:<(['\"])(.*)\1>", reason.strip(), re.DOTALL)
+    return found[2] if found else reason
+
+
+def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
+    """End the command with exit code 1: say why a run failed, and what stood in the way according to its ledger."""
+    from fedmoments.federation.store import FederationStore
+
+    troubles: list[str] = []
+    with FederationStore.open(ledger) as store:
+        for entry in store.audit():
+            facts = entry.details
+            if facts.get("note") == "run started":
+                troubles = []
+            elif entry.event == "refused" or facts.get("note") in ("declined", "node failed"):
+                who = facts.get("client") or f"node {facts.get('node', '?')}"
+                reason = str(facts.get("sentence") or facts.get("why") or facts.get("reason"))
+                troubles.append(f"{who}: {plain(reason)}")
+    more = f" | … and {len(troubles) - most:,} more" if len(troubles) > most else ""
+    told = f". In its way were: {' | '.join(troubles[:most])}{more}" if troubles else ""
+    fail(f"{reason.rstrip('. ')}{told}. What was taken in stays in {ledger}")
+
+
+# -------------------------------------------------------------------------------------------------- heads
+
+
+def default_heads(terms: Any) -> tuple[str, ...]:
+    """Return fedcof if the terms of a federation serve it, else all heads that they serve."""
+    from fedmoments.heads import make_head
+    from fedmoments.simulation.run import standard_heads
+
+    served = tuple(name for name in standard_heads() if make_head(name).needs <= terms.spec)
+    if not served:
+        raise InputError(f"no head can be fitted from {terms.spec}, which is what the federation collects")
+    return ("fedcof",) if "fedcof" in served else served
+
+
+def require_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
+    """Refuse heads that the terms do not serve, before anybody is asked for anything."""
+    from fedmoments.simulation.run import choose_heads
+
+    for name, head in choose_heads(heads, hyper).items():
+        if not head.needs <= terms.spec:
+            raise MissingMomentError(
+                f"the head '{name}' needs {head.needs}, but the federation '{terms.name}' collects {terms.spec}: "
+                "choose another head, or create a federation whose terms serve it"
+            )
+
+
+# -------------------------------------------------------------------------------------------------- results
+
+
+def read_results(out: Path) -> dict[str, Any]:
+    """Return what a run wrote into its folder, as commands tell it: one entry a head, and how many took part."""
+    document = json_module.loads((out / "federation.json").read_text("utf-8"))
+    digests = {each["head"]: each for each in document["details"]}
+    heads = [
+        {
+            "head": row["head"],
+            "accuracy": row["accuracy"],
+            "bytes_per_client": row["up_bytes_per_client"],
+            "fit_seconds": row["fit_seconds"],
+            "classifier": digests[row["head"]]["digest"],
+            "statistics": digests[row["head"]]["statistics_digest"],
+        }
+        for row in document["rows"]
+    ]
+    rounds = document["federation"].get("rounds", [])
+    troubles = [
+        {
+            "who": str(each.get("client") or f"node {each.get('node')}"),
+            "why": plain(str(each.get("why") or each.get("sentence") or each.get("reason"))),
+        }
+        for report in rounds
+        for each in [*report["declined"], *report["refused"], *report["failures"]]
+    ]
+    return {
+        "federation": document["federation"]["id"],
+        "state": document["federation"]["state"],
+        "clients": document["rows"][0]["clients"],
+        "samples": document["data"]["train"],
+        "tested": document["data"]["test"],
+        "heads": heads,
+        "troubles": troubles,
+        "failed_evaluations": document["federation"].get("failures", []),
+    }
+
+
+def show_results(found: dict[str, Any], most: int = 5) -> None:
+    """Print what a run found as a table, and below it who did not take part and why."""
+    tested = f"; tested by clients on {found['tested']:,} samples of theirs" if found["tested"] else ""
+    print_line(f"{found['samples']:,} samples of {plural(found['clients'], 'client')}{tested}")
+    print_line()
+    rows = [
+        [
+            each["head"],
+            "–" if each["accuracy"] is None else f"{100 * each['accuracy']:.2f}",
+            readable_bytes(each["bytes_per_client"]),
+            each["classifier"][:DIGITS],
+            each["statistics"][:DIGITS],
+        ]
+        for each in found["heads"]
+    ]
+    columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
+    print_table(columns, rows, right=["accuracy %", "bytes / client"])
+    for each in found["troubles"][:most]:
+        print_line(f"note: {each['who']}: {each['why']}")
+    if len(found["troubles"]) > most:
+        print_line(f"note: … and {len(found['troubles']) - most:,} more, all in federation.json")
+    for each in found["failed_evaluations"][:most]:
+        print_line(f"note: node {each['node']} did not test the heads: {plain(each['reason'])}")

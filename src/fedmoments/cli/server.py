@@ -1,0 +1,366 @@
+"""``fedmoments server``: create a federation, enrol its clients, run it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmoments.cli.command import PlainCommand, PlainGroup
+from fedmoments.cli.federation_runs import (
+    default_heads,
+    fail_run,
+    follow,
+    read_results,
+    require_served,
+    show_results,
+    tell,
+    why,
+)
+from fedmoments.cli.ledger import Ledger, open_ledger
+from fedmoments.cli.options import (
+    Domains,
+    Encoder,
+    ImageColumn,
+    Json,
+    LabelColumn,
+    Pooling,
+    Set,
+    Size,
+    TextColumn,
+    example,
+    existing_file,
+    hyper_of_heads,
+    listed,
+    results_folder,
+    writable_place,
+)
+from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
+from fedmoments.errors import DeploymentError, FileFormatError, InputError
+
+__all__ = ["longest", "server_commands"]
+
+CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz --heads fedcof,fed3r"
+ENROL = "fedmoments server enrol trial.ledger keys/clinic.card"
+CLIENT_KEYS = "fedmoments keys client keys --name clinic"
+CREATE_EXAMPLE = example(CREATE)
+ENROL_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL)
+REVOKE_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL, "fedmoments server revoke trial.ledger clinic")
+RUN_EXAMPLE = example(
+    CREATE,
+    "fedmoments keys server keys --host fed.example.org",
+    CLIENT_KEYS,
+    ENROL,
+    "fedmoments server run trial.ledger --keys keys --host 0.0.0.0 --out results",
+).replace(
+    "Example, after 'fedmoments demo':", "Example, after 'fedmoments demo'; it waits for 'fedmoments client' elsewhere:"
+)
+APP_EXAMPLE = example("fedmoments server app flower-app")
+#: Seconds that a run may take beyond its own waits: starting processes, fitting, writing.
+SLACK = 300.0
+
+
+def server_commands(app: typer.Typer) -> None:
+    """Add the commands to the app."""
+    group = typer.Typer(cls=PlainGroup, no_args_is_help=True, rich_markup_mode=None)
+    commands = (
+        ("create", "Draw up terms and make a ledger.", CREATE_EXAMPLE, _create),
+        ("enrol", "Let clients contribute.", ENROL_EXAMPLE, _enrol),
+        ("revoke", "Let a client contribute no more.", REVOKE_EXAMPLE, _revoke),
+        ("run", "Collect contributions and fit heads.", RUN_EXAMPLE, _run),
+        ("app", "Write a Flower app folder.", APP_EXAMPLE, _app),
+    )
+    for name, short, epilog, function in commands:
+        group.command(name, cls=PlainCommand, short_help=short, epilog=epilog)(function)
+    short = "Create a federation, enrol clients, run it."
+    app.add_typer(group, name="server", short_help=short, help=short)
+
+
+# -------------------------------------------------------------------------------------------------- create
+
+
+def _create(
+    ledger: Annotated[Path, typer.Argument(help="The ledger to make; LEDGER.terms.json is written beside it.")],
+    *,
+    name: Annotated[str, typer.Option(help="What people call the federation.")],
+    heads: Annotated[
+        str, typer.Option(help="Clients are asked for the least that serves these heads; separated by commas.")
+    ] = "fedcof",
+    encoder: Encoder = None,
+    size: Size = None,
+    pooling: Pooling = None,
+    classes: Annotated[
+        str | None, typer.Option(help="File with one class a line, or names separated by commas, in order.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Take class names, and the dimension of features, from data like the clients'.")
+    ] = None,
+    text: TextColumn = None,
+    image: ImageColumn = None,
+    label: LabelColumn = None,
+    domains: Domains = None,
+    dim: Annotated[int | None, typer.Option(help="Dimension of features, for the encoder 'identity'.")] = None,
+    means: Annotated[int, typer.Option(help="Means that a client sends of each class, if a head needs any.")] = 1,
+    norm_bound: Annotated[float, typer.Option(help="Largest norm of a sample's features.")] = 1024.0,
+    max_samples: Annotated[int, typer.Option(help="Most samples in the whole federation.")] = 2**24,
+    rows: Annotated[str, typer.Option(help="Type in which means travel: int64, float16 or bfloat16.")] = "int64",
+    seed: Annotated[int, typer.Option(help="Public; deals samples to several means of a class.")] = 0,
+    json: Json = False,
+) -> None:
+    """Draw up the terms of a federation and make its ledger. The terms are public; their hash is the federation's id.
+
+    Every client reads them before it takes part: which moments it is asked for, of which features and classes.
+    """
+    from fedmoments.federation.store import FederationStore
+    from fedmoments.files import write_whole
+    from fedmoments.jobs.config import JobConfig
+    from fedmoments.jobs.encoding import choose_encoder, read_data
+    from fedmoments.jobs.terms import draw_up_terms
+    from fedmoments.statistics import FixedPoint
+
+    place = writable_place(ledger)
+    public = writable_place(ledger.with_name(f"{ledger.name}.terms.json"))
+    chosen = listed(heads, str, "--heads")
+    names = _classes(classes) if classes else ()
+    given = {"text": text, "image": image, "label": label, "domains": domains, "size": size, "pooling": pooling}
+    job = JobConfig(data=data or "digits", encoder=encoder, seed=seed, **given)  # type: ignore[arg-type]
+    modality = "features"
+    if data:
+        found = read_data(job)
+        names, modality = names or found.class_names, found.modality
+        dim = found.train.items.shape[1] if modality == "features" else dim  # type: ignore[union-attr]
+    elif encoder is None:
+        raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
+    elif encoder == "identity" and dim is None:
+        raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
+    if not names:
+        raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
+    terms = draw_up_terms(
+        name,
+        job,
+        choose_encoder(job, modality, dim),
+        names,
+        chosen,
+        means_per_client=means,
+        fixed_point=FixedPoint(norm_bound, max_samples),
+        rows=rows,
+    )
+    FederationStore.create(place, terms).close()
+    write_whole(public, f"{terms.to_json()}\n".encode())
+    if json:
+        print_json({"ledger": str(ledger), "terms_file": str(public), "id": terms.id, **terms.to_dict()})
+        return
+    show_terms(terms)
+    print_line(f"wrote {ledger} and {public}, which every client reads before it takes part")
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    """Return class names from a file, one a line, or from a list with commas."""
+    path = Path(text)
+    if path.is_file():
+        try:
+            return tuple(line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip())
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path} is not in UTF-8 (byte {error.start}): save it as UTF-8") from error
+    if "," not in text:
+        raise InputError(f"--classes takes a file with one class a line, or names with commas; '{text}' is neither")
+    return tuple(listed(text, str, "--classes"))
+
+
+def show_terms(terms: Any) -> None:
+    """Print the terms of a federation, readably."""
+    options = ", ".join(f"{key} {value}" for key, value in terms.encoder["options"].items())
+    shown = {
+        "federation": terms.name,
+        "id": terms.id,
+        "encoder": " ".join(filter(None, [terms.encoder["name"], options])),
+        "fingerprint": terms.fingerprint.digest,
+        "dimension": f"{terms.dim:,}",
+        "classes": f"{len(terms.classes):,}: {', '.join(terms.classes[:8])}{' …' if len(terms.classes) > 8 else ''}",
+        "each client sends": str(terms.spec),
+        "means of a class": str(terms.spec.means_per_client),
+        "means travel as": terms.rows,
+        "largest norm": f"{terms.fixed_point.norm_bound:g}",
+        "most samples": f"{terms.fixed_point.max_samples:,}",
+        "largest contribution": readable_bytes(terms.max_bytes),
+    }
+    print_table(["what", "value"], [[what, value] for what, value in shown.items()])
+
+
+# -------------------------------------------------------------------------------------------------- clients
+
+
+def _enrol(
+    ledger: Ledger,
+    cards: Annotated[list[Path], typer.Argument(help="Cards that clients handed in (NAME.card).")],
+    *,
+    json: Json = False,
+) -> None:
+    """Let clients contribute, each with the keys on its card."""
+    from fedmoments.deploy.keys import read_card
+
+    read = [read_card(existing_file(path)) for path in cards]
+    with open_ledger(ledger) as store:
+        store.enrol_many([(card.name, card.identity, card.node_key) for card in read])
+        enrolled = store.status().enrolled
+    if json:
+        print_json({"enrolled": [card.name for card in read], "in_all": enrolled})
+        return
+    print_line(f"enrolled {', '.join(card.name for card in read)}; {plural(enrolled, 'client')} in all")
+    print_line("a server that is running already admits them from its next start on")
+
+
+def _revoke(
+    ledger: Ledger,
+    client: Annotated[str, typer.Argument(help="Whose key was lost, or who is no longer welcome.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Let a client contribute no more, for good."""
+    with open_ledger(ledger) as store:
+        store.revoke(client)
+        present = client in {each.client for each in store.status().contributors}
+    if json:
+        print_json({"revoked": client, "contribution_stays": present})
+        return
+    print_line(f"client {client} contributes no more")
+    if present:
+        print_line(f"what it contributed stays: 'fedmoments leave {ledger} {client}' takes it out")
+
+
+# -------------------------------------------------------------------------------------------------- run
+
+
+def _run(
+    ledger: Ledger,
+    *,
+    keys: Annotated[Path | None, typer.Option(help="Folder that 'fedmoments keys server' filled.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 9092,
+    heads: Annotated[
+        str | None, typer.Option(help="Names, separated by commas; fedcof, or all that the terms serve, by default.")
+    ] = None,
+    settings: Set = None,
+    quorum: Annotated[int | None, typer.Option(help="Clients that must be in before heads are fitted; 1.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes to wait for before the first round; 1.")] = None,
+    wait: Annotated[float | None, typer.Option(help="For how many seconds to wait for them; 120.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of collection; 1.")] = None,
+    per_round: Annotated[int | None, typer.Option(help="Nodes asked in each; all that are not done.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds until a round is closed; 600.")] = None,
+    ttl: Annotated[float | None, typer.Option(help="Seconds that a message lives; 1.5 times the deadline.")] = None,
+    fit_each_round: Annotated[bool, typer.Option("--fit-each-round", help="Fit heads after every round.")] = False,
+    no_evaluate: Annotated[bool, typer.Option("--no-evaluate", help="Do not ask clients to test the heads.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Ask also for what was acknowledged before, after a restore.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for classifiers, federation.json and report.html.")
+    ] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Folder for Flower's state and logs; LEDGER.flower by default.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds until it is given up; all waits together by default.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Without certificates, on this machine only: for trials.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Serve a federation until its run is over: collect contributions, fit heads, let clients test them.
+
+    Exit code 0 only if the run completed. What was taken in stays in the ledger, whatever happens.
+    """
+    from fedmoments.deploy.home import FlowerHome
+    from fedmoments.deploy.serving import serve
+    from fedmoments.extras import require
+    from fedmoments.flower.settings import ServerSettings
+
+    require("flwr", "A server of a federation", "flower")
+    authority = _authority(keys, insecure=insecure)
+    if out is not None:
+        results_folder(out)
+    hyper = hyper_of_heads(settings or [])
+    with open_ledger(ledger) as store:
+        chosen = tuple(listed(heads, str, "--heads")) if heads else default_heads(store.terms)
+        require_served(store.terms, chosen, hyper)
+    typed = {"quorum": quorum, "nodes": nodes, "wait": wait, "rounds": rounds, "per_round": per_round}
+    typed |= {"deadline": deadline, "ttl": ttl if ttl or not deadline else 1.5 * deadline}
+    given: dict[str, Any] = {key: value for key, value in typed.items() if value is not None}
+    flags = {"fit_each_round": fit_each_round, "evaluate": not no_evaluate, "again": again}
+    chosen_out = "" if out is None else str(out.resolve())
+    plan = ServerSettings(str(ledger.resolve()), chosen_out, chosen, hyper, **flags, **given)
+    place = FlowerHome(home or ledger.with_name(f"{ledger.name}.flower"))
+    with serve(plan, place, authority=authority, host=host, port=port) as server:
+        tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
+        status = _finish(server, timeout or longest(plan))
+    found = {"status": status.status, "run": status.run_id, "seconds": status.seconds}
+    results = read_results(out) if out else None
+    if json:
+        print_json({**found, "out": chosen_out or None, "results": results})
+    elif results is not None:
+        show_results(results)
+        print_line(f"wrote {out}; open {Path(str(out)) / 'report.html'} in a browser")
+    else:
+        print_line(f"the run completed; 'fedmoments status {ledger}' says who is in")
+
+
+def _finish(server: Any, timeout: float) -> Any:
+    """Run to the end; a run that does not complete is stopped, and ends the command with exit code 1."""
+    try:
+        server.submit()
+        status = follow(server, timeout)
+    except DeploymentError as error:
+        _stop(server)
+        fail_run(str(error), server.settings.ledger)
+    except KeyboardInterrupt:
+        _stop(server)
+        tell("interrupted; what was taken in stays in the ledger")
+        raise
+    if not status.succeeded:
+        fail_run(why(server.log(), status.status, status.details), server.settings.ledger)
+    return status
+
+
+def _stop(server: Any) -> None:
+    """Stop a run that is not over, so that the next start does not find it in the SuperLink's state."""
+    from contextlib import suppress
+
+    if server.run_id is not None and server.link.alive:
+        with suppress(DeploymentError):
+            server.link.control.stop_run(server.run_id, timeout=20.0)
+
+
+def longest(settings: Any) -> float:
+    """Return the seconds after which a run with these settings must be over."""
+    return float(settings.wait + (settings.rounds + settings.evaluate) * settings.deadline + SLACK)
+
+
+def _authority(keys: Path | None, *, insecure: bool) -> Any:
+    from fedmoments.deploy.keys import Authority
+
+    if insecure == (keys is not None):
+        raise InputError(
+            "say how clients know the server: --keys FOLDER with the certificates that 'fedmoments keys server' made, "
+            "or --insecure for a trial on this machine"
+        )
+    if keys is None:
+        return None
+    authority = Authority(keys.resolve())
+    for path in (authority.root, authority.certificate, authority.key):
+        existing_file(path)
+    return authority
+
+
+def _app(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; files of the same name are replaced.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Write a ready Flower app folder, for those who use 'flwr run' with a SuperLink of their own."""
+    from fedmoments.deploy.app_folder import write_app
+
+    written = write_app(folder)
+    if json:
+        print_json({"app": str(written)})
+        return
+    print_line(f"wrote {written}: flwr run {written} CONNECTION -c \"server-config='/path/server.toml'\"")

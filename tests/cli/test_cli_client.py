@@ -1,0 +1,334 @@
+"""The commands of a client: its settings, what it would send, when it stops, and coming back after having left.
+
+The node that the command watches is a process that sleeps; what a server's messages make it do is done here by the
+same code, on the same files.
+"""
+
+import json
+import re
+import shutil
+import socket
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("cryptography")
+
+from fedmoments.cli import client_watch
+from fedmoments.cli.client_watch import ClientWatch
+from fedmoments.deploy.processes import Process
+from fedmoments.errors import RefusedError
+from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.store import FederationStore
+from fedmoments.flower.client_app import FINISHED
+from fedmoments.flower.node import Node
+from fedmoments.flower.settings import ClientSettings
+from fedmoments.wire import unpack_bundle
+
+TERMS = ("--terms", "a.ledger.terms.json")
+
+
+@pytest.fixture
+def own(run: Any, features: str) -> tuple[str, ...]:
+    """A federation with one enrolled client, and how that client is typed."""
+    run("server", "create", "a.ledger", "--name", "pets", "--data", features)
+    run("keys", "client", "keys", "--name", "clinic")
+    run("server", "enrol", "a.ledger", "keys/clinic.card")
+    return "client", "clinic", "--keys", "keys", "--data", features
+
+
+@pytest.fixture
+def refuse(run: Any, workshop: Path) -> Any:
+    """Run a command that must be refused without leaving anything, and return its sentence."""
+
+    def check(*arguments: str, code: int = 2) -> str:
+        before = sorted(workshop.rglob("*"))
+        result = run(*arguments, code=code)
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        if code == 2:
+            assert sorted(workshop.rglob("*")) == before
+        return str(result.stderr)
+
+    return check
+
+
+# -------------------------------------------------------------------------------------------------- --plan
+
+
+def test_plan_shows_the_very_bytes_and_sends_nothing(own: Any, run: Any, arrays: Any) -> None:
+    found = json.loads(run(*own, "--plan", *TERMS, "--min-count", "60", "--json").stdout)
+    (sent,) = found["contributions"]
+    counts = np.bincount(arrays["y_train"], minlength=10)
+    assert sent["classes"] == {f"class {label}": int(n) for label, n in enumerate(counts) if n >= 60}
+    assert sent["withheld"] == {"classes": int((counts < 60).sum()), "samples": int(counts[counts < 60].sum())}
+    assert sorted(path.name for path in Path("clinic").iterdir()) == ["client.toml"]
+    settings = ClientSettings.load("clinic/client.toml")
+    node = Node(settings)
+    with FederationStore.open("a.ledger") as store:
+        offer = node.contribute(store.terms, most_bytes=2**30)
+    assert sent["bytes"] == len(unpack_bundle(offer.bundle, max_bytes=2**30, max_items=1)[0])
+
+
+def test_plan_for_people(own: Any, run: Any) -> None:
+    text = run(*own, "--plan", *TERMS).stdout
+    assert re.search(r"clinic would send [\d.]+ kB: counts \+ client_means of 600 samples of 10 classes", text)
+    assert "nothing left this machine" in text
+
+
+def test_plan_says_what_the_own_rules_forbid(own: Any, refuse: Any) -> None:
+    sentence = refuse(*own, "--plan", *TERMS, "--allow", "gram", code=1)
+    assert "client clinic would send nothing" in sentence
+    assert "asked are client_means" in sentence
+    assert "max_bytes" in refuse(*own, "--plan", *TERMS, "--max-bytes", "10", code=1)
+
+
+def test_settings_are_written_with_paths_that_mean_the_same_everywhere(own: Any, run: Any, features: str) -> None:
+    rules = ("--max-per-class", "9", "--max-means", "1", "--allow", "client_means,gram", "--no-evaluate")
+    run(*own, "--plan", *TERMS, *rules, "--folder", "state", "--part", "2/3", "--threads", "1")
+    written = tomllib.loads(Path("state/client.toml").read_text())
+    assert written["data"] == str(Path(features).resolve())
+    assert written["keys"] == str(Path("keys").resolve())
+    assert written["folder"] == str(Path("state").resolve())
+    assert (written["split"], written["clients"], written["partitions"]) == ("iid", 3, [1])
+    assert (written["evaluate"], written["threads"]) == (False, 1)
+    assert written["policy"] == {"max_per_class": 9, "max_means": 1, "moments": ["client_means", "gram"]}
+
+
+def test_parts_are_disjoint_and_whole(own: Any, run: Any) -> None:
+    found = [
+        json.loads(run(*own, "--plan", *TERMS, "--part", f"{number}/3", "--json").stdout)["contributions"][0]
+        for number in (1, 2, 3)
+    ]
+    assert sum(each["samples"] for each in found) == 600
+    assert [each["samples"] for each in found] == [200, 200, 200]
+
+
+def test_client_refuses_what_cannot_be(own: Any, refuse: Any, features: str) -> None:
+    client, name, *rest = own
+    assert "--server HOST:PORT" in refuse(*own)
+    assert "--insecure for a trial" in refuse(*own, "--server", "localhost:1")
+    assert "--insecure for a trial" in refuse(*own, "--server", "localhost:1", "--insecure", "--ca", "keys/ca.crt")
+    assert "ca.crt does not exist" in refuse(*own, "--server", "localhost:1", "--ca", "keys/ca.crt")
+    assert "give --terms FILE with it" in refuse(*own, "--plan")
+    assert "give --terms FILE with it" in refuse(*own, "--server", "localhost:1", "--insecure", *TERMS)
+    assert "no private key" in refuse(client, "bank", *rest, "--plan", *TERMS)
+    assert "--keys FOLDER and --data DATA" in refuse(client, name, "--plan", *TERMS)
+    assert "does not exist" in refuse(client, name, "--keys", "keys", "--data", "nowhere", "--plan", *TERMS)
+    assert "from 1/N to N/N" in refuse(*own, "--plan", *TERMS, "--part", "0/2")
+    assert "withholds everything" in refuse(*own, "--plan", *TERMS, "--min-count", "9", "--max-per-class", "2")
+    assert "unknown moment" in refuse(*own, "--plan", *TERMS, "--allow", "grams")
+
+
+def test_a_key_that_others_can_read_is_refused(own: Any, refuse: Any) -> None:
+    Path("keys/clinic.identity").chmod(0o644)
+    assert "chmod 600" in refuse(*own, "--plan", *TERMS)
+
+
+def test_config_stands_for_the_options(own: Any, run: Any, refuse: Any) -> None:
+    run(*own, "--plan", *TERMS, "--min-count", "60")
+    shutil.move("clinic/client.toml", "mine.toml")
+    config = ("client", "clinic", "--config", "mine.toml")
+    found = json.loads(run(*config, "--plan", *TERMS, "--json").stdout)
+    assert found["contributions"][0]["withheld"]["classes"] > 0
+    assert found["settings"] == str(Path("mine.toml").resolve())
+    assert "leave out the options" in refuse(*config, "--min-count", "5", "--plan", *TERMS)
+    assert "is of client 'clinic', not of 'lab'" in refuse("client", "lab", *config[2:], "--plan", *TERMS)
+    Path("mine.toml").write_text("mni_count = 5\n")
+    assert "unknown key of mine.toml 'mni_count'" in refuse(*config, "--plan", *TERMS)
+
+
+# -------------------------------------------------------------------------------------------------- taking part
+
+
+class Sleeper(Process):
+    """A process that stands where a SuperNode would."""
+
+    node_id = 7
+
+    def __init__(self, folder: Path, superlink: str) -> None:
+        self.superlink = superlink
+        super().__init__("the node", ["/bin/sleep", "60"], environment={}, log=folder / "log", folder=folder, grace=1.0)
+
+
+@dataclass
+class Stage:
+    """A client's folder, its federation, and what a server would make its node do."""
+
+    folder: Path
+    settings: ClientSettings
+    store: FederationStore
+    port: int
+
+    def watch(self) -> ClientWatch:
+        return ClientWatch(self.folder, Sleeper(self.folder, f"127.0.0.1:{self.port}"))
+
+    def contribute(self, *, answer: bool = True) -> None:
+        node = Node(self.settings)
+        offer = node.contribute(self.store.terms, most_bytes=2**30)
+        with FederationStore.open(self.store.path) as store:  # an object belongs to one thread
+            found = store.submit_many(unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)) if answer else []
+        for each in found:
+            if isinstance(each, RefusedError):
+                facts = {"federation": store.terms.id, "client": "clinic", "version": 1}
+                node.acknowledge([], [{**facts, "reason": each.reason, "sentence": each.sentence}])
+            else:
+                node.acknowledge([each.to_json()], [])
+
+    def close(self) -> None:
+        (self.folder / FINISHED).touch()
+
+
+@pytest.fixture
+def stage(own: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr(client_watch, "LOOK", 0.02)
+    monkeypatch.setattr(client_watch, "SETTLE", 0.2)
+    monkeypatch.setattr(client_watch, "LINGER", 0.6)
+    run(*own, "--plan", *TERMS)
+    folder = Path("clinic").resolve()
+    with socket.create_server(("127.0.0.1", 0)) as server, FederationStore.open("a.ledger") as store:
+        yield Stage(folder, ClientSettings.load(folder / "client.toml"), store, server.getsockname()[1])
+
+
+def later(seconds: float, action: Any, **how: Any) -> Timer:
+    timer = Timer(seconds, action, kwargs=how)
+    timer.start()
+    return timer
+
+
+def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Stage, capsys: Any) -> None:
+    stage.close()  # of an earlier run
+    timers = [later(0.3, stage.contribute), later(1.2, stage.close)]
+    watch = stage.watch()
+    outcome = watch.run(stay=False, timeout=30)
+    for timer in timers:
+        timer.join()
+    assert (outcome.good, outcome.sentence) == (True, "")
+    assert [each["event"] for each in outcome.events] == ["prepared", "sent", "acknowledged"]
+    (contribution,) = outcome.document()["contributions"]
+    assert contribution["receipt"]["seq"] == stage.store.status().entries
+    assert not watch.node.alive
+    outcome.show()
+    printed = capsys.readouterr()
+    assert f"entry {contribution['receipt']['seq']}" in printed.out
+    assert "clinic: the server acknowledged version 1" in printed.err
+
+
+def test_a_client_that_was_acknowledged_before_may_go_when_the_server_is_gone(stage: Stage) -> None:
+    stage.contribute()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stage.port = server.getsockname()[1]  # nobody listens there any more
+    outcome = stage.watch().run(stay=False, timeout=30)
+    assert outcome.good
+    assert outcome.events == []
+    assert outcome.contributions[0]["receipt"]["event"] == "joined"
+
+
+def test_without_a_receipt_a_client_waits_and_then_says_so(stage: Stage) -> None:
+    timer = later(0.1, stage.contribute, answer=False)
+    outcome = stage.watch().run(stay=False, timeout=2)
+    timer.join()
+    assert not outcome.good
+    assert "no receipt for clinic" in outcome.sentence
+    assert outcome.contributions[0]["receipt"] is None
+
+
+def test_a_run_that_is_closed_without_a_receipt_is_no_success(stage: Stage) -> None:
+    timers = [later(0.1, stage.contribute, answer=False), later(0.3, stage.close)]
+    outcome = stage.watch().run(stay=False, timeout=30)
+    for timer in timers:
+        timer.join()
+    assert not outcome.good
+    assert "the server closed the run, and no receipt for clinic" in outcome.sentence
+
+
+def test_a_refused_client_says_why(stage: Stage, run: Any) -> None:
+    run("server", "revoke", "a.ledger", "clinic")
+    timer = later(0.1, stage.contribute)
+    outcome = stage.watch().run(stay=False, timeout=30)
+    timer.join()
+    assert not outcome.good
+    assert re.search(r"client clinic was refused: [\w-]+: client 'clinic' was revoked", outcome.sentence)
+
+
+def test_a_declining_client_says_why(stage: Stage) -> None:
+    from dataclasses import replace
+
+    stage.settings = replace(stage.settings, policy={"moments": ["gram"]})
+    timer = later(0.1, stage.contribute)
+    outcome = stage.watch().run(stay=False, timeout=30)
+    timer.join()
+    assert not outcome.good
+    assert "client clinic declined: the federation 'pets' asks for" in outcome.sentence
+    assert outcome.contributions == []
+
+
+def test_an_app_that_fails_is_named(stage: Stage) -> None:
+    watch = stage.watch()
+    sentence = "fedmoments.errors.MergeError: the moments of this client must not be merged"
+
+    def write() -> None:
+        with (stage.folder / "log").open("a") as log:
+            log.write(f"ERROR: {sentence}\n")
+
+    timer = later(0.2, write)
+    outcome = watch.run(stay=False, timeout=30)
+    timer.join()
+    assert not outcome.good
+    assert f"this client's app failed: {sentence}" in outcome.sentence
+
+
+def test_a_node_that_dies_ends_the_wait(stage: Stage) -> None:
+    watch = stage.watch()
+    timer = later(0.3, watch.node.kill)
+    outcome = watch.run(stay=False, timeout=30)
+    timer.join()
+    assert not outcome.good
+    assert "ended unexpectedly" in outcome.sentence
+
+
+def test_who_stays_is_not_sent_away_by_a_closed_run(stage: Stage) -> None:
+    timers = [later(0.1, stage.contribute), later(0.3, stage.close)]
+    outcome = stage.watch().run(stay=True, timeout=2)
+    for timer in timers:
+        timer.join()
+    assert outcome.good
+    assert outcome.events[-1]["event"] == "acknowledged"
+
+
+# -------------------------------------------------------------------------------------------------- rejoin
+
+
+def test_rejoin_gives_a_fresh_version_after_leaving(stage: Stage, run: Any) -> None:
+    stage.contribute()
+    run("leave", "a.ledger", "clinic")
+    stage.contribute()
+    assert stage.store.status().clients == 0  # it was acknowledged: nothing is sent
+    found = json.loads(run("rejoin", "clinic", "--json").stdout)
+    assert found == [{"federation": stage.store.terms.id, "client": "clinic", "next_version": 2}]
+    stage.contribute()
+    (contributor,) = stage.store.status().contributors
+    assert (contributor.client, contributor.version) == ("clinic", 2)
+    assert "version 3" in run("rejoin", "clinic").stdout
+
+
+def test_rejoin_needs_a_clients_folder(run: Any, refuse: Any, workshop: Path) -> None:
+    assert "no client's folder" in refuse("rejoin", "nowhere")
+    Path("empty").mkdir()
+    assert "nothing to rejoin" in run("rejoin", "empty").stdout
+    assert list(Path("empty").iterdir()) == []
+
+
+def test_an_outbox_knows_its_federations(stage: Stage) -> None:
+    with Outbox(stage.folder) as outbox:
+        assert outbox.federations() == ()
+    stage.contribute()
+    with Outbox(stage.folder) as outbox:
+        assert outbox.federations() == ((stage.store.terms.id, "clinic"),)
