@@ -118,7 +118,6 @@ def test_client_refuses_what_cannot_be(own: Any, refuse: Any, features: str) -> 
     assert "--insecure for a trial" in refuse(*own, "--server", "localhost:1", "--insecure", "--ca", "keys/ca.crt")
     assert "ca.crt does not exist" in refuse(*own, "--server", "localhost:1", "--ca", "keys/ca.crt")
     assert "give --terms FILE with it" in refuse(*own, "--plan")
-    assert "give --terms FILE with it" in refuse(*own, "--server", "localhost:1", "--insecure", *TERMS)
     assert "no private key" in refuse(client, "bank", *rest, "--plan", *TERMS)
     assert "--keys FOLDER and --data DATA" in refuse(client, name, "--plan", *TERMS)
     assert "does not exist" in refuse(client, name, "--keys", "keys", "--data", "nowhere", "--plan", *TERMS)
@@ -141,6 +140,9 @@ def test_config_stands_for_the_options(own: Any, run: Any, refuse: Any) -> None:
     assert found["settings"] == str(Path("mine.toml").resolve())
     assert "leave out the options" in refuse(*config, "--min-count", "5", "--plan", *TERMS)
     assert "is of client 'clinic', not of 'lab'" in refuse("client", "lab", *config[2:], "--plan", *TERMS)
+    bound = Path("mine.toml").read_text()
+    Path("mine.toml").write_text(bound.replace('federation = "', 'federation = "ab'))
+    assert "not bound to these terms" in refuse(*config, "--plan", *TERMS)
     Path("mine.toml").write_text("mni_count = 5\n")
     assert "unknown key of mine.toml 'mni_count'" in refuse(*config, "--plan", *TERMS)
 

@@ -226,10 +226,13 @@ def test_federate_refuses_before_it_makes_anything(refuse: Any, features: str, w
 
 
 def test_federate_never_overwrites_a_federation(trial: Any, refuse: Any, run: Any, features: str) -> None:
-    assert "holds a federation already" in refuse(*FEDERATE, "--data", features, "--out", "trial")
+    run(*FEDERATE, "--data", features, "--out", "trial")
+    assert Path("trial/federation-2/ledger.db").is_file()
     assert json.loads(run("status", LEDGER, "--json").stdout)["federation"] == trial["federation"]
     run(*FEDERATE, "--data", features, "--out", "trial", "--keep", "elsewhere")
     assert Path("elsewhere/ledger.db").is_file()
+    again = (*FEDERATE, "--data", features, "--out", "trial", "--keep", "elsewhere")
+    assert "holds a federation already" in refuse(*again)
 
 
 # -------------------------------------------------------------------------------------------------- the ledger

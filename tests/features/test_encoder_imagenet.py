@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from skimage import data as untyped_data
 from sklearn.datasets import load_digits
 
+from fedmoments.data.sources.registry import load_data
 from fedmoments.errors import InputError
 from fedmoments.features import Encoder, load_encoder
 from fedmoments.features.onnx_runtime import OnnxImageEncoder
@@ -113,6 +114,24 @@ def test_the_size_of_batches_does_not_matter() -> None:
     np.testing.assert_allclose(parts.encode(batch), whole.encode(batch), atol=1e-4)
     array: Any = np.stack(batch)
     np.testing.assert_array_equal(whole.encode(array), whole.encode(batch))
+
+
+@pytest.mark.parametrize("name", ["efficientnet-lite0", "mobilenet-v2", "squeezenet-1.1"])
+@pytest.mark.parametrize("size", [96, 224])
+def test_features_depend_on_the_image_alone_not_on_neighbours_order_or_threads(name: str, size: int) -> None:
+    images = list(load_data("digits").train.items[:19])
+    order = np.random.default_rng(0).permutation(len(images))
+    reference: NDArray[np.float32] | None = None
+    for threads in (1, 2, 3):
+        encoder = load_encoder(name, size=size, threads=threads)
+        prepared = [encoder.prepare(image) for image in images]
+        whole = encoder.encode(prepared)
+        reference = whole if reference is None else reference
+        np.testing.assert_array_equal(whole, reference)
+        shuffled = encoder.encode([prepared[place] for place in order])
+        np.testing.assert_array_equal(shuffled, whole[order])
+        apart = [encoder.encode(prepared[start:stop]) for start, stop in ((0, 1), (1, 6), (6, 19))]
+        np.testing.assert_array_equal(np.concatenate(apart), whole)
 
 
 def test_threads_are_put_back() -> None:

@@ -182,7 +182,9 @@ def test_a_client_cannot_speak_for_another(make: Made) -> None:
         stats = Statistics.zero(terms.spec, n_classes=3, dim=6, fixed_point=terms.fixed_point)
         key = identity_of(settings, "client-0003")
         forged = encode(stats, terms.agreement, client=victim, version=9, key=key)
-        return Message(content_of({"declined": [], "more": False}, pack_bundle([forged])), reply_to=message)
+        return Message(
+            content_of({"clients": [], "declined": [], "more": False}, pack_bundle([forged])), reply_to=message
+        )
 
     report = run(plan, spoiled({4}, pretend)).rounds[0]
     assert [each["reason"] for each in report.refused] == ["bad-signature"]

@@ -125,11 +125,14 @@ def _client(
     if plan and terms is None:
         raise InputError("--plan shows what the terms of a federation ask for: give --terms FILE with it")
     agreed = None if terms is None else _read_terms(terms)
-    typed |= {"federation": agreed.id if agreed else None}
+    if config is None:
+        typed |= {"federation": agreed.id if agreed else None}
     if not plan:
         _require_server(server, ca, insecure=insecure)
     typed |= _part(part) if part else {}
     path, settings = _settings(name, _given(typed), keys, folder, config)
+    if agreed and settings.federation != agreed.id and not (plan and not settings.federation):
+        raise InputError(f'{path} is not bound to these terms: write federation = "{agreed.id}" into it')
     if plan:
         _show_plan(path, settings, agreed, json=json)
         return

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import FixedPointOverflowError, InputError
 
-__all__ = ["FixedPoint"]
+__all__ = ["SLACK", "FixedPoint"]
 
 #: Sums stay within ±2⁶², one bit short of int64, so that even a doubled sum can be recognised instead of wrapping.
 RANGE_BITS = 62
 #: Norms outside would leave fourth moments no digits at all.
 MIN_NORM, MAX_NORM = 1e-12, 1e12
+#: Features that were normalised in float32 exceed a bound by rounding: by this share a sum may exceed its bound. Sums
+#: of at most 2⁶²·(1 + SLACK) still fit int64.
+SLACK = 1e-5
 #: Finer than this no float64 feature is known to need.
 MAX_BITS = 52
 
@@ -77,7 +80,7 @@ class FixedPoint:
         what
             Name of the moment, for the message.
         """
-        allowed = counts * self.norm_bound**degree * (1 + 1e-9)
+        allowed = counts * self.norm_bound**degree * (1 + SLACK)
         excess = np.abs(values) > allowed
         if excess.any():
             worst = float(np.abs(values)[excess].max())

@@ -7,8 +7,8 @@ Sound numbers are never refused, so every inequality is tested with the slack th
 - **half precision**: a mean that travelled as float16 (bfloat16) errs by at most 2⁻¹⁰ (2⁻⁷) of itself and 2⁻²⁴ (2⁻¹³³).
 - **float64**: a sum of n terms errs by at most γ = (n + d + 64)·2⁻⁵² of the sum of their absolute values, in whatever
   order they were added.
-- **the norm bound**: features are often normalised in float32, so norms up to R·(1 + 10⁻⁵) count as within R. Single
-  entries must obey ``FixedPoint`` itself, n·R^degree·(1 + 10⁻⁹): no sum in a ledger can overflow.
+- **the norm bound**: features are often normalised in float32, so norms up to R·(1 + 10⁻⁵) count as within R, and
+  single entries up to n·R^degree·(1 + 10⁻⁵), as in ``FixedPoint``: no sum in a ledger can overflow.
 
 Indefinite second moments are found in :mod:`fedmoments.wire.definite`.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fedmoments.linalg import blocks, packed_diagonal
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
+from fedmoments.statistics.fixed_point import SLACK
 from fedmoments.statistics.moments import cell_sums
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import Refuse
@@ -34,8 +35,6 @@ __all__ = ["Index", "check_index", "check_moments"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Norms may exceed the bound by this share, entries by that of FixedPoint.quantize.
-NORM_SLACK, ENTRY_SLACK = 1e-5, 1e-9
 #: Relative and absolute error of a mean in half precision: one unit in its last place.
 HALF_ERRORS = {"int64": (0.0, 0.0), "float16": (2.0**-10, 2.0**-24), "bfloat16": (2.0**-7, 2.0**-133)}
 UNIT = 2.0**-52
@@ -141,7 +140,7 @@ def _check_entries(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             continue
         kind = MOMENTS[name]
         bits = form.bits(kind.degree)
-        allowed = _counts(stats, kind.layout) * (form.norm_bound**kind.degree * (1 + ENTRY_SLACK))
+        allowed = _counts(stats, kind.layout) * (form.norm_bound**kind.degree * (1 + SLACK))
         most = np.floor(np.ldexp(allowed, bits) + 0.5)
         low, high = array.min(axis=-1), array.max(axis=-1)
         if (high > most).any() or (low < -most).any():
@@ -176,7 +175,7 @@ def _class_sums(stats: Statistics, agreement: Agreement, refuse: Refuse) -> Sums
     values = form.dequantize(stored, degree=1)
     samples = _counts(stats, MOMENTS[name].layout)
     norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-    allowed = samples * form.norm_bound * (1 + NORM_SLACK) * (1 + share)
+    allowed = samples * form.norm_bound * (1 + SLACK) * (1 + share)
     allowed += math.sqrt(stats.dim) * (half_unit + samples * least)
     if (norms > allowed).any():
         worst = int(np.argmax(norms / allowed))
@@ -203,7 +202,7 @@ def _check_lengths(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             continue
         numbers = packed_diagonal(array) if name in MATRICES else np.abs(array)
         lengths = np.ldexp(numbers.sum(axis=-1, dtype=np.float64), -form.bits(kind.degree))
-        allowed = _counts(stats, kind.layout) * (form.norm_bound * (1 + NORM_SLACK)) ** kind.degree
+        allowed = _counts(stats, kind.layout) * (form.norm_bound * (1 + SLACK)) ** kind.degree
         allowed = allowed + numbers.shape[-1] * form.resolution(kind.degree) / 2
         if (lengths > allowed).any():
             refuse(

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
+from fedmoments.statistics.fixed_point import SLACK
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import FLOATS, Refuse, Tensor, head_of, read_tensors
-from fedmoments.wire.checks import ENTRY_SLACK, Index, check_index, check_moments
+from fedmoments.wire.checks import Index, check_index, check_moments
 from fedmoments.wire.reason import Reason
 
 __all__ = ["Withheld", "read_body", "write_body"]
@@ -89,7 +90,7 @@ def _halves(means: NDArray[np.float64], dtype: str, bound: float) -> NDArray[Any
             single = np.ascontiguousarray(means, np.float32).view(np.uint32)
             halves = ((single + 0x7FFF + ((single >> 16) & 1)) >> 16).astype("<u2")
             values = (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    beyond = (np.abs(values) > bound * (1 + ENTRY_SLACK)) & np.isfinite(values)
+    beyond = (np.abs(values) > bound * (1 + SLACK)) & np.isfinite(values)
     bits = halves.view("<u2")
     bits[beyond] -= 1  # the next number towards zero
     return halves
