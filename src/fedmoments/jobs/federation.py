@@ -95,7 +95,6 @@ def federation_document(
     return {
         "format": 1,
         "version": fedmoments.__version__,
-        "kind": "federation",
         "data": {
             "name": terms.name,
             "description": f"A federation of {status.clients} clients.",

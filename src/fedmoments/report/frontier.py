@@ -17,7 +17,9 @@ MOST_SETTINGS = 24
 
 
 def frontier_section(results: Results) -> Html | None:
-    """Return the section, or None when no head has both an accuracy and a size."""
+    """Return the section, or None when no head has both an accuracy and a size, or all share one upload."""
+    if results.is_federation:
+        return None
     settings = [s for s in results.settings if any(row.drawn for row in results.rows_of(s))]
     if not settings:
         return None

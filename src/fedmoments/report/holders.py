@@ -56,8 +56,8 @@ def holders_section(results: Results) -> Html | None:
     names = names if len(names) == n_clients else [f"client {i}" for i in range(n_clients)]
     made = _map(cells, names, [results.class_name(label) for label in range(results.n_classes)])
     seed = holders.get("seed")
-    which = f"{split_words(holders['split'])}" if holders.get("split") else "unknown"
-    which += f", seed {seed}" if seed is not None else ""
+    drawn = [split_words(holders["split"]) if holders.get("split") else "", f"seed {seed}" if seed is not None else ""]
+    which = f" Split: {', '.join(filter(None, drawn))}." if any(drawn) else ""
     binned = made.cells.shape != (made.n_classes, made.n_clients)
     note = "The stronger the colour, the more samples, on a logarithmic scale from 1 to "
     note += f"{count(int(made.cells.max(initial=0)))}. Above: samples of a client, at most {count(made.largest)}. "
@@ -66,7 +66,7 @@ def holders_section(results: Results) -> Html | None:
         note += f" Neighbours are put together: {made.cells.shape[1]} × {made.cells.shape[0]} cells are drawn."
     return join(
         [
-            tag("p", _facts(cells, made.n_clients, made.n_classes), f" Split: {which}.", class_="lead"),
+            tag("p", _facts(cells, made.n_clients, made.n_classes), which, class_="lead"),
             tag("figure", both(lambda width: _chart(made, width)), class_="heat"),
             json_block({"rows": made.rows, "columns": made.columns, "cells": made.cells.tolist()}, id="holders-data"),
             tag("p", note, class_="note"),

@@ -94,6 +94,11 @@ class Results:
         return mapping(self.raw.get("data"))
 
     @property
+    def is_federation(self) -> bool:
+        """Whether these are the results of a federation that ran: one upload for all heads, once."""
+        return bool(mapping(self.raw.get("federation")))
+
+    @property
     def n_classes(self) -> int:
         """Number of classes, 0 if unknown."""
         return int(as_number(self.data.get("classes")) or 0)
