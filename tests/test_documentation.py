@@ -1,6 +1,7 @@
 """Everything that README and docs show runs: Python blocks in one namespace a file, console blocks as typed."""
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from fedmoments.federation.store import FederationStore
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -72,7 +75,11 @@ def test_shell_scripts_of_the_documentation_run(page: Path, tmp_path: Path) -> N
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(shell.pid, signal.SIGTERM)
         assert shell.returncode == 0, said
-        assert "2 clients" in said or "clinic" in said
+        with FederationStore.open(tmp_path / "fed.ledger") as store:
+            assert [each.client for each in store.status().contributors] == ["clinic", "lab"], said
+        for party in ("clinic", "lab"):
+            lines = (tmp_path / party / "record.jsonl").read_text("utf-8").splitlines()
+            assert {json.loads(line)["event"] for line in lines} >= {"sent", "acknowledged", "evaluated"}, said
 
 
 def test_the_documentation_has_examples_to_run() -> None:

@@ -129,6 +129,10 @@ def _client(
         typed |= {"federation": agreed.id if agreed else None}
     if not plan:
         _require_server(server, ca, insecure=insecure)
+        if agreed is None and config is None:
+            raise InputError(
+                "say which terms you read: --terms FILE, the federation's; no server is answered on others"
+            )
     typed |= _part(part) if part else {}
     path, settings = _settings(name, _given(typed), keys, folder, config)
     if agreed and settings.federation != agreed.id and not (plan and not settings.federation):

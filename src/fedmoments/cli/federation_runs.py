@@ -12,15 +12,15 @@ from threading import Thread
 from typing import Any, NoReturn
 
 from fedmoments.cli.output import fail, plural, print_line, print_table, readable_bytes
-from fedmoments.errors import InputError, MissingMomentError
+from fedmoments.errors import InputError
 
 __all__ = [
     "RunLines",
+    "check_served",
     "default_heads",
     "fail_run",
     "follow",
     "read_results",
-    "require_served",
     "show_results",
     "tell",
     "why",
@@ -134,9 +134,10 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
             if facts.get("note") == "run started":
                 troubles = []
             elif entry.event == "refused" or facts.get("note") in ("declined", "node failed"):
-                who = facts.get("client") or f"node {facts.get('node', '?')}"
-                reason = str(facts.get("sentence") or facts.get("why") or facts.get("reason"))
-                troubles.append(f"{who}: {plain(reason)}")
+                for each in facts.get("clients", [facts]):  # a node declines for several clients at once
+                    who = each.get("client") or f"node {each.get('node', '?')}"
+                    said = str(each.get("sentence") or each.get("why") or each.get("reason"))
+                    troubles.append(f"{who}: {plain(said)}")
     more = f" | … and {len(troubles) - most:,} more" if len(troubles) > most else ""
     told = f". In its way were: {' | '.join(troubles[:most])}{more}" if troubles else ""
     fail(f"{reason.rstrip('. ')}{told}. What was taken in stays in {ledger}")
@@ -156,16 +157,12 @@ def default_heads(terms: Any) -> tuple[str, ...]:
     return ("fedcof",) if "fedcof" in served else served
 
 
-def require_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
+def check_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
     """Refuse heads that the terms do not serve, before anybody is asked for anything."""
+    from fedmoments.federation.results import require_served
     from fedmoments.simulation.run import choose_heads
 
-    for name, head in choose_heads(heads, hyper).items():
-        if not head.needs <= terms.spec:
-            raise MissingMomentError(
-                f"the head '{name}' needs {head.needs}, but the federation '{terms.name}' collects {terms.spec}: "
-                "choose another head, or create a federation whose terms serve it"
-            )
+    require_served(terms, choose_heads(heads, hyper))
 
 
 # -------------------------------------------------------------------------------------------------- results

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedmoments.cli.command import PlainCommand, PlainGroup
-from fedmoments.cli.federation_runs import DIGITS, default_heads, read_results, require_served, show_results
+from fedmoments.cli.federation_runs import DIGITS, check_served, default_heads, read_results, show_results
 from fedmoments.cli.options import Json, Set, example, hyper_of_heads, listed, results_folder
 from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
 
@@ -194,7 +194,7 @@ def _refit(
     hyper = hyper_of_heads(settings or [])
     with open_ledger(ledger) as store:
         chosen = listed(heads, str, "--heads") if heads else default_heads(store.terms)
-        require_served(store.terms, chosen, hyper)
+        check_served(store.terms, chosen, hyper)
         fitted = fit_heads(store, chosen, hyper)
         store.note("refitted", digests={name: each.classifier.digest() for name, each in fitted.items()})
         files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []})

@@ -7,11 +7,11 @@ import typer
 
 from fedmoments.cli.command import PlainCommand, PlainGroup
 from fedmoments.cli.federation_runs import (
+    check_served,
     default_heads,
     fail_run,
     follow,
     read_results,
-    require_served,
     show_results,
     tell,
     why,
@@ -282,7 +282,7 @@ def _run(
     hyper = hyper_of_heads(settings or [])
     with open_ledger(ledger) as store:
         chosen = tuple(listed(heads, str, "--heads")) if heads else default_heads(store.terms)
-        require_served(store.terms, chosen, hyper)
+        check_served(store.terms, chosen, hyper)
     typed = {"quorum": quorum, "nodes": nodes, "wait": wait, "rounds": rounds, "per_round": per_round}
     typed |= {"deadline": deadline, "ttl": ttl if ttl or not deadline else 1.5 * deadline}
     given: dict[str, Any] = {key: value for key, value in typed.items() if value is not None}

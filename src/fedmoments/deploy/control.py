@@ -123,6 +123,10 @@ class Control:
                 raise
         return int(answer["node-id"])
 
+    def unregister_node(self, node_id: int, *, timeout: float = 60.0) -> None:
+        """Let a node join no more."""
+        self._flwr(["supernode", "unregister", str(node_id), _CONNECTION], timeout)
+
     def nodes(self, *, timeout: float = 60.0) -> dict[int, str]:
         """Return the numbers of the nodes that are registered, each with its status (``online``, ``offline`` …)."""
         answer = self._flwr(["supernode", "list", _CONNECTION], timeout)

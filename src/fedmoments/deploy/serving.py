@@ -1,5 +1,6 @@
 """Serving a federation: SuperLink and SuperExec around a ledger, a run, and its true status."""
 
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -116,9 +117,13 @@ def serve(
 
 
 def _register(link: SuperLink, keys: list[str]) -> None:
-    """Let the holders of keys join; those that this SuperLink's database knows already are not asked about again."""
-    known = link.home.of("superlink") / "registered"
-    before = set(known.read_text("utf-8").splitlines()) if known.exists() else set()
+    """Let the holders of keys join, and nobody else any more; what the SuperLink's database knows is not said again."""
+    path = link.home.of("superlink") / "registered.json"
+    known: dict[str, int] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    new = [key for key in keys if key not in known]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(link.control.register_node, [key for key in keys if key not in before]))
-    write_whole(known, "".join(f"{key}\n" for key in sorted(before | set(keys))).encode())
+        numbers = list(pool.map(link.control.register_node, new))
+    known |= {key: number for key, number in zip(new, numbers, strict=True) if number is not None}
+    for key in [key for key in known if key not in keys]:
+        link.control.unregister_node(known.pop(key))
+    write_whole(path, json.dumps(known).encode())

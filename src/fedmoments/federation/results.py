@@ -9,9 +9,10 @@ from fedmoments.api import fit, spec_for
 from fedmoments.classifier import Classifier
 from fedmoments.errors import FedMomentsError, MissingMomentError
 from fedmoments.federation.store import FederationStore
+from fedmoments.federation.terms import Terms
 from fedmoments.heads import Head, make_head
 
-__all__ = ["Fitted", "fit_heads"]
+__all__ = ["Fitted", "fit_heads", "require_served"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,16 @@ class Fitted:
     statistics_digest: str
     sends: str
     seconds: float
+
+
+def require_served(terms: Terms, heads: Mapping[str, Head]) -> None:
+    """Refuse heads that need moments which the terms do not ask for."""
+    for name, head in heads.items():
+        if not head.needs <= terms.spec:
+            raise MissingMomentError(
+                f"the head '{name}' needs {head.needs}, but the terms of the federation '{terms.name}' ask clients for "
+                f"{terms.spec}: choose another head, or start a federation whose terms serve it"
+            )
 
 
 def fit_heads(
@@ -66,12 +77,7 @@ def fit_heads(
     """
     terms = store.terms
     chosen = {name: make_head(name, **(hyper or {}).get(name, {})) for name in heads}
-    for name, head in chosen.items():
-        if not head.needs <= terms.spec:
-            raise MissingMomentError(
-                f"the head '{name}' needs {head.needs}, but the terms of the federation '{terms.name}' ask clients for "
-                f"{terms.spec}: choose another head, or start a federation whose terms serve it"
-            )
+    require_served(terms, chosen)
     merged = store.statistics()
     notes = {
         "encoder": {**terms.encoder, "options": dict(terms.encoder["options"])},

@@ -75,8 +75,12 @@ class Terms:
         if not self.name or not self.name.isprintable():
             raise InputError(f"the name of a federation must be a printable text, not {self.name!r}")
         known = set(self.encoder) <= {"name", "options", "fingerprint"} and isinstance(self.encoder.get("name"), str)
-        if not known or not isinstance(self.encoder.get("options"), Mapping):
-            raise InputError(f'the encoder of terms must be {{"name": …, "options": {{…}}}}, not {self.encoder!r}')
+        options = self.encoder.get("options")
+        if not known or not isinstance(options, Mapping) or not _sound_options(options):
+            raise InputError(
+                'the encoder of terms must be {"name": …, "options": {…}}, with no other options than size (a whole '
+                f"number) and pooling (a word), not {self.encoder!r}"
+            )
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
 
@@ -152,3 +156,8 @@ class Terms:
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, **rest)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, FedMomentsError) as error:
             raise FileFormatError(f"these are no terms of a federation: {error}") from error
+
+
+def _sound_options(options: Mapping[str, Any]) -> bool:
+    kinds = {"size": int, "pooling": str}
+    return all(name in kinds and type(value) is kinds[name] for name, value in options.items())

@@ -47,19 +47,24 @@ def acknowledge(message: Message, context: Context) -> Message:
     """Keep receipts and refusals."""
     words, _ = read_content(message.content, most_bytes=0)
     node = node_of(context)
-    waiting = node.acknowledge(words["receipts"], words["refusals"])
-    _close(node, over=words["over"])
-    return Message(content_of({"waiting": waiting}), reply_to=message)
+    try:
+        problems = node.acknowledge(words["receipts"], words["refusals"])
+    finally:
+        _close(node, over=words["over"])
+    return Message(content_of({"problems": problems}), reply_to=message)
 
 
 @app.query(EVALUATE.removeprefix("query."))
 def evaluate(message: Message, context: Context) -> Message:
     """Answer with sums over the node's held-out data, one for each head."""
     words, data = read_content(message.content, most_bytes=MOST_BYTES)
-    node, terms = node_of(context), _terms(words["terms"])
-    heads = unpack_bundle(data, max_bytes=MOST_BYTES, max_items=MOST_HEADS)
-    found = [node.evaluate(terms, bytes(head)).to_bytes() for head in heads]
-    _close(node, over=words["over"])
+    node = node_of(context)
+    try:
+        terms = _terms(words["terms"])
+        heads = unpack_bundle(data, max_bytes=MOST_BYTES, max_items=MOST_HEADS)
+        found = [node.evaluate(terms, bytes(head)).to_bytes() for head in heads]
+    finally:
+        _close(node, over=words["over"])
     return Message(content_of({}, pack_bundle(found)), reply_to=message)
 
 

@@ -4,6 +4,7 @@ What arrives is submitted in groups, one transaction each, and forgotten. A node
 after the commit; a node that never hears sends the same bytes again, which changes nothing.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedmoments.errors import FedMomentsError, RefusedError
+from fedmoments.errors import InputError, RefusedError
 from fedmoments.federation.store import FederationStore
 from fedmoments.flower.exchange import Exchange, Failure, Reply
-from fedmoments.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of, read_content
+from fedmoments.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
+from fedmoments.flower.replies import Contributed, cleaned, read_contributed
 from fedmoments.flower.settings import ServerSettings
-from fedmoments.wire import read_header, unpack_bundle
+from fedmoments.wire import read_header
 
 __all__ = ["Collection", "RoundReport"]
 
@@ -26,6 +28,10 @@ GROUP_SIZE, GROUP_BYTES = 256, 2**26
 MOST_TRIES = 3
 #: Seconds between two looks for nodes that came back.
 LOOK = 5.0
+#: Seconds beyond the deadline in which nodes may still hear what was taken in.
+GRACE = 15.0
+#: Troubles of each kind that a report holds; the ledger's log counts all.
+MOST_TOLD = 200
 
 
 @dataclass
@@ -38,12 +44,13 @@ class RoundReport:
         From 1.
     asked
         Nodes that were asked.
-    accepted, refused
-        Contributions taken in (or known already), and refusals (code and sentence).
-    declined
-        What nodes kept back, and why.
-    failures
-        Nodes that did not answer, and why.
+    accepted
+        Contributions taken in, or known already.
+    refused, declined, failures
+        The first `MOST_TOLD` contributions that were refused, clients that nodes kept back, and nodes that did not
+        answer, each with the reason.
+    counts
+        How many of each there were.
     bytes
         Bytes of the contributions that arrived.
     seconds
@@ -56,8 +63,16 @@ class RoundReport:
     refused: list[dict[str, Any]] = field(default_factory=list)
     declined: list[dict[str, Any]] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: {"refused": 0, "declined": 0, "failures": 0})
     bytes: int = 0
     seconds: float = 0.0
+
+    def tell(self, kind: str, entry: dict[str, Any], times: int = 1) -> None:
+        """Count something that went wrong, and keep it if there is room."""
+        self.counts[kind] += times
+        kept: list[dict[str, Any]] = getattr(self, kind)
+        if len(kept) < MOST_TOLD:
+            kept.append(entry)
 
 
 @dataclass
@@ -99,7 +114,8 @@ class Collection:
         self._group = _Group()
         self._enrolled = len(store.enrolled())
         self._more: dict[int, str] = {}
-        self._parts: dict[int, int] = {}
+        self._received: dict[int, int] = {}
+        self._until = math.inf
         self._tries: dict[int, int] = {}
         self._away: dict[int, Failure] = {}
         self._looked = 0.0
@@ -107,18 +123,25 @@ class Collection:
     def run(self, nodes: list[int]) -> RoundReport:
         """Ask nodes, and return what happened once all have answered or the deadline has passed."""
         start = time.monotonic()
-        until = start + self.settings.deadline
+        self._until = start + self.settings.deadline
         self.report.asked = list(nodes)
         self._ask(nodes)
-        while True:
-            self._exchange.hear(self._take, until=until, idle=self._flush)
+        while self._exchange.pending or self._wait_for_return():
+            self._exchange.hear(self._take, until=self._until, idle=self._work)
             self._flush()
-            if not self._exchange.pending and not self._wait_for_return(until):
+            if time.monotonic() >= self._until:
                 break
+        self._exchange.hear(self._take, until=time.monotonic() + GRACE)  # acknowledgements of what came last
         for failure in self._away.values():
             self._fail(failure)
         self.report.seconds = time.monotonic() - start
         return self.report
+
+    def _work(self) -> None:
+        """Between two looks: commit what came, and ask nodes again that are back."""
+        self._flush()
+        if self._away and time.monotonic() - self._looked >= LOOK:
+            self._ask_returned()
 
     def _ask(self, nodes: list[int]) -> None:
         """Ask nodes from their first client on."""
@@ -148,28 +171,33 @@ class Collection:
         if answer.kind == ACKNOWLEDGE:
             self._say(answer.node, "acknowledged")
             return
+        room = self._enrolled - self._received.get(answer.node, 0)
         try:
-            words, bundle = read_content(answer.content, most_bytes=self.settings.bundle_bytes + 2**20)
-            items = unpack_bundle(bundle, max_bytes=self.settings.bundle_bytes + 2**20, max_items=2**20)
-            last = str((words["clients"] or [""])[-1])
-            declined = [{"client": str(each["client"]), "why": str(each["why"])[:500]} for each in words["declined"]]
-        except (FedMomentsError, KeyError, TypeError, ValueError) as error:
-            self._fail(Failure(answer.node, answer.kind, 0, f"its reply makes no sense: {error}"))
+            reply = read_contributed(answer.content, most_bytes=self.settings.bundle_bytes, most_items=room)
+        except InputError as error:
+            self._fail(Failure(answer.node, answer.kind, 0, str(error)))
             return
-        for each in declined:
-            self.report.declined.append({"node": answer.node, **each})
-            self.store.note("declined", node=str(answer.node), **each)
-        self._parts[answer.node] = self._parts.get(answer.node, 0) + 1
-        if words.get("more") is True and items and self._parts[answer.node] <= self._enrolled:
-            self._more[answer.node] = last
-        for item in items:
-            self._group.items.append(bytes(item))
+        self._received[answer.node] = self._received.get(answer.node, 0) + len(reply.items)
+        if reply.n_declined:
+            self._note_declined(answer.node, reply)
+        if reply.more and reply.items and time.monotonic() < self._until:
+            self._more[answer.node] = reply.last
+        for item in reply.items:
+            self._group.items.append(item)
             self._group.nodes.append(answer.node)
             self._group.size += len(item)
-        if not items:
+        if not reply.items:
             self.done.add(answer.node)
         if len(self._group.items) >= GROUP_SIZE or self._group.size >= GROUP_BYTES:
             self._flush()
+
+    def _note_declined(self, node: int, reply: Contributed) -> None:
+        """Log what a node kept back: one entry a reply, however many clients it names."""
+        told = [dict(each) for each in reply.declined]
+        for each in told:
+            self.report.tell("declined", {"node": node, **each})
+        self.report.counts["declined"] += reply.n_declined - len(told)
+        self.store.note("declined", node=str(node), count=reply.n_declined, clients=told)
 
     def _flush(self) -> None:
         """Commit what has arrived, and then acknowledge it."""
@@ -177,13 +205,13 @@ class Collection:
         if not group.items:
             return
         answers: dict[int, dict[str, list[Any]]] = {}
-        found = self.store.submit_many(group.items, source=f"round {self.report.number}")
+        found = self.store.submit_many(group.items, source=[f"node {node}" for node in group.nodes])
         for node, item, result in zip(group.nodes, group.items, found, strict=True):
             answer = answers.setdefault(node, {"receipts": [], "refusals": []})
             if isinstance(result, RefusedError):
                 refusal = self._refusal(item, result)
-                self.report.refused.append({"node": node, **refusal})
-                if refusal["client"]:
+                self.report.tell("refused", {"node": node, **refusal})
+                if refusal["version"]:
                     answer["refusals"].append(refusal)
             else:
                 answer["receipts"].append(result.to_json())
@@ -208,24 +236,31 @@ class Collection:
         told = {"federation": self.store.terms.id, "client": client, "version": version}
         return {**told, "reason": error.reason, "sentence": error.sentence}
 
-    def _wait_for_return(self, until: float) -> bool:
-        """Ask nodes again that went away and came back; return whether there is anything left to hear."""
-        while self._away and time.monotonic() < until:
-            here = set(self._grid.get_node_ids())
-            back = sorted(node for node in self._away if node in here)
-            if back:
-                for node in back:
-                    self.store.note("node back", node=str(node), reason=self._away.pop(node).reason[:500])
-                self._ask(back)
+    def _wait_for_return(self) -> bool:
+        """Wait until a node that went away is back and was asked again; return whether one was."""
+        while self._away and time.monotonic() < self._until:
+            if self._ask_returned():
                 return True
-            time.sleep(min(LOOK, max(until - time.monotonic(), 0.0)))
+            time.sleep(min(LOOK, max(self._until - time.monotonic(), 0.0)))
         return False
 
+    def _ask_returned(self) -> bool:
+        """Ask nodes again that went away and are back; return whether there were any."""
+        self._looked = time.monotonic()
+        here = set(self._grid.get_node_ids())
+        back = sorted(node for node in self._away if node in here)
+        for node in back:
+            self.store.note("node back", node=str(node), reason=self._away.pop(node).reason[:500])
+        if back:
+            self._ask(back)
+        return bool(back)
+
     def _fail(self, failure: Failure) -> None:
-        facts = {"node": str(failure.node), "code": failure.code, "reason": failure.reason[:500]}
-        self.report.failures.append({**facts, "kind": failure.kind})
+        reason = cleaned(failure.reason, 500)
+        facts = {"node": str(failure.node), "code": failure.code, "reason": reason}
+        self.report.tell("failures", {**facts, "kind": failure.kind})
         self.store.note("node failed", kind=failure.kind, **facts)
-        self._say(failure.node, f"failed: {failure.reason.strip().splitlines()[-1][:200]}")
+        self._say(failure.node, f"failed: {reason[-200:]}")
 
     def _say(self, node: int, what: str) -> None:
         if self._progress:

@@ -15,6 +15,8 @@ from flwr.serverapp import Grid
 
 __all__ = ["Exchange", "Failure", "Reply"]
 
+#: What taking a reply apart raises when its node sent nonsense; what the network raises is not among them.
+_BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 #: Most bytes of replies that one pull may bring.
 PULL_BYTES = 2**28
 
@@ -67,6 +69,7 @@ class Exchange:
     reply_bytes: int
     group: str = ""
     _pending: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _broken: list[Failure] = field(default_factory=list)
 
     @property
     def pending(self) -> frozenset[int]:
@@ -79,10 +82,10 @@ class Exchange:
             Message(content, node, kind, ttl=self.ttl, group_id=self.group) for node, content in contents.items()
         ]
         ids: list[str | None] = list(self.grid.push_messages(messages))
-        ids += [None] * (len(messages) - len(ids))
+        ids += [None] * (len(messages) - len(ids))  # Flower's own grid returns none at all when it gives up
         refused = []
         for node, name in zip(contents, ids, strict=True):
-            if name is None:
+            if not name:
                 refused.append(Failure(node, kind, 0, "the SuperLink did not take the message"))
             else:
                 self._pending[name] = (node, kind)
@@ -94,42 +97,51 @@ class Exchange:
         *,
         until: float,
         idle: Callable[[], None] | None = None,
-        enough: Callable[[], bool] | None = None,
     ) -> None:
-        """Hand every answer to ``on_reply`` until none is pending, ``enough`` says so, or the time is over.
+        """Hand every answer to ``on_reply`` until none is pending or the time is over.
 
         Parameters
         ----------
         on_reply
-            Called once for every message that was pushed, unless ``enough`` ends the wait; it may ask further.
+            Called once for every message that was pushed; it may ask further.
         until
             Reading of the monotonic clock when the time is over; what is pending then has failed.
         idle
             Called after each look at all pending messages.
-        enough
-            Asked after each look.
         """
         at_once = max(1, PULL_BYTES // self.reply_bytes)
         while self._pending and time.monotonic() < until:
             came = 0
             for names in _groups(list(self._pending), at_once):
-                for message in self.grid.pull_messages(names):
+                for message in self._pull(names):
                     answer = self._answer(message)
                     if answer is not None:
                         came += 1
                         on_reply(answer)
                     del message
+                while self._broken:
+                    came += 1
+                    on_reply(self._broken.pop())
                 if time.monotonic() >= until:
                     break
             if idle is not None:
                 idle()
-            if enough is not None and enough():
-                return
             if not came and self._pending:
                 time.sleep(self.poll)
         late, self._pending = self._pending, {}
         for node, kind in late.values():
             on_reply(Failure(node, kind, -1, "no answer before the deadline"))
+
+    def _pull(self, names: list[str]) -> Iterable[Message]:
+        """Pull replies; Flower takes them apart here, and one that cannot be taken apart costs its own node only."""
+        try:
+            return self.grid.pull_messages(names)
+        except _BROKEN as error:
+            if len(names) > 1:
+                return [message for name in names for message in self._pull([name])]
+            node, kind = self._pending.pop(names[0])
+            self._broken.append(Failure(node, kind, 0, f"its reply cannot be read ({type(error).__name__})"))
+            return []
 
     def _answer(self, message: Message) -> Reply | Failure | None:
         found = self._pending.pop(message.metadata.reply_to_message_id, None)
@@ -137,7 +149,9 @@ class Exchange:
             return None
         node, kind = found
         if message.has_error():
-            return Failure(node, kind, message.error.code, message.error.reason or "no reason given")
+            return Failure(node, kind, message.error.code, (message.error.reason or "").strip() or "no reason given")
+        if not message.has_content():
+            return Failure(node, kind, 0, "an empty reply")
         return Reply(node, kind, message.content)
 
 

@@ -4,7 +4,7 @@
 message type           the server sends                             the node replies
 =====================  ===========================================  ==============================================
 query.contribute       terms, whether to send again, most bytes     a bundle of contributions; what it declined
-query.acknowledge      receipts and refusals; whether it is over    how many of its clients still wait
+query.acknowledge      receipts and refusals; whether it is over    what was wrong with them
 query.evaluate         classifiers; the run is over then            sums over the node's held-out data, one a head
 =====================  ===========================================  ==============================================
 
@@ -22,6 +22,9 @@ from fedmoments.errors import InputError
 __all__ = ["ACKNOWLEDGE", "CONTRIBUTE", "EVALUATE", "content_of", "read_content"]
 
 CONTRIBUTE, ACKNOWLEDGE, EVALUATE = "query.contribute", "query.acknowledge", "query.evaluate"
+
+#: Characters of the words of a message: terms with thousands of class names, receipts of thousands of clients.
+MOST_WORDS = 2**25
 
 _WORDS, _BYTES = "words", "bytes"
 
@@ -56,7 +59,12 @@ def read_content(content: RecordDict, *, most_bytes: int) -> tuple[dict[str, Any
             "a message must hold words and at most one array of bytes: is the same version of "
             "fedmoments installed on both sides?"
         )
-    words = json.loads(text)
+    if len(text) > MOST_WORDS:
+        raise InputError(f"the words of a message may have {MOST_WORDS} characters, not {len(text)}")
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the words of a message must be JSON: {type(error).__name__}") from error
     if not isinstance(words, dict):
         raise InputError("the words of a message must be a JSON object")
     if not arrays:

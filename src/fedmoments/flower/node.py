@@ -4,7 +4,6 @@ The node decides. It checks the terms against its own policy, measures its own d
 own disk until it is acknowledged, and writes down what left.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from typing import Any
 
 from fedmoments.classifier import Classifier, load_bytes
 from fedmoments.deploy.keys import load_identity
-from fedmoments.errors import FedMomentsError, InputError, PolicyError
+from fedmoments.errors import FedMomentsError, InputError, LedgerError, PolicyError
+from fedmoments.features.registry import encoders
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.terms import Terms
@@ -99,8 +99,9 @@ class Node:
         """
         try:
             self._require_terms(terms)
+            self.policy.require(terms)
             clients = holdings_of(self.settings, terms).clients
-        except FedMomentsError as error:
+        except (FedMomentsError, OSError, ValueError) as error:
             who = self.settings.name or "all clients of this node"
             self.outbox.declined(terms, who, str(error))
             return Offer(pack_bundle([]), (), ({"client": who, "why": str(error)},))
@@ -113,7 +114,7 @@ class Node:
             for client in clients:
                 try:
                     data = self._contribution(terms, client)
-                except FedMomentsError as error:
+                except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
                     declined.append({"client": client, "why": str(error)})
                     self.outbox.declined(terms, client, str(error))
                     continue
@@ -126,18 +127,22 @@ class Node:
                 self.outbox.sent(terms, client)
         return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
 
-    def acknowledge(self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]]) -> int:
-        """Keep receipts and refusals; return how many clients of this node still wait for a receipt."""
-        federations: set[str] = set()
+    def acknowledge(self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Keep receipts and refusals, each by itself; return what was wrong with those that cannot be kept."""
+        problems: list[str] = []
         with self.outbox.batch():
             for receipt in receipts:
-                self.outbox.acknowledge(receipt)
-                federations.add(json.loads(receipt)["federation"])
+                try:
+                    self.outbox.acknowledge(receipt)
+                except LedgerError as error:
+                    problems.append(str(error))
             for refusal in refusals:
                 given = [refusal[key] for key in ("federation", "client", "version", "reason", "sentence")]
-                self.outbox.refused(*given)
-                federations.add(given[0])
-        return sum(len(self.outbox.pending(federation)) for federation in federations)
+                try:
+                    self.outbox.refused(*given)
+                except LedgerError as error:
+                    problems.append(str(error))
+        return problems
 
     def evaluate(self, terms: Terms, classifier_bytes: bytes) -> LocalEvaluation:
         """Return how a broadcast head does on this node's held-out data, summed over its clients."""
@@ -161,6 +166,12 @@ class Node:
 
     def _require_terms(self, terms: Terms) -> None:
         """Refuse terms that this client did not read."""
+        named = terms.encoder["name"] in encoders()
+        if not self.settings.federation and not named:
+            raise PolicyError(
+                f"the server asks for the encoder '{terms.encoder['name']}', a file, a function or a download: a "
+                "client that has not read the terms loads none but those that fedmoments knows by name"
+            )
         if self.settings.federation and terms.id != self.settings.federation:
             raise PolicyError(
                 f"this client takes part in the federation {self.settings.federation[:16]}…, but the server sent the "
@@ -168,23 +179,20 @@ class Node:
             )
 
     def _contribution(self, terms: Terms, client: str) -> bytes:
-        self.policy.require(terms)
         held = holdings_of(self.settings, terms).train(client)
+
+        key = identity_of(self.settings, client)
 
         def make(version: int) -> bytes:
             mask, withheld = self.policy.select(held.y, terms.spec.means_per_client)
             kept = Held(held.X[mask], held.y[mask])
-            key = identity_of(self.settings, client)
             stats = measure_held(kept, terms)
             data = encode(stats, terms.agreement, client=client, version=version, key=key, withheld=withheld)
             self.policy.require_size(len(data))
             return data
 
-        return self.outbox.prepare(terms, client, self._source(held), make)
-
-    def _source(self, held: Held) -> str:
-        """Return what a contribution is made from: the data and the policy."""
-        return sha256(f"{held.digest()}{self.policy}".encode()).hexdigest()
+        source = sha256(f"{held.digest()}{self.policy}{key.public.hex}".encode()).hexdigest()
+        return self.outbox.prepare(terms, client, source, make)
 
 
 class NoOutbox:
@@ -201,10 +209,6 @@ class NoOutbox:
     def acknowledged(self, terms_id: str, client: str) -> bool:  # noqa: ARG002
         """Remember no receipt."""
         return False
-
-    def pending(self, terms_id: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Wait for nothing."""
-        return ()
 
     def _forget(self, *_: object) -> None:
         """Keep nothing."""

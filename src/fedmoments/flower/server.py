@@ -12,14 +12,16 @@ from flwr.serverapp import Grid
 
 from fedmoments.errors import DeploymentError, FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation
-from fedmoments.federation.results import Fitted, fit_heads
+from fedmoments.federation.results import Fitted, fit_heads, require_served
 from fedmoments.federation.store import FederationStore
 from fedmoments.flower.collect import Collection, RoundReport
 from fedmoments.flower.exchange import Exchange, Failure, Reply
-from fedmoments.flower.messages import ACKNOWLEDGE, EVALUATE, content_of, read_content
+from fedmoments.flower.messages import ACKNOWLEDGE, EVALUATE, content_of
+from fedmoments.flower.replies import cleaned, read_evaluated
 from fedmoments.flower.settings import ServerSettings
 from fedmoments.jobs.federation import write_federation
-from fedmoments.wire import pack_bundle, unpack_bundle
+from fedmoments.simulation.run import choose_heads
+from fedmoments.wire import pack_bundle
 
 __all__ = ["FederationRun", "run_federation"]
 
@@ -79,8 +81,13 @@ def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | No
         store.note("run started", heads=list(settings.heads), rounds=settings.rounds)
         told = False
         try:
+            require_served(store.terms, choose_heads(settings.heads, settings.hyper))
             _collect(grid, store, settings, run, progress)
+            _require_quorum(store, settings, run)
             _fit(store, settings, run)
+            if not run.fitted:
+                reasons = " | ".join(f"{name}: {reason}" for name, reason in run.unfitted.items())
+                raise DeploymentError(f"no head could be fitted from what is in the ledger: {reasons}")
             if settings.evaluate:
                 _evaluate(grid, store, settings, run)
                 told = True
@@ -118,8 +125,7 @@ def _contributors(store: FederationStore) -> int:
 
 
 def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
-    """Fit all heads that can be fitted; one at least must be."""
-    _require_quorum(store, settings, run)
+    """Fit all heads that can be fitted."""
     run.unfitted = {}
 
     def fail(name: str, error: FedMomentsError) -> None:
@@ -129,9 +135,6 @@ def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -
     run.fitted = fit_heads(store, settings.heads, settings.hyper, on_failure=fail)
     digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
     store.note("fitted", digests=digests)
-    if not run.fitted:
-        reasons = " | ".join(f"{name}: {reason}" for name, reason in run.unfitted.items())
-        raise DeploymentError(f"no head could be fitted from what is in the ledger: {reasons}")
 
 
 def _dismiss(grid: Grid, settings: ServerSettings) -> None:
@@ -191,16 +194,14 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
     def take(answer: Reply | Failure) -> None:
         if isinstance(answer, Reply):
             try:
-                _, bundle = read_content(answer.content, most_bytes=EVALUATION_BYTES)
-                parts = unpack_bundle(bundle, max_bytes=EVALUATION_BYTES, max_items=len(heads))
-                found = [LocalEvaluation.from_bytes(bytes(part), n_classes) for part in parts]
-                sums = {name: run.evaluations[name] + part for name, part in zip(heads, found, strict=True)}
-            except (FedMomentsError, KeyError, TypeError, ValueError) as error:
-                answer = Failure(answer.node, EVALUATE, 0, str(error))
-            else:
-                run.evaluations = sums
+                found = read_evaluated(
+                    answer.content, most_bytes=EVALUATION_BYTES, heads=len(heads), n_classes=n_classes
+                )
+                run.evaluations = {name: run.evaluations[name] + part for name, part in zip(heads, found, strict=True)}
                 return
-        facts = {"node": str(answer.node), "code": answer.code, "reason": answer.reason[:500]}
+            except FedMomentsError as error:
+                answer = Failure(answer.node, EVALUATE, 0, str(error))
+        facts = {"node": str(answer.node), "code": answer.code, "reason": cleaned(answer.reason, 500)}
         run.failures.append(facts)
         store.note("evaluation failed", **facts)
 
@@ -213,8 +214,8 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
 
 
 def _summary(report: RoundReport) -> dict[str, Any]:
-    counts = {key: len(getattr(report, key)) for key in ("asked", "refused", "declined", "failures")}
-    return {"round": report.number, "accepted": report.accepted, "bytes": report.bytes, **counts}
+    facts = {"round": report.number, "asked": len(report.asked), "accepted": report.accepted, "bytes": report.bytes}
+    return {**facts, **report.counts}
 
 
 def _report(run: FederationRun) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def events_section(results: Results) -> Html | None:
 
 
 def _row(report: Mapping[str, Any]) -> Html:
-    lengths = [str(len(items(report.get(key)))) for key in ("refused", "declined", "failures")]
+    counts = mapping(report.get("counts"))
+    lengths = [str(counts.get(key, len(items(report.get(key))))) for key in ("refused", "declined", "failures")]
     size, took = as_number(report.get("bytes")), as_number(report.get("seconds"))
     cells = [
         str(report.get("number", "")),

@@ -28,28 +28,31 @@ class Arrival:
         The bytes.
     content
         The contribution in them, its signature verified; or why it is refused.
+    source
+        Where it came from, as the server knows it.
     """
 
     data: Buffer
     content: Contribution | RefusedError
+    source: str
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection, agreement: Agreement, data: Buffer) -> "Arrival":
+    def of(cls, connection: sqlite3.Connection, agreement: Agreement, data: Buffer, source: str) -> "Arrival":
         """Decode what arrived, with the keys of those who are enrolled."""
         try:
-            return cls(data, decode(data, agreement, lambda client: key_of(connection, client)))
+            return cls(data, decode(data, agreement, lambda client: key_of(connection, client)), source)
         except RefusedError as error:
-            return cls(data, error)
+            return cls(data, error, source)
 
 
 def take_in(
-    connection: sqlite3.Connection, agreement: Agreement, arrivals: Iterable[Arrival], *, source: str
+    connection: sqlite3.Connection, agreement: Agreement, arrivals: Iterable[Arrival]
 ) -> list[Receipt | RefusedError]:
     """Take in each arrival or refuse and log it, all inside one transaction; return the answers in order."""
     answers: list[Receipt | RefusedError] = []
     intake = _Intake(connection, agreement)
     for arrival in arrivals:
-        data, content = arrival.data, arrival.content
+        data, content, source = arrival.data, arrival.content, arrival.source
         try:
             if isinstance(content, RefusedError):
                 raise content

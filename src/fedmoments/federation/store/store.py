@@ -191,7 +191,7 @@ class FederationStore:
             raise answer
         return answer
 
-    def submit_many(self, items: Sequence[Buffer], *, source: str = "") -> list[Receipt | RefusedError]:
+    def submit_many(self, items: Sequence[Buffer], *, source: str | Sequence[str] = "") -> list[Receipt | RefusedError]:
         """Take in many contributions with one commit, each accepted or refused by itself.
 
         Batches of more than 32 MiB are committed in several parts. If one fails, LedgerError is raised although
@@ -200,32 +200,33 @@ class FederationStore:
         Parameters
         ----------
         items, source
-            As in :meth:`submit`, in the order in which they arrived.
+            As in :meth:`submit`, in the order in which they arrived; one source for all, or one for each.
 
         Returns
         -------
         list
             For each item its receipt, or why it was refused.
         """
+        sources = [source] * len(items) if isinstance(source, str) else list(source)
         answers: list[Receipt | RefusedError] = []
-        part: list[Buffer] = []
+        part: list[tuple[Buffer, str]] = []
         size = 0
-        for data in items:
+        for data, origin in zip(items, sources, strict=True):
             if part and size + len(data) > BATCH_BYTES:
-                answers += self._submit_part(part, source)
+                answers += self._submit_part(part)
                 part, size = [], 0
-            part.append(data)
+            part.append((data, origin))
             size += len(data)
-        return answers + self._submit_part(part, source) if part else answers
+        return answers + self._submit_part(part) if part else answers
 
-    def _submit_part(self, items: Sequence[Buffer], source: str) -> list[Receipt | RefusedError]:
+    def _submit_part(self, items: Sequence[tuple[Buffer, str]]) -> list[Receipt | RefusedError]:
         with self._database.reading() as connection:  # decoded before others have to wait
-            arrivals = [Arrival.of(connection, self.terms.agreement, data) for data in items]
+            arrivals = [Arrival.of(connection, self.terms.agreement, data, source) for data, source in items]
         what = "the contribution was" if len(items) == 1 else f"{len(items)} contributions were"
         with self._database.writing(
             f"{what} not taken in", "free space or mend the disk, then send it again"
         ) as writer:
-            return take_in(writer, self.terms.agreement, arrivals, source=source)
+            return take_in(writer, self.terms.agreement, arrivals)
 
     def leave(self, client: str) -> Receipt:
         """Take a client's contribution out, as if it had never joined; what was quarantined of it goes too.
