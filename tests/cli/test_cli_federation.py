@@ -244,7 +244,7 @@ def test_status_tells_who_is_in(trial: Any, run: Any) -> None:
     assert (found["clients"], found["samples"], found["waiting"]) == (12, 600, [])
     assert found["bytes"] == sum(each["bytes"] for each in found["contributors"])
     text = run("status", LEDGER).stdout
-    assert "12 of 12 enrolled clients contributed 600 samples" in text
+    assert "12 of 12 clients contributed 600 samples" in text
     assert "10 of 10 classes covered\n" in text
     assert re.search(r"client-0011 +1 +\d", text)
 
@@ -277,7 +277,7 @@ def test_leave_gives_the_same_receipt_twice_and_refit_forgets(trial: Any, run: A
     for old, new in zip(trial["heads"], after["heads"], strict=True):
         assert old["classifier"] != new["classifier"]
     assert "cannot leave" in refuse("leave", LEDGER, "nobody")
-    assert "11 of 12 enrolled clients" in run("status", LEDGER).stdout
+    assert "11 of 12 clients" in run("status", LEDGER).stdout
 
 
 def test_refit_fits_what_the_terms_serve(trial: Any, run: Any, refuse: Any) -> None:

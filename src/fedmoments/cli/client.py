@@ -225,6 +225,7 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
     from fedmoments.cli.server import show_terms
     from fedmoments.flower.node import Node, identity_of
+    from fedmoments.jobs.encoding import read_data
     from fedmoments.wire import decode, unpack_bundle
 
     offer = Node(replace(settings, folder="")).contribute(terms, most_bytes=2**62)
@@ -263,6 +264,11 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
         print_table(["class", "samples"], rows, right=["samples"])
         if len(held) > SHOWN:
             print_line(f"… and {len(held) - SHOWN:,} more classes")
+        if not each.statistics.n_samples:
+            print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
+    held_out = len(read_data(settings.job("", {})).test)
+    if held_out and settings.evaluate:
+        print_line(f"of {plural(held_out, 'further sample')}, held out to test heads, only sums of results would leave")
     print_line(f"wrote {path}; nothing left this machine")
 
 
@@ -273,12 +279,21 @@ def _require_server(server: str | None, ca: Path | None, *, insecure: bool) -> N
     from fedmoments.extras import require
 
     require("flwr", "A client of a federation", "flower")
-    if server is None:
-        raise InputError("say where the server listens: --server HOST:PORT")
+    if server is None or not re.fullmatch(r".+:\d{1,5}", server):
+        raise InputError(f"say where the server listens: --server HOST:PORT{f', not {server!r}' if server else ''}")
     if insecure == (ca is not None):
         raise InputError("say how to know the server: --ca FILE, its ca.crt, or --insecure for a trial on this machine")
     if ca is not None:
         existing_file(ca)
+
+
+def _refused_key(_: str) -> None:
+    from fedmoments.cli.federation_runs import tell
+
+    tell(
+        "the server does not know this client's key (hand its .card to the operator, who enrols it and starts the "
+        "server again), is still registering keys, or believes that this client is there already; trying again"
+    )
 
 
 def _take_part(
@@ -299,6 +314,7 @@ def _take_part(
         config={"client-config": str(path)},
         timeout=timeout or JOIN,
         patience=PATIENCE,
+        on_refused=_refused_key,
     )
     return ClientWatch(place, node).run(stay=stay, timeout=timeout)
 

@@ -146,11 +146,15 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
 # -------------------------------------------------------------------------------------------------- heads
 
 
-def default_heads(terms: Any) -> tuple[str, ...]:
-    """Return fedcof if the terms of a federation serve it, else all heads that they serve."""
+def default_heads(store: Any) -> tuple[str, ...]:
+    """Return the heads that a federation was created for; without any, fedcof or all heads that its terms serve."""
     from fedmoments.heads import make_head
     from fedmoments.simulation.run import standard_heads
 
+    terms = store.terms
+    for entry in store.audit():
+        if entry.details.get("note") == "created for":
+            return tuple(entry.details["heads"])
     served = tuple(name for name in standard_heads() if make_head(name).needs <= terms.spec)
     if not served:
         raise InputError(f"no head can be fitted from {terms.spec}, which is what the federation collects")

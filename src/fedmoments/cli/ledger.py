@@ -95,8 +95,8 @@ def _status(
     print_line(f"federation '{found.name}', id {found.federation}")
     print_line(f"each client sends {moments}")
     print_line(
-        f"{found.clients:,} of {plural(found.enrolled, 'enrolled client')} contributed {found.samples:,} samples in "
-        f"{readable_bytes(found.bytes)}; {found.left:,} left, {found.revoked:,} revoked, "
+        f"{found.clients:,} of {plural(found.enrolled + found.revoked, 'client')} contributed {found.samples:,} "
+        f"samples in {readable_bytes(found.bytes)}; {found.left:,} left, {found.revoked:,} revoked, "
         f"{plural(found.quarantined, 'contribution')} in quarantine"
     )
     missing = f"; not covered: {_some(uncovered)}" if uncovered else ""
@@ -168,7 +168,10 @@ def _leave(
     if json:
         print_json({**asdict(receipt), "clients": left})
         return
-    print_line(f"client {client} left with version {receipt.version}; {plural(left, 'client')} remain")
+    print_line(
+        f"client {client} left with version {receipt.version}; {plural(left, 'client')} "
+        f"{'remains' if left == 1 else 'remain'}"
+    )
     print_line(f"receipt: entry {receipt.seq} of the log, {receipt.time}, hash {receipt.chain}")
     print_line(
         f"classifiers and snapshots made before still contain it: run 'fedmoments refit {ledger} --out FOLDER', and "
@@ -193,7 +196,7 @@ def _refit(
     results_folder(out)
     hyper = hyper_of_heads(settings or [])
     with open_ledger(ledger) as store:
-        chosen = listed(heads, str, "--heads") if heads else default_heads(store.terms)
+        chosen = listed(heads, str, "--heads") if heads else default_heads(store)
         check_served(store.terms, chosen, hyper)
         fitted = fit_heads(store, chosen, hyper)
         store.note("refitted", digests={name: each.classifier.digest() for name, each in fitted.items()})

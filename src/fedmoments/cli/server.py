@@ -144,7 +144,8 @@ def _create(
         fixed_point=FixedPoint(norm_bound, max_samples),
         rows=rows,
     )
-    FederationStore.create(place, terms).close()
+    with FederationStore.create(place, terms) as store:
+        store.note("created for", heads=list(chosen))
     write_whole(public, f"{terms.to_json()}\n".encode())
     if json:
         print_json({"ledger": str(ledger), "terms_file": str(public), "id": terms.id, **terms.to_dict()})
@@ -281,8 +282,11 @@ def _run(
         results_folder(out)
     hyper = hyper_of_heads(settings or [])
     with open_ledger(ledger) as store:
-        chosen = tuple(listed(heads, str, "--heads")) if heads else default_heads(store.terms)
+        chosen = tuple(listed(heads, str, "--heads")) if heads else default_heads(store)
         check_served(store.terms, chosen, hyper)
+        members = sum(each.status == "enrolled" for each in store.enrolled())
+    if quorum is not None and quorum > members:
+        raise InputError(f"--quorum {quorum} cannot be reached: {plural(members, 'client')} may contribute; enrol more")
     typed = {"quorum": quorum, "nodes": nodes, "wait": wait, "rounds": rounds, "per_round": per_round}
     typed |= {"deadline": deadline, "ttl": ttl if ttl or not deadline else 1.5 * deadline}
     given: dict[str, Any] = {key: value for key, value in typed.items() if value is not None}

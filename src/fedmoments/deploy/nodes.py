@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedmoments.deploy.home import ConfigValue, FlowerHome, to_toml
@@ -55,6 +55,8 @@ class SuperNode(Process):
     patience
         Seconds for which it tries again when the SuperLink refuses its key: after a kill the SuperLink believes for
         about a minute that the former process is still there, and says the same as of an unknown key.
+    on_refused
+        Called with the reason each time that its key is refused and will be tried again.
     name
         Of its subfolder in the home; different for each node.
 
@@ -77,11 +79,13 @@ class SuperNode(Process):
         port: int | None = None,
         timeout: float = 60.0,
         patience: float = 0.0,
+        on_refused: Callable[[str], None] | None = None,
         name: str = "supernode",
     ) -> None:
         if key is not None and root_certificates is None:
             raise InputError("a node proves its key over TLS only: pass the root certificate, or no key")
         self.superlink, self.timeout, self.patience = superlink, timeout, patience
+        self._on_refused = on_refused
         self.port = choose_port("127.0.0.1", port)
         arguments: list[str | os.PathLike[str]] = ["--superlink", superlink, "--host", "127.0.0.1"]
         arguments += ["--port", str(self.port), "--isolation", "subprocess"]
@@ -125,20 +129,23 @@ class SuperNode(Process):
 
     def wait_joined(self) -> int:
         """Return the number under which it joined, once it has."""
-        until = time.monotonic() + self.patience
+        start = time.monotonic()
+        until = start + min(self.patience, self.timeout)
         while True:
             try:
-                return self._wait_joined()
+                return self._wait_joined(max(1.0, start + self.timeout - time.monotonic()))
             except _KeyRefusedError as error:
-                if time.monotonic() >= until:
+                if time.monotonic() + _AGAIN >= until:
                     raise DeploymentError(str(error)) from error
+                if self._on_refused:
+                    self._on_refused(str(error))
                 time.sleep(_AGAIN)
                 super().start()
 
-    def _wait_joined(self) -> int:
+    def _wait_joined(self, timeout: float) -> int:
         hint = f"it could not join the SuperLink at {self.superlink}"
         try:
-            self.wait_ready(lambda: self.node_id is not None, timeout=self.timeout, hint=hint)
+            self.wait_ready(lambda: self.node_id is not None, timeout=timeout, hint=hint)
         except BaseException as error:
             self.stop()
             refused = _REFUSED.search(self.text())

@@ -1,5 +1,6 @@
 """Serving a federation: SuperLink and SuperExec around a ledger, a run, and its true status."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from fedmoments.deploy.home import ConfigValue, FlowerHome
 from fedmoments.deploy.keys import Authority
 from fedmoments.deploy.processes import Process
 from fedmoments.deploy.servers import SuperExec, SuperLink
-from fedmoments.errors import DeploymentError
+from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
 from fedmoments.flower.settings import ServerSettings
@@ -108,12 +109,27 @@ def serve(
     database = home.of("superlink") / "state.db"
     authority = None if authority is None else Authority(Path(authority.folder).resolve())
     with (
+        _alone(home),
         SuperLink(home, authority=authority, host=host, port=port, database=database) as link,
         SuperExec(link) as executor,
     ):
         if authority is not None:
             _register(link, keys)
         yield Server(link, executor, settings)
+
+
+@contextmanager
+def _alone(home: FlowerHome) -> Iterator[None]:
+    """Hold the home's lock: two servers on one database would serve each other's nodes."""
+    path = home.folder / "lock"
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"another server runs in {home.folder}: wait for it to end, or stop it; one ledger is served by one"
+            ) from error
+        yield
 
 
 def _register(link: SuperLink, keys: list[str]) -> None:

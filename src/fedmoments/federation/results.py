@@ -95,7 +95,9 @@ def fit_heads(
             )
         except FedMomentsError as error:
             if on_failure is None:
-                raise
+                raise type(error)(
+                    f"the head '{name}' cannot be fitted from what {store.status().clients} clients sent: {error}"
+                ) from error
             on_failure(name, error)
             continue
         seconds = time.perf_counter() - start

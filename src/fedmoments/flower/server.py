@@ -210,7 +210,7 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
         take(failure)
     exchange.hear(take, until=time.monotonic() + settings.deadline)
     shown = {name: found.accuracy if found.n_samples else None for name, found in run.evaluations.items()}
-    store.note("evaluated", nodes=len(nodes), accuracy=shown)
+    store.note("evaluated", asked=len(nodes), answered=len(nodes) - len(run.failures), accuracy=shown)
 
 
 def _summary(report: RoundReport) -> dict[str, Any]:

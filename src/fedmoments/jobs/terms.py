@@ -58,6 +58,11 @@ def draw_up_terms(
                 "federation's feature map, and fit the head without it"
             )
     spec = spec_for(*chosen.values(), means_per_client=means_per_client)
+    if rows != "int64" and spec.sent != ("client_means",):
+        raise InputError(
+            f"rows in {rows} beside {spec} would contradict each other: rounded means against exact second moments "
+            "cost Fed3R a third of its accuracy. Send rows as int64, or ask for client means alone"
+        )
     options = {key: getattr(config, key) for key in ("size", "pooling") if getattr(config, key) is not None}
     fingerprint = Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, tuple(classes))
     dim = feature_map.output_dim(encoder.dim) if feature_map else encoder.dim
