@@ -82,12 +82,19 @@ def test_a_reader_that_leaves_early_is_no_error(features: str) -> None:
     assert result.stderr == ""
 
 
+#: The command line, which hears interrupts also where the shell around the tests has made its children ignore them.
+HEARING = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from fedmoments.cli import main; sys.argv[0] = 'fedmoments'; main()"
+)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_an_interrupted_run_exits_with_130_in_silence(workshop: Path, arrays: Any) -> None:
     np.savez(workshop / "large.npz", **{**arrays, **{x: np.tile(arrays[x], 40) for x in ("x_train", "x_test")}})
     arguments = ["simulate", "large.npz", "--seeds", "1000", "--out", "out"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "fedmoments", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", HEARING, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     found = workshop / "out" / "progress.jsonl"
     deadline = time.monotonic() + 60
