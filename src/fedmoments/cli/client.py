@@ -313,7 +313,7 @@ def _take_part(
         key=key,
         config={"client-config": str(path)},
         timeout=timeout or JOIN,
-        patience=PATIENCE,
+        patience=min(PATIENCE, timeout or JOIN),
         on_refused=_refused_key,
     )
     return ClientWatch(place, node).run(stay=stay, timeout=timeout)

@@ -130,10 +130,11 @@ class SuperNode(Process):
     def wait_joined(self) -> int:
         """Return the number under which it joined, once it has."""
         start = time.monotonic()
-        until = start + min(self.patience, self.timeout)
+        until = start + self.patience
+        end = start + max(self.timeout, self.patience)
         while True:
             try:
-                return self._wait_joined(max(1.0, start + self.timeout - time.monotonic()))
+                return self._wait_joined(max(1.0, end - time.monotonic()))
             except _KeyRefusedError as error:
                 if time.monotonic() + _AGAIN >= until:
                     raise DeploymentError(str(error)) from error
