@@ -67,9 +67,9 @@ class RoundReport:
     bytes: int = 0
     seconds: float = 0.0
 
-    def tell(self, kind: str, entry: dict[str, Any], times: int = 1) -> None:
+    def tell(self, kind: str, entry: dict[str, Any]) -> None:
         """Count something that went wrong, and keep it if there is room."""
-        self.counts[kind] += times
+        self.counts[kind] += 1
         kept: list[dict[str, Any]] = getattr(self, kind)
         if len(kept) < MOST_TOLD:
             kept.append(entry)
@@ -147,6 +147,7 @@ class Collection:
         """Ask nodes from their first client on."""
         for node in nodes:
             self._tries[node] = self._tries.get(node, 0) + 1
+            self._received[node] = 0  # it begins anew, and may send again what was not acknowledged
         self._ask_after(dict.fromkeys(nodes, ""))
 
     def _ask_after(self, last: dict[int, str]) -> None:
@@ -171,13 +172,13 @@ class Collection:
         if answer.kind == ACKNOWLEDGE:
             self._say(answer.node, "acknowledged")
             return
-        room = self._enrolled - self._received.get(answer.node, 0)
+        room = self._enrolled - self._received[answer.node]
         try:
             reply = read_contributed(answer.content, most_bytes=self.settings.bundle_bytes, most_items=room)
         except InputError as error:
             self._fail(Failure(answer.node, answer.kind, 0, str(error)))
             return
-        self._received[answer.node] = self._received.get(answer.node, 0) + len(reply.items)
+        self._received[answer.node] += len(reply.items)
         if reply.n_declined:
             self._note_declined(answer.node, reply)
         if reply.more and reply.items and time.monotonic() < self._until:
