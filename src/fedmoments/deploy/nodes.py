@@ -134,7 +134,7 @@ class SuperNode(Process):
         end = start + max(self.timeout, self.patience)
         while True:
             try:
-                return self._wait_joined(max(1.0, end - time.monotonic()))
+                return self._wait_joined(round(max(1.0, end - time.monotonic()), 1))
             except _KeyRefusedError as error:
                 if time.monotonic() + _AGAIN >= until:
                     raise DeploymentError(str(error)) from error
