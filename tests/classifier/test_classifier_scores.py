@@ -1,5 +1,6 @@
 """Scores, labels, probabilities and names of classifiers."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedmoments.classifier import (
     LinearClassifier,
     LowRankClassifier,
     QuadraticClassifier,
+    load_bytes,
 )
 from fedmoments.errors import InputError
 from fedmoments.maps import Normalize
@@ -165,3 +167,33 @@ def test_scoring_changes_neither_features_nor_classifier() -> None:
         classifier.scores(points.astype(np.float32))
         assert np.array_equal(points, X)
         assert classifier.digest() == digest
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "quadratic", "low-rank"])
+def test_a_classifier_in_a_subspace_scores_projected_features(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    basis, offset = rng.normal(size=(7, D)), rng.normal(size=7)
+    made: Any = make(kind)
+    inside = replace(made, offset=np.zeros(D))
+    outside = replace(inside, offset=offset, basis=basis)
+    wide = rng.normal(size=(20, 7))
+    assert outside.dim == 7
+    np.testing.assert_allclose(outside.scores(wide), inside.scores((wide - offset) @ basis), rtol=1e-12)
+    assert outside.digest() != inside.digest()
+    np.testing.assert_array_equal(load_bytes(outside.to_bytes()).scores(wide), outside.scores(wide))
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "quadratic"])
+@pytest.mark.parametrize("subspace", [False, True])
+def test_a_linear_term_moves_into_means_and_bias(kind: str, *, subspace: bool) -> None:
+    rng = np.random.default_rng(3)
+    base: Any = make(kind)
+    if subspace:
+        base = replace(base, basis=rng.normal(size=(D, D)))
+    weights = rng.normal(size=(D, C))
+    z = X - base.offset
+    z = z @ base.basis if subspace else z
+    expected = base.scores(X)[:, PRESENT] + (z @ weights)[:, PRESENT]
+    moved = base.plus_linear(weights)
+    assert type(moved) is type(base)
+    np.testing.assert_allclose(moved.scores(X)[:, PRESENT], expected, rtol=1e-9, atol=1e-9)

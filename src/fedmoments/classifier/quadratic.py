@@ -1,12 +1,17 @@
-"""Quadratic classifiers: log-densities of Gaussians with a covariance of their own, full, diagonal or low-rank."""
+"""Quadratic classifiers: log-densities of Gaussians with a covariance of their own, full, diagonal or low-rank.
+
+Each may live in a subspace: with a ``basis`` (d, k) features are (x − offset)·basis before anything else, and all other
+arrays have k dimensions instead of d. A linear term w_c·z on top of a Gaussian score is no classifier of a new kind,
+because −½ (z−μ)ᵀP(z−μ) + w·z = −½ (z−μ′)ᵀP(z−μ′) + w·μ + ½ wᵀP⁻¹w with μ′ = μ + P⁻¹w; :meth:`plus_linear` moves it in.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, solve_triangular
 
 from fedmoments.classifier.base import Classifier, Floats
 from fedmoments.linalg import blocks
@@ -30,6 +35,8 @@ class DiagonalClassifier(Classifier, kind="diagonal"):
         (C, d) inverse variances.
     bias
         (C,) log-prior plus half the log-precision.
+    basis
+        (d, k) of the subspace, or None.
     present, class_names, feature_map, info
         See :class:`fedmoments.classifier.Classifier`.
 
@@ -47,13 +54,26 @@ class DiagonalClassifier(Classifier, kind="diagonal"):
     means: NDArray[np.float64]
     precisions: NDArray[np.float64]
     bias: NDArray[np.float64]
+    basis: NDArray[np.float64] | None = None
 
     @property
     def dim(self) -> int:
         return len(self.offset)
 
+    def plus_linear(self, weights: NDArray[np.float64]) -> Self:
+        """Return the classifier with z·weights (k, C) added to its scores; z are the centred features it squares."""
+        moved = weights.T / self.precisions
+        extra = np.einsum("kc,ck->c", weights, self.means + 0.5 * moved)
+        return replace(self, means=self.means + moved, bias=self.bias + extra)
+
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:
-        return diagonal_scores(Z - arrays["offset"], arrays)
+        return diagonal_scores(_centred(Z, arrays), arrays)
+
+
+def _centred(Z: Floats, arrays: Arrays) -> Floats:
+    """Return features less the offset, in the subspace if there is one."""
+    centred = Z - arrays["offset"]
+    return np.asarray(centred @ arrays["basis"]) if "basis" in arrays else centred
 
 
 def diagonal_scores(centred: Floats, arrays: Arrays) -> Floats:
@@ -81,6 +101,8 @@ class QuadraticClassifier(Classifier, kind="quadratic"):
         (C, d) class means less the offset.
     bias
         (C,) log-prior plus log |det T_c|.
+    basis
+        (d, k) of the subspace, or None.
     present, class_names, feature_map, info
         See :class:`fedmoments.classifier.Classifier`.
 
@@ -98,16 +120,27 @@ class QuadraticClassifier(Classifier, kind="quadratic"):
     whiteners: NDArray[np.float64]
     means: NDArray[np.float64]
     bias: NDArray[np.float64]
+    basis: NDArray[np.float64] | None = None
 
     @property
     def dim(self) -> int:
         return len(self.offset)
 
+    def plus_linear(self, weights: NDArray[np.float64]) -> Self:
+        """Return the classifier with z·weights (k, C) added to its scores; z are the centred features it whitens."""
+        means, bias = self.means.copy(), self.bias.copy()
+        for label in np.flatnonzero(self.present):
+            whitener, slope = self.whiteners[label], weights[:, label]
+            half = solve_triangular(whitener, slope, lower=True, trans="T")
+            bias[label] += slope @ means[label] + 0.5 * half @ half
+            means[label] += solve_triangular(whitener, half, lower=True)
+        return replace(self, means=means, bias=bias)
+
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:
         scores = np.zeros((len(Z), self.n_classes), Z.dtype)
         multiply = blas.strmm if Z.dtype == np.float32 else blas.dtrmm
         for block in blocks(len(Z)):
-            columns = np.asfortranarray((Z[block] - arrays["offset"]).T)
+            columns = np.asfortranarray(_centred(Z[block], arrays).T)
             for label in np.flatnonzero(self.present):
                 # LAPACK reads the C-ordered T_c as its transpose, upper triangular, and transposes it back.
                 centred = columns - arrays["means"][label][:, None]
@@ -134,6 +167,8 @@ class LowRankClassifier(Classifier, kind="low-rank"):
         P, (C, r, d).
     bias
         (C,) log-prior less half the log-determinant.
+    basis
+        (d, k) of the subspace, or None.
     present, class_names, feature_map, info
         See :class:`fedmoments.classifier.Classifier`.
 
@@ -152,6 +187,7 @@ class LowRankClassifier(Classifier, kind="low-rank"):
     precisions: NDArray[np.float64]
     projections: NDArray[np.float64]
     bias: NDArray[np.float64]
+    basis: NDArray[np.float64] | None = None
 
     @property
     def dim(self) -> int:
@@ -164,7 +200,7 @@ class LowRankClassifier(Classifier, kind="low-rank"):
         flat = projections.reshape(n_classes * rank, dim)
         shift = np.einsum("crd,cd->cr", projections, arrays["means"])
         for block in blocks(len(Z)):
-            centred = Z[block] - arrays["offset"]
+            centred = _centred(Z[block], arrays)
             inside = (centred @ flat.T).reshape(len(centred), n_classes, rank) - shift
             scores[block] = diagonal_scores(centred, arrays) + 0.5 * np.einsum("ncr,ncr->nc", inside, inside)
         return scores

@@ -2,6 +2,7 @@
 
 from fedmoments.gaussian.bias import CovarianceBias, covariance_bias, expected_bias
 from fedmoments.gaussian.class_gaussians import ClassGaussians, require
+from fedmoments.gaussian.fisher import FisherSubspace
 from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
 from fedmoments.gaussian.shrinkage import Shrinkage
 from fedmoments.gaussian.sources import SOURCES, CovarianceSource, covariance_source
@@ -12,6 +13,7 @@ __all__ = [
     "CovarianceBias",
     "CovarianceSource",
     "DiagonalScatter",
+    "FisherSubspace",
     "MatrixScatter",
     "RowScatter",
     "Scatter",

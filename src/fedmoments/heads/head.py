@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fedmoments.classifier import Classifier
 from fedmoments.gaussian import require
@@ -11,6 +11,8 @@ from fedmoments.maps import FeatureMap
 from fedmoments.statistics import Ledger, Statistics, StatisticsSpec
 
 __all__ = ["Head", "Preset"]
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class Head(ABC):
 
 
 @dataclass(frozen=True)
-class Preset:
-    """A named head: a point in the space of moments × covariance source × solver.
+class Preset(Generic[Made]):
+    """A named head (a point in the space of moments × covariance source × solver), or a named baseline.
 
     Parameters
     ----------
@@ -105,11 +107,11 @@ class Preset:
     """
 
     name: str
-    head: type[Head]
+    head: type[Made]
     summary: str
     paper: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self, **hyper: Any) -> Head:
+    def make(self, **hyper: Any) -> Made:
         """Return the head with these hyper-parameters instead of the defaults."""
         return self.head(**{**self.defaults, **hyper})

@@ -21,7 +21,7 @@ ENTRY_POINTS = "fedmoments.heads"
 
 
 @cache
-def presets() -> Mapping[str, Preset]:
+def presets() -> Mapping[str, Preset[Head]]:
     """Return all presets by name, ours first, in alphabetical order each.
 
     Examples
@@ -29,15 +29,15 @@ def presets() -> Mapping[str, Preset]:
     >>> str(presets()["fedcof"].make().needs)
     'counts + client_means'
     """
-    ours: list[Preset] = []
+    ours: list[Preset[Head]] = []
     package = importlib.import_module("fedmoments.heads")
     for module in pkgutil.iter_modules(package.__path__, "fedmoments.heads."):
         ours.extend(getattr(importlib.import_module(module.name), "PRESETS", ()))
-    theirs: list[Preset] = []
+    theirs: list[Preset[Head]] = []
     for entry in entry_points(group=ENTRY_POINTS):
         loaded = entry.load()
         theirs.extend([loaded] if isinstance(loaded, Preset) else loaded)
-    table: dict[str, Preset] = {}
+    table: dict[str, Preset[Head]] = {}
     for preset in [*sorted(ours, key=lambda p: p.name), *sorted(theirs, key=lambda p: p.name)]:
         if preset.name in table:
             raise InputError(f"two heads call themselves '{preset.name}': rename or uninstall one of them")
