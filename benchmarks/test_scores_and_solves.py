@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 
 import fedmoments as fm
 from fedmoments.classifier.quadratic import DiagonalClassifier, QuadraticClassifier
+from fedmoments.gaussian import ClassGaussians, FisherSubspace
 from fedmoments.heads import ridge
 from fedmoments.linalg import gcv_ridge
 
@@ -143,6 +144,37 @@ def test_gcv_against_a_full_eigendecomposition(compare: Compare) -> None:
 
     compare(
         "GCV ridge vs full eigh, d = 1280", lambda: gcv_ridge(gram, right, energy=n, n_samples=n), by_eigh, rounds=2
+    )
+
+
+@pytest.mark.parametrize(("n_classes", "dim"), [(10, 512), (100, 512), (100, 1280)])
+def test_fisher_subspace_beats_the_generalised_eigenproblem(n_classes: int, dim: int, compare: Compare) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(4000) % n_classes
+    X = rng.standard_normal((n_classes, dim))[y] + rng.standard_normal((4000, dim))
+    gaussians = ClassGaussians(fm.Statistics.of(X, y, fm.StatisticsSpec.of("gram"), n_classes=n_classes))
+    within = gaussians.pooled_covariance()
+    centred = gaussians.means - gaussians.global_mean
+
+    def ours() -> Floats:
+        return FisherSubspace.of(gaussians, directions="all").basis
+
+    def full() -> Floats:
+        between = (centred / n_classes).T @ centred
+        return np.asarray(eigh(between, within)[1][:, :-n_classes:-1])
+
+    def unsymmetric() -> Floats:
+        between = (centred / n_classes).T @ centred
+        return np.asarray(torch.linalg.eig(torch.from_numpy(np.linalg.inv(within) @ between))[1].real.numpy())
+
+    assert ours().shape == full().shape
+    compare(
+        f"Fisher subspace, C = {n_classes}, d = {dim}, vs eigh in d",
+        ours,
+        full,
+        at_least=3,
+        rounds=3,
+        vs_eig_of_a_product=unsymmetric,
     )
 
 
