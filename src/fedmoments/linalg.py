@@ -21,6 +21,7 @@ __all__ = [
     "blocks",
     "gcv_ridge",
     "low_rank_factor",
+    "lower_factor",
     "new_gram",
     "pack_symmetric",
     "packed_diagonal",
@@ -242,6 +243,23 @@ def solve_positive(matrix: Floats, right: Floats, *, overwrite: bool = False) ->
     keep = values > max(values[-1], 0.0) * _NOISE * len(diagonal)
     basis = vectors[:, keep]
     return np.asarray(basis @ ((basis.T @ right) / values[keep, None]))
+
+
+def lower_factor(matrix: Floats) -> Floats | None:
+    """Return L (d, d), lower triangular with L Lᵀ = M, or None where M is singular to working precision.
+
+    Examples
+    --------
+    >>> lower_factor(np.array([[4.0, 2.0], [2.0, 2.0]]))
+    array([[2., 0.],
+           [1., 1.]])
+    >>> lower_factor(np.array([[1.0, 1.0], [1.0, 1.0]])) is None
+    True
+    """
+    upper, info = lapack.dpotrf(matrix, lower=0, clean=1)
+    if info != 0 or not _is_definite(upper, np.diagonal(matrix)):
+        return None
+    return np.asarray(upper.T)
 
 
 def _is_definite(factor: Floats, diagonal: Floats) -> bool:

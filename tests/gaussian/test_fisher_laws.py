@@ -113,9 +113,11 @@ def test_one_class_or_equal_means_leave_no_direction() -> None:
     assert fisher.project(X).shape == (len(X), 0)
 
 
-def test_a_singular_covariance_is_refused_with_advice() -> None:
-    X = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0], [6.0, 0.0]])
-    stats = Statistics.of(X, [0, 0, 1, 1], StatisticsSpec.of("gram"), n_classes=2)
+@pytest.mark.parametrize("second", ["constant", "the first times a third"])
+def test_a_singular_covariance_is_refused_with_advice(second: str) -> None:
+    X, y, _ = federation(2, 3)
+    X = np.column_stack([X, 0.0 * X[:, 0] if second == "constant" else X[:, 0] / 3.0])
+    stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=2)
     with pytest.raises(NotEnoughDataError, match=r"singular.*more shrinkage"):
         FisherSubspace.of(ClassGaussians(stats), shrinkage="none")
 

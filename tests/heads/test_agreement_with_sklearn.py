@@ -135,7 +135,7 @@ def test_blended_lda_is_scikit_learns_shrunk_lda_but_for_the_divisor(seed: int, 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_qda_is_quadratic_discriminant_analysis(seed: int) -> None:
     X, y, unseen = sample(seed)
-    ours = fit(Qda(shrinkage="none"), split(X, y, seed))
+    ours = fit(Qda(pooling="none", shrinkage="none"), split(X, y, seed))
     expected = svd_qda_scores(X, y, unseen)
     assert_same(ours.scores(unseen), expected)
     np.testing.assert_array_equal(ours.predict(unseen), expected.argmax(axis=1))
@@ -145,8 +145,10 @@ def test_qda_is_quadratic_discriminant_analysis(seed: int) -> None:
 def test_low_rank_qda_of_full_rank_is_quadratic_discriminant_analysis(seed: int) -> None:
     # The diagonal that is left over is 0 and must be floored, which costs digits: a little shrinkage stands in for it.
     X, y, unseen = sample(seed)
-    ours = fit(LowRankQda(rank=6, shrinkage=1e-3), split(X, y, seed))
-    np.testing.assert_allclose(ours.scores(unseen), fit(Qda(shrinkage=1e-3), {0: (X, y)}).scores(unseen), rtol=1e-6)
+    ours = fit(LowRankQda(rank=6, pooling="none", shrinkage=1e-3), split(X, y, seed))
+    np.testing.assert_allclose(
+        ours.scores(unseen), fit(Qda(pooling="none", shrinkage=1e-3), {0: (X, y)}).scores(unseen), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -197,7 +199,7 @@ def test_lda_of_diagonal_covariance_is_the_discriminant_score_of_nearest_centroi
     "head",
     [
         Lda(shrinkage="none"),
-        Qda(shrinkage="none"),
+        Qda(pooling="none", shrinkage="none"),
         NaiveBayes(pooling=0.0, unbiased=False, floor=0.0),
         Ridge(ridge=1.0, normalize=False),
         NearestMean("euclidean"),
@@ -371,7 +373,7 @@ def test_lda_on_the_free_covariance_is_lda_with_fedcofs_covariances(seed: int, s
     pooled = sum((n - 1) * covariance for covariance, _, n, _ in classes.values()) / (counts - 1).sum()
     pooled = pooled + amount * np.eye(X.shape[1])
     expected = literal_lda(pooled, np.stack([mean for _, mean, _, _ in classes.values()]), counts, unseen)
-    ours = fit("lda-free", clients, shrinkage=shrinkage).scores(unseen)
+    ours = fit("lda-free", clients, shrinkage=shrinkage, priors="data").scores(unseen)
     assert_same(apart_from_a_constant(ours), expected)
 
 
@@ -418,5 +420,5 @@ def test_low_rank_qda_is_qda_with_the_matrix_formed_and_inverted(
         centred = unseen - mean
         distances = np.einsum("nd,de,ne->n", centred, np.linalg.inv(matrix), centred)
         expected[:, label] = np.log(n / len(y)) - 0.5 * np.linalg.slogdet(matrix)[1] - 0.5 * distances
-    ours = fit(make_head("gh-dlr-qda", rank=rank, shrinkage=shrinkage, covariance=source), clients)
+    ours = fit(make_head("gh-dlr-qda", rank=rank, pooling="none", shrinkage=shrinkage, covariance=source), clients)
     assert_same(ours.scores(unseen), expected)

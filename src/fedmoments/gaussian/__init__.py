@@ -3,9 +3,12 @@
 from fedmoments.gaussian.bias import CovarianceBias, covariance_bias, expected_bias
 from fedmoments.gaussian.class_gaussians import ClassGaussians, require
 from fedmoments.gaussian.fisher import FisherSubspace
+from fedmoments.gaussian.fisher_classes import FisherClasses
+from fedmoments.gaussian.pooling import Pooling
 from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
 from fedmoments.gaussian.shrinkage import Shrinkage
 from fedmoments.gaussian.sources import SOURCES, CovarianceSource, covariance_source
+from fedmoments.gaussian.synthesis import GaussianSamples
 
 __all__ = [
     "SOURCES",
@@ -13,8 +16,11 @@ __all__ = [
     "CovarianceBias",
     "CovarianceSource",
     "DiagonalScatter",
+    "FisherClasses",
     "FisherSubspace",
+    "GaussianSamples",
     "MatrixScatter",
+    "Pooling",
     "RowScatter",
     "Scatter",
     "Shrinkage",

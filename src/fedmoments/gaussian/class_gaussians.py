@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import ClientsPooledError, MissingMomentError, NotEnoughDataError
+from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError, NotEnoughDataError
 from fedmoments.gaussian.scatter import Scatter
 from fedmoments.gaussian.shrinkage import Shrinkage
 from fedmoments.gaussian.sources import CovarianceSource, covariance_source
@@ -18,7 +18,7 @@ from fedmoments.linalg import new_gram, symmetrize_upper
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
-__all__ = ["ClassGaussians", "require"]
+__all__ = ["ClassGaussians", "check_priors", "require"]
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +38,12 @@ def require(stats: Statistics, needs: StatisticsSpec, who: str) -> None:
     raise MissingMomentError(
         f"{who} needs {needs}, but these statistics hold {stats.spec}: measure again with what is missing"
     )
+
+
+def check_priors(priors: str) -> None:
+    """Refuse what is neither ``data`` nor ``balanced``."""
+    if priors not in ("data", "balanced"):
+        raise InputError(f"priors is data or balanced; '{priors}' arrived")
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,25 @@ class ClassGaussians:
         """(C,) logarithm of the share of every class; −∞ for a class without a sample."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.counts / self.stats.n_samples))
+
+    def prior_scores(self, priors: str = "data") -> Floats:
+        """Return what a prior adds to the score of every class (C,); 0 for a class without a sample.
+
+        Parameters
+        ----------
+        priors
+            ``data``: classes are as frequent as in the data; ``balanced``: all equally.
+
+        Examples
+        --------
+        >>> stats = Statistics.of([[0.0], [2.0]], [0, 0], StatisticsSpec(), n_classes=2)
+        >>> ClassGaussians(stats).prior_scores("data"), ClassGaussians(stats).prior_scores("balanced")
+        (array([0., 0.]), array([0., 0.]))
+        """
+        check_priors(priors)
+        return np.asarray(
+            np.where(self.present, self.log_priors, 0.0) if priors == "data" else np.zeros(len(self.counts))
+        )
 
     @cached_property
     def scatter(self) -> Scatter:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.gaussian.class_gaussians import ClassGaussians
 from fedmoments.gaussian.shrinkage import Shrinkage
-from fedmoments.linalg import EPSILON
+from fedmoments.linalg import EPSILON, lower_factor
 
 __all__ = ["ENERGY", "MOST_DIRECTIONS", "FisherSubspace", "parse_directions"]
 
@@ -142,14 +142,13 @@ class FisherSubspace:
 
 
 def _factor(covariance: Floats) -> Floats:
-    try:
-        lower = cholesky(covariance, lower=True)
-    except np.linalg.LinAlgError:
+    lower = lower_factor(covariance)
+    if lower is None:
         raise NotEnoughDataError(
             f"the pooled covariance ({len(covariance)} dimensions) is singular, so no Fisher subspace is defined: use "
             "more shrinkage"
-        ) from None
-    return np.asarray(lower)
+        )
+    return lower
 
 
 def _left_singular(matrix: Floats) -> tuple[Floats, Floats]:

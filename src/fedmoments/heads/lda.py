@@ -2,6 +2,10 @@
 
 GH-LDA takes the exact pooled within-class covariance, FedCGS the *total* covariance /(N−1) without shrinkage, and
 ``lda-free`` FedCOF's free covariance: LDA from client means alone.
+
+A prior moves a decision by as much as the covariance is large. The free covariance is too large where clients differ in
+more than their labels (100 times on PACS with one domain a client), and priors then decide alone: 17 % with the priors
+of the data, 79 % with balanced ones. So presets on free covariances have balanced priors.
 """
 
 from dataclasses import dataclass
@@ -10,6 +14,7 @@ import numpy as np
 
 from fedmoments.classifier import Classifier, LinearClassifier
 from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
+from fedmoments.gaussian.class_gaussians import check_priors
 from fedmoments.heads.head import Head, Preset
 from fedmoments.linalg import solve_positive
 from fedmoments.statistics import Statistics, StatisticsSpec
@@ -27,6 +32,8 @@ class Lda(Head):
         ``exact``, ``diagonal``, ``spherical``, ``free``, or ``total`` (FedCGS).
     shrinkage
         See :class:`fedmoments.Shrinkage`; GH-OFL's default is ``blend:0.05``. The total covariance is not shrunk.
+    priors
+        ``data``: classes are as frequent as in the data; ``balanced``: all equally.
 
     Examples
     --------
@@ -38,9 +45,11 @@ class Lda(Head):
 
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
+    priors: str = "data"
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
+        check_priors(self.priors)
         if self.covariance != "total":
             covariance_source(self.covariance)
 
@@ -57,15 +66,18 @@ class Lda(Head):
         # Scores do not change when features and means move together: around the global mean, fewer digits cancel.
         means = np.where(gaussians.present[:, None], gaussians.means - gaussians.global_mean, 0.0)
         weights = solve_positive(covariance, means.T)
-        log_priors = np.where(gaussians.present, gaussians.log_priors, 0.0)
-        bias = log_priors - 0.5 * np.einsum("cd,dc->c", means, weights)
+        bias = gaussians.prior_scores(self.priors) - 0.5 * np.einsum("cd,dc->c", means, weights)
         return LinearClassifier(weights=weights, bias=bias, offset=gaussians.global_mean, present=gaussians.present)
 
 
 PRESETS = (
     Preset("gh-lda", Lda, "LDA on the exact pooled covariance", "GH-OFL"),
     Preset(
-        "lda-free", Lda, "LDA on the free covariance of client means", "new here, after FedCOF", {"covariance": "free"}
+        "lda-free",
+        Lda,
+        "LDA on the free covariance of client means",
+        "new here, after FedCOF",
+        {"covariance": "free", "priors": "balanced"},
     ),
     Preset(
         "fedcgs",

@@ -1,7 +1,8 @@
 """DLR-QDA of GH-OFL (App. A.2): QDA with Σ_c ≈ diag(D_c) + U_c U_cᵀ, U_c of rank r.
 
 With eigenpairs of the class covariance, U_c = V_r √Λ_r and D_c = diag(Σ_c − U_c U_cᵀ) + shrinkage, so that the diagonal
-of the covariance is kept whatever the rank. **Law** r = 0 is naive Bayes, r = d is full QDA with the same shrinkage.
+of the covariance is kept whatever the rank. **Law** r = 0 is naive Bayes, r = d is full QDA with the same pooling and
+shrinkage (automatic pooling apart, which full QDA grades by direction: few eigenvectors could not hold the result).
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from fedmoments.classifier import Classifier, LowRankClassifier
 from fedmoments.errors import InputError, NotEnoughDataError
-from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
+from fedmoments.gaussian import ClassGaussians, Pooling, Shrinkage, covariance_source
+from fedmoments.gaussian.pooling import PooledClasses
 from fedmoments.heads.head import Head, Preset
 from fedmoments.linalg import EPSILON
 from fedmoments.statistics import Statistics, StatisticsSpec
@@ -33,22 +35,28 @@ class LowRankQda(Head):
     covariance
         ``exact`` (class grams) or ``free`` (client means).
     shrinkage
-        Of every class covariance, as in QDA.
+        Of every class covariance towards the identity, as in QDA.
+    pooling
+        Of every class covariance towards the pooled one, before eigenvectors are sought; see
+        :class:`fedmoments.gaussian.Pooling`. ``automatic`` is half, and more where classes have few samples for r
+        directions. ``none`` is GH-OFL's DLR-QDA.
 
     Examples
     --------
     >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [0.2, 0.1], [3.0, 9.0], [9.0, 3.0], [4.0, 4.0]]), [0, 0, 0, 1, 1, 1]
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
-    >>> LowRankQda(rank=1, shrinkage="blend:0.1").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
+    >>> LowRankQda(rank=1, shrinkage="blend:0.1", pooling="none").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
     array([0, 1])
     """
 
     rank: int = 8
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
+    pooling: Pooling | str | float = "automatic"
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
+        Pooling.parse(self.pooling)
         covariance_source(self.covariance)
         if self.rank < 0:
             raise InputError(f"rank must be 0 or more, not {self.rank}")
@@ -63,14 +71,8 @@ class LowRankQda(Head):
         precisions = np.ones((stats.n_classes, stats.dim))
         projections = np.zeros((stats.n_classes, rank, stats.dim))
         half_log_det = np.zeros(stats.n_classes)
-        pooled: Floats | None = None
-        for label, covariance, dof in gaussians.class_covariances():
-            if dof > 0:
-                keep, add = gaussians.class_shrinkage(self.shrinkage, float(np.trace(covariance)))
-                spread = keep * covariance
-            else:
-                pooled = gaussians.pooled_covariance(self.shrinkage) if pooled is None else pooled
-                spread, add = pooled, 0.0
+        classes = PooledClasses.of(gaussians, self.pooling, self.shrinkage, dim=max(rank, 1))
+        for label, spread, add in classes.covariances():
             if not float(np.trace(spread)) + add > 0:
                 raise NotEnoughDataError(
                     f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is zero: "

@@ -3,6 +3,9 @@
 Var_c = (scatter_c + κ·Var_pool)/(ν_c + κ): κ degrees of freedom are borrowed from the pooled variance, so that a
 class of one sample (ν_c = 0) has the pooled variance. ν_c = N_c − 1 from squares, K_c − 1 from client means. No
 variance falls below ``floor`` times the largest pooled variance.
+
+With ``subspace="fisher"`` the variances are those in the Fisher directions, which needs class covariances. The pooled
+variance is 1 there: **Law** in all directions, with pooled variances, it is LDA.
 """
 
 from dataclasses import dataclass
@@ -12,7 +15,9 @@ from numpy.typing import NDArray
 
 from fedmoments.classifier import Classifier, DiagonalClassifier
 from fedmoments.errors import InputError
-from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
+from fedmoments.gaussian import ClassGaussians, FisherSubspace, Pooling, Shrinkage, covariance_source
+from fedmoments.gaussian.fisher import parse_directions
+from fedmoments.gaussian.pooling import PooledClasses, fisher_class_covariances
 from fedmoments.heads.head import Head, Preset
 from fedmoments.statistics import Statistics, StatisticsSpec
 
@@ -30,13 +35,19 @@ class NaiveBayes(Head):
     covariance
         ``exact`` (class squares), ``spherical`` (class norms) or ``free`` (client means).
     pooling
-        κ ≥ 0, degrees of freedom borrowed from the pooled variance.
+        Of every class variance towards the pooled one: κ ≥ 0 degrees of freedom that are borrowed from it, or any
+        :class:`fedmoments.gaussian.Pooling`.
     shrinkage
-        Added to every variance of a class, as QDA adds it to the diagonal of a class covariance.
+        Added to every variance of a class, as QDA adds it to the diagonal of a class covariance. In the Fisher
+        subspace, that of the pooled covariance, which must not be singular.
     floor
         Least variance, as a share of the largest pooled one.
     unbiased
         Divide by N_c − 1 (K_c − 1 for free ones); False divides by N_c, the maximum-likelihood variance.
+    subspace
+        ``full``, or ``fisher``: computed in the Fisher subspace of the pooled covariance.
+    directions
+        Of the Fisher subspace: ``automatic`` (99.5 % of the energy, at most 256), ``all``, a number, ``energy:SHARE``.
 
     Examples
     --------
@@ -47,42 +58,66 @@ class NaiveBayes(Head):
     """
 
     covariance: str = "exact"
-    pooling: float = 1.0
+    pooling: Pooling | str | float = 1.0
     shrinkage: Shrinkage | str | float = "none"
     floor: float = 1e-9
     unbiased: bool = True
+    subspace: str = "full"
+    directions: str | int = "automatic"
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
+        Pooling.parse(self.pooling)
         covariance_source(self.covariance)
-        if not (self.pooling >= 0 and self.floor >= 0):
-            raise InputError(f"pooling and floor must be 0 or more; {self.pooling} and {self.floor} arrived")
+        parse_directions(self.directions)
+        if not self.floor >= 0:
+            raise InputError(f"floor must be 0 or more; {self.floor} arrived")
+        if self.subspace not in ("full", "fisher"):
+            raise InputError(f"subspace is full or fisher; '{self.subspace}' arrived")
+        if self.subspace == "fisher" and not self.unbiased:
+            raise InputError(
+                "unbiased=False is for subspace='full': Fisher directions are scaled by unbiased variances"
+            )
 
     @property
     def needs(self) -> StatisticsSpec:
-        return covariance_source(self.covariance).variance_needs
+        source = covariance_source(self.covariance)
+        return source.class_needs if self.subspace == "fisher" else source.variance_needs
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        variances = self._variances(gaussians)
-        precisions = 1.0 / variances
-        offset = gaussians.global_mean
-        means = np.where(gaussians.present[:, None], gaussians.means - offset, 0.0)
-        bias = np.where(gaussians.present, gaussians.log_priors, 0.0) - 0.5 * np.log(variances).sum(axis=1)
+        present, basis = gaussians.present, None
+        if self.subspace == "fisher":
+            fisher = FisherSubspace.of(gaussians, shrinkage=self.shrinkage, directions=self.directions)
+            inside = fisher_class_covariances(gaussians, fisher, self.pooling, self.shrinkage, diagonal=True)
+            basis, means = fisher.basis, fisher.means
+            variances = np.maximum(inside, self.floor)
+        else:
+            means = np.where(present[:, None], gaussians.means - gaussians.global_mean, 0.0)
+            variances = self._variances(gaussians)
         return DiagonalClassifier(
-            offset=offset, means=means, precisions=precisions, bias=bias, present=gaussians.present
+            offset=gaussians.global_mean,
+            means=means,
+            precisions=1.0 / variances,
+            bias=np.where(present, gaussians.log_priors, 0.0) - 0.5 * np.log(variances).sum(axis=1),
+            basis=basis,
+            present=present,
         )
 
     def _variances(self, gaussians: ClassGaussians) -> Floats:
         """Return the variance (C, d) of every class and dimension, positive everywhere."""
         scatter, dof = gaussians.class_variances()
-        pooled = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
-        divisor = dof + (0.0 if self.unbiased else 1.0) * gaussians.present + self.pooling
-        variances = (scatter + self.pooling * pooled) / np.where(divisor > 0, divisor, 1.0)[:, None]
-        if Shrinkage.parse(self.shrinkage).kind != "none":
-            for label in np.flatnonzero(dof > 0):
-                keep, add = gaussians.class_shrinkage(self.shrinkage, float(variances[label].sum()))
-                variances[label] = keep * variances[label] + add
+        own = scatter / np.where(dof > 0, dof, 1.0)[:, None]
+        # As the pooled covariance is: weighted by N_c − 1, which is not ν_c where variances come from client means.
+        weights = np.where(dof > 0, gaussians.counts - 1.0, 0.0)
+        pooled = weights @ own / max(float(weights.sum()), 1.0)
+        divisors = dof if self.unbiased else dof + gaussians.present
+        classes = PooledClasses.of(gaussians, self.pooling, self.shrinkage, dim=1, divisors=divisors)
+        share = classes.shares[:, None]
+        variances = (1.0 - share) * scatter / np.where(divisors > 0, divisors, 1.0)[:, None] + share * pooled
+        for label in np.flatnonzero(gaussians.present):
+            keep, add = classes.amounts(float(variances[label].sum()))
+            variances[label] = keep * variances[label] + add
         return np.asarray(np.maximum(variances, self.floor * _scale(pooled, gaussians)))
 
 

@@ -1,18 +1,26 @@
-"""Quadratic discriminant analysis, GH-QDA: every class has its own covariance.
+"""Quadratic discriminant analysis, GH-QDA: every class has its own covariance, shrunk towards the pooled one.
 
 score_c = log π_c − ½ log|Σ̃_c| − ½ (x−μ_c)ᵀ Σ̃_c⁻¹ (x−μ_c), with Σ̃_c = T_c⁻¹T_c⁻ᵀ and T_c lower triangular. A class with
 no covariance of its own (one sample, or one row of client means) has the pooled one.
+
+``pooling`` makes it regularised discriminant analysis, on the way from QDA (``none``) to LDA (``blend:1``). With
+``subspace="fisher"`` everything happens in the k ≤ C − 1 Fisher directions: (C, k, k) numbers instead of (C, d, d).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from fedmoments.classifier import Classifier, QuadraticClassifier
-from fedmoments.errors import NotEnoughDataError
-from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_source
+from fedmoments.errors import InputError
+from fedmoments.gaussian import ClassGaussians, FisherSubspace, Pooling, Shrinkage, covariance_source
+from fedmoments.gaussian.class_gaussians import check_priors
+from fedmoments.gaussian.fisher import parse_directions
+from fedmoments.gaussian.graded import graded_class_covariances
+from fedmoments.gaussian.pooling import PooledClasses, fisher_class_covariances
+from fedmoments.gaussian.whitening import class_whiteners
 from fedmoments.heads.head import Head, Preset
 from fedmoments.statistics import Statistics, StatisticsSpec
 
@@ -30,23 +38,45 @@ class Qda(Head):
     covariance
         ``exact`` (class grams), ``diagonal``, ``spherical`` or ``free`` (client means).
     shrinkage
-        Of every class covariance; see :meth:`fedmoments.ClassGaussians.class_shrinkage`. GH-OFL's default is
-        ``blend:0.1``.
+        Of every class covariance towards the identity; see :meth:`fedmoments.ClassGaussians.class_shrinkage`. GH-OFL's
+        default is ``blend:0.1``.
+    pooling
+        Of every class covariance towards the pooled one; see :class:`fedmoments.gaussian.Pooling`. ``automatic`` in the
+        full space grades it by direction (:mod:`fedmoments.gaussian.graded`): half in Fisher directions, almost all
+        elsewhere. ``none`` is GH-OFL's QDA.
+    subspace
+        ``full``, or ``fisher``: computed in the Fisher subspace of the pooled covariance.
+    directions
+        Of the Fisher subspace: ``automatic`` (99.5 % of the energy, at most 256), ``all``, a number, ``energy:SHARE``.
+    priors
+        ``data``: classes are as frequent as in the data; ``balanced``: all equally, as where a covariance may be too
+        large by the differences of clients.
 
     Examples
     --------
     >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [0.2, 0.1], [3.0, 9.0], [9.0, 3.0], [4.0, 4.0]]), [0, 0, 0, 1, 1, 1]
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
-    >>> Qda(shrinkage="blend:0.1").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
+    >>> Qda(shrinkage="blend:0.1", pooling="none").fit(stats).predict([[0.1, 0.1], [2.0, 2.0]])
+    array([0, 1])
+    >>> Qda(subspace="fisher", pooling="friedman:0.2").fit(stats).predict([[0.1, 0.1], [9.0, 2.0]])
     array([0, 1])
     """
 
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
+    pooling: Pooling | str | float = "automatic"
+    subspace: str = "full"
+    directions: str | int = "automatic"
+    priors: str = "data"
 
     def __post_init__(self) -> None:
+        check_priors(self.priors)
         Shrinkage.parse(self.shrinkage)
+        Pooling.parse(self.pooling)
         covariance_source(self.covariance)
+        parse_directions(self.directions)
+        if self.subspace not in ("full", "fisher"):
+            raise InputError(f"subspace is full or fisher; '{self.subspace}' arrived")
 
     @property
     def needs(self) -> StatisticsSpec:
@@ -54,36 +84,41 @@ class Qda(Head):
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        whiteners = np.zeros((stats.n_classes, stats.dim, stats.dim))
-        half_log_precision = np.zeros(stats.n_classes)
-        pooled: Floats | None = None
-        for label, covariance, dof in gaussians.class_covariances():
-            if dof > 0:
-                keep, add = gaussians.class_shrinkage(self.shrinkage, float(np.trace(covariance)))
-                shrunk = keep * covariance
-                shrunk[np.diag_indices_from(shrunk)] += add
-            else:
-                pooled = gaussians.pooled_covariance(self.shrinkage) if pooled is None else pooled
-                shrunk = pooled
-            whiteners[label] = _whitener(shrunk, label, stats)
-            half_log_precision[label] = np.log(np.diagonal(whiteners[label])).sum()
-        present, offset = gaussians.present, gaussians.global_mean
-        means = np.where(present[:, None], gaussians.means - offset, 0.0)
-        bias = np.where(present, gaussians.log_priors, 0.0) + half_log_precision
-        return QuadraticClassifier(offset=offset, means=means, whiteners=whiteners, bias=bias, present=present)
-
-
-def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
-    """Return T, lower triangular with T Σ Tᵀ = I."""
-    lower, info = lapack.dpotrf(covariance, lower=1, clean=1)
-    if info == 0:
-        inverse, info = lapack.dtrtri(lower, lower=1)
-    if info != 0:
-        raise NotEnoughDataError(
-            f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is singular: "
-            "use more shrinkage, gh-dlr-qda or gh-lda"
+        present, basis = gaussians.present, None
+        if self.subspace == "fisher":
+            fisher = FisherSubspace.of(gaussians, shrinkage=self.shrinkage, directions=self.directions)
+            inside = fisher_class_covariances(gaussians, fisher, self.pooling, self.shrinkage)
+            basis, means = fisher.basis, fisher.means
+            covariances: Iterable[tuple[int, Floats]] = (
+                (label, inside[label]) for label in np.flatnonzero(present).tolist()
+            )
+        else:
+            means = np.where(present[:, None], gaussians.means - gaussians.global_mean, 0.0)
+            covariances = (
+                graded_class_covariances(gaussians, self.shrinkage)
+                if Pooling.parse(self.pooling).kind == "automatic"
+                else self._pooled(gaussians)
+            )
+        whiteners, log_precision = class_whiteners(stats, covariances, means.shape[1])
+        bias = gaussians.prior_scores(self.priors) + log_precision
+        return QuadraticClassifier(
+            offset=gaussians.global_mean, means=means, whiteners=whiteners, bias=bias, basis=basis, present=present
         )
-    return np.asarray(inverse)
+
+    def _pooled(self, gaussians: ClassGaussians) -> Iterator[tuple[int, Floats]]:
+        for label, covariance, add in PooledClasses.of(gaussians, self.pooling, self.shrinkage).covariances():
+            covariance[np.diag_indices_from(covariance)] += add
+            yield label, covariance
 
 
-PRESETS = (Preset("gh-qda", Qda, "QDA with a full covariance a class", "GH-OFL"),)
+PRESETS = (
+    Preset("gh-qda", Qda, "QDA with a full covariance a class, pooled by direction", "GH-OFL"),
+    Preset("gh-qda-fisher", Qda, "QDA in the Fisher subspace, half pooled", "GH-OFL", {"subspace": "fisher"}),
+    Preset(
+        "qda-free",
+        Qda,
+        "QDA on the free covariances of client means, pooled by direction",
+        "new here, after FedCOF",
+        {"covariance": "free", "priors": "balanced"},
+    ),
+)

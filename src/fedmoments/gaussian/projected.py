@@ -1,0 +1,79 @@
+"""Class covariances in a subspace, without a (d, d) matrix a class where that can be helped.
+
+With a basis V (d, k), VᵀΣ_cV is needed, not Σ_c. From class grams it is Vᵀ(S_c·V) less a term of rank one, and one
+triangle of S_c suffices; from variances (V·v)ᵀV; from client means the rows are projected first, all classes at once.
+At the size of iNaturalist (54,555 rows, 1,203 classes, d = 1280, k = 256) that is 36 GFLOP instead of 1,000.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from fedmoments.gaussian.class_gaussians import ClassGaussians, require
+from fedmoments.gaussian.sources import covariance_source
+from fedmoments.linalg import blocks
+
+__all__ = ["projected_class_covariances"]
+
+Floats = NDArray[np.float64]
+
+
+def projected_class_covariances(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
+    """Yield (label, VᵀΣ_cV (k, k), degrees of freedom) of every class present; zeros where there are none.
+
+    Parameters
+    ----------
+    gaussians
+        Means and class covariances of any source.
+    basis
+        V, (d, k).
+
+    Examples
+    --------
+    >>> from fedmoments.statistics import Statistics, StatisticsSpec
+    >>> X, y = np.array([[0.0, 0.0], [2.0, 4.0], [1.0, 5.0]]), [0, 0, 1]
+    >>> gaussians = ClassGaussians(Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2))
+    >>> [(label, inside.item(), dof) for label, inside, dof in projected_class_covariances(gaussians, np.eye(2)[:, :1])]
+    [(0, 2.0, 1.0), (1, 0.0, 0.0)]
+    """
+    needs = covariance_source(gaussians.source).class_needs
+    require(gaussians.stats, needs, f"class covariances of source '{gaussians.source}'")
+    if gaussians.source == "exact":
+        scatters = _of_grams(gaussians, basis)
+    elif gaussians.source == "free":
+        scatters = _of_rows(gaussians, basis)
+    else:
+        scatters = _of_variances(gaussians, basis)
+    for label, scatter, dof in scatters:
+        yield label, (scatter + scatter.T) / (2.0 * max(dof, 1.0)), dof
+
+
+def _of_grams(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
+    stats, columns = gaussians.stats, np.asfortranarray(basis)
+    inside = gaussians.means @ basis
+    for label, packed in zip(stats.classes.tolist(), stats.class_array("class_grams"), strict=True):
+        upper, _ = lapack.dtpttr(stats.dim, packed, uplo="U")
+        count = float(stats.counts[label])
+        scatter = basis.T @ blas.dsymm(1.0, upper, columns, lower=0)
+        yield label, scatter - count * np.outer(inside[label], inside[label]), count - 1.0
+
+
+def _of_variances(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
+    variances, dof = gaussians.class_variances()
+    for label in gaussians.stats.classes.tolist():
+        yield label, (basis * variances[label][:, None]).T @ basis, float(dof[label])
+
+
+def _of_rows(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
+    rows, stats = gaussians.stats.rows, gaussians.stats
+    inside = np.empty((len(rows), basis.shape[1]))
+    for block in blocks(len(rows)):
+        centred = rows.block_means(block) - gaussians.means[rows.labels[block]]
+        inside[block] = (centred @ basis) * np.sqrt(rows.counts[block])[:, None]
+    order = np.argsort(rows.labels, kind="stable")
+    bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
+    for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):
+        mine = inside[order[start:stop]]
+        yield label, mine.T @ mine, float(stop - start - 1)

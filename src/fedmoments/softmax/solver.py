@@ -1,0 +1,170 @@
+"""Softmax regression by Newton's method: exact gradients, curvature from some of the samples, a convex loss.
+
+Each step solves H·s = −g by preconditioned conjugate gradients, H being the curvature over at most ``ROWS`` samples (or
+a few hundred a class), and is halved until the loss falls; where that was needed, the next curvature is over twice as
+many. The product gᵀH⁻¹g is twice what a step can still gain. The minimiser over N samples of p parameters is off the
+one over all by p/N in the same measure, so that there is a point beyond which only the sample is learnt: ``noise``
+stops there.
+
+Newton's steps are safe on the flat side of the optimum, where scores are too small; a start with scores that are too
+large is right by a wide margin or wrong by one, has almost no curvature, and costs many halved steps.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.softmax.curvature import Curvature
+from fedmoments.softmax.objective import SoftmaxLoss
+
+__all__ = ["SoftmaxFit", "fit_softmax"]
+
+Floats = NDArray[np.float64]
+
+#: Samples behind the curvature: at least so many, and so many a class.
+ROWS, ROWS_PER_CLASS = 8_000, 200
+#: Most bytes that they take.
+MOST_BYTES = 1 << 28
+#: Residual of the linear system at which a direction is good enough, and most products for it.
+RESIDUAL, MOST_PRODUCTS = 0.1, 50
+#: Most halvings of a step.
+MOST_HALVINGS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxFit:
+    """A fitted head.
+
+    Parameters
+    ----------
+    weights, bias
+        (k, C) and (C,).
+    loss
+        Where the solver stopped; never above that of the start.
+    passes
+        How often all samples were visited, products with the curvature counted by the samples that they visit.
+    """
+
+    weights: Floats
+    bias: Floats
+    loss: float
+    passes: int
+
+
+def fit_softmax(
+    loss: SoftmaxLoss,
+    weights: Floats,
+    bias: Floats,
+    *,
+    tolerance: float = 1e-5,
+    noise: float = 0.0,
+    thin: int = 1,
+    most_passes: int = 200,
+) -> SoftmaxFit:
+    """Minimise a softmax loss from a start.
+
+    Parameters
+    ----------
+    loss
+        What is minimised.
+    weights, bias
+        Start, (k, C) and (C,).
+    tolerance
+        The solver stops when no entry of the gradient is larger.
+    noise
+        It also stops when gᵀH⁻¹g, or twice the last gain, is below noise²·p/N, a small part of what drawing other
+        samples would change.
+    thin
+        Start with a solution on every so-many-th sample.
+    most_passes
+        Bound on visits of all samples.
+
+    Examples
+    --------
+    >>> from fedmoments.softmax.objective import Block
+    >>> Z, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 1, 0, 1])
+    >>> fit = fit_softmax(SoftmaxLoss([Block(Z, y)], 2), np.zeros((1, 2)), np.zeros(2))
+    >>> bool(fit.loss < 0.65), fit.passes < 50
+    (True, True)
+    """
+    classes = loss.classes
+    point, passes = np.vstack([weights[:, classes], bias[classes]]), 0.0
+    stop = _Stop(tolerance, noise, float(most_passes))
+    if thin > 1:
+        point, _, passes = _minimise(replace(loss, every=loss.every * thin), point, stop)
+        passes /= thin
+    point, value, more = _minimise(loss, point, replace(stop, passes=stop.passes - passes))
+    weights, bias = weights.copy(), bias.copy()
+    weights[:, classes], bias[classes] = point[:-1], point[-1]
+    return SoftmaxFit(weights, bias, value, int(np.ceil(passes + more)))
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """When to stop: largest entry of the gradient, share of the sampling noise, and passes."""
+
+    tolerance: float
+    noise: float
+    passes: float
+
+
+def _minimise(loss: SoftmaxLoss, point: Floats, stop: _Stop) -> tuple[Floats, float, float]:
+    """Return the minimiser (k+1, C) over classes that take part, its loss, and how many passes it took."""
+    n, keep = loss.n_samples, _stride(loss.n_samples, point)
+    enough = stop.noise**2 * point.size / n
+    (value, gradient, curvature), passes = _visit(loss, point, keep), 1.0
+    while passes < stop.passes and np.abs(gradient).max(initial=0.0) > stop.tolerance:
+        step, products = _direction(curvature, gradient)
+        passes += products * curvature.n_samples / n
+        decrement = -float(np.einsum("kc,kc->", gradient, step))
+        if not decrement > enough:
+            break
+        for halvings in range(MOST_HALVINGS):
+            if halvings == 1:  # too few samples bend too little along what was sought for bending little
+                keep = max(keep // 2, 1)
+            new_value, new_gradient, curvature = _visit(loss, point + step, keep)
+            passes += 1.0
+            if new_value <= value - 1e-4 * decrement or passes >= stop.passes:
+                break
+            step, decrement = 0.5 * step, 0.5 * decrement
+        if not new_value < value:
+            break
+        gain, point, value, gradient = value - new_value, point + step, new_value, new_gradient
+        if 2.0 * gain < enough:  # the curvature of few samples promises more than there is
+            break
+    return point, value, passes
+
+
+def _visit(loss: SoftmaxLoss, point: Floats, keep: int) -> tuple[float, Floats, Curvature]:
+    """Return loss, gradient and curvature in weights and bias stacked to (k+1, C)."""
+    classes = loss.classes
+    weights, bias = np.zeros((len(point) - 1, loss.n_classes)), np.zeros(loss.n_classes)
+    weights[:, classes], bias[classes] = point[:-1], point[-1]
+    value, (grad_w, grad_b), curvature = loss.visit(weights, bias, keep)
+    return value, np.vstack([grad_w[:, classes], grad_b[classes]]), curvature
+
+
+def _stride(n_samples: int, point: Floats) -> int:
+    """Return every how-many-th sample is kept for the curvature."""
+    size, n_classes = point.shape
+    rows = min(max(ROWS, ROWS_PER_CLASS * n_classes), MOST_BYTES // (8 * (size + n_classes)))
+    return int(max(n_samples // max(rows, 1), 1))
+
+
+def _direction(curvature: Curvature, gradient: Floats) -> tuple[Floats, int]:
+    """Return the solution of curvature · step = −gradient, and how many products it took."""
+    solve = curvature.preconditioner()
+    step, residual, products = np.zeros_like(gradient), -gradient, 0
+    towards = guess = solve(residual)
+    size = first = float(np.einsum("kc,kc->", residual, guess))
+    while size > RESIDUAL**2 * first * (products > 0) and products < MOST_PRODUCTS:
+        bent = curvature.product(towards)
+        products += 1
+        length = size / float(np.einsum("kc,kc->", towards, bent))
+        step += length * towards
+        residual -= length * bent
+        guess = solve(residual)
+        size, before = float(np.einsum("kc,kc->", residual, guess)), size
+        towards = guess + (size / before) * towards
+    return step, products
