@@ -1,0 +1,149 @@
+"""What ``fedmoments diagnose`` prints: one small table for each question, then what deserves a second look."""
+
+from typing import Any
+
+from fedmoments.cli.output import plural, print_line, print_table
+
+__all__ = ["show_diagnosis"]
+
+#: Classes that are named with a caution.
+MOST_NAMED = 4
+
+
+def show_diagnosis(diagnosis: Any) -> None:
+    """Print a diagnosis for people."""
+    document, found = diagnosis.document, diagnosis.diagnostics
+    about, data = document["diagnostics"], document["data"]
+    print_line(
+        f"{data['name']}: {found.n_samples:,} samples, d = {data['dim']}, {plural(len(found.holdings.counts), 'class')}"
+        + (f", {data['test']:,} test samples" if data.get("test") else "")
+    )
+    where = [plural(about["clients"], "client")]
+    where += [f"split {about['split']}", f"seed {about['seed']}"] if about.get("split") else []
+    where += [f"projected to {found.dim} dimensions"] if about.get("projection") else []
+    print_line(f"{', '.join(where)}: {about['measured']}")
+    _show_shapes(found)
+    _show_spectra(found)
+    _show_curves(found)
+    _show_holdings(found)
+    _show_cautions(found, data["class_names"])
+    _show_unknown(found, about.get("measure"))
+
+
+def _show_shapes(found: Any) -> None:
+    shapes = found.gaussianity
+    if shapes is None or not shapes.coordinates:
+        return
+    print_line("\nhow far from Gaussian, over classes and dimensions")
+    columns = ["mean", "median", "90 %", "if Gaussian"]
+    rows = [
+        [f"|{name}|", *(f"{value:.2f}" for value in (tail.mean, tail.median, tail.p90, tail.by_chance))]
+        for name, tail in (("skewness", shapes.skewness), ("excess kurtosis", shapes.kurtosis))
+    ]
+    print_table(["", *columns], rows, right=columns)
+    left_out = [
+        f"{number:,} {what}"
+        for number, what in (
+            (shapes.constant, "that do not vary"),
+            (shapes.lost, "that lost their digits"),
+            (shapes.too_few, "classes of fewer than four samples"),
+        )
+        if number
+    ]
+    if left_out:
+        print_line(f"of {shapes.coordinates:,} coordinates; left out: {', '.join(left_out)}")
+
+
+def _show_spectra(found: Any) -> None:
+    rows = []
+    for name, spectrum in found.spectra.items():
+        for when in ("before", "after"):
+            one = getattr(spectrum, when)
+            condition = "singular" if one.condition is None else _large(one.condition)
+            ranks = [f"{one.rank:,}", f"{one.effective_rank:.1f}", f"{one.participation:.1f}"]
+            rows.append([name, f"{when} {spectrum.shrinkage} shrinkage", condition, *ranks])
+    if rows:
+        print_line("\npooled covariance")
+        columns = ["condition", "rank", "effective rank", "tr²/tr(Σ²)"]
+        print_table(["source", "", *columns], rows, right=columns)
+
+
+def _show_curves(found: Any) -> None:
+    curves = {name: curve for name, curve in found.curves.items() if curve.directions}
+    if not curves:
+        return
+    tested = any(curve.accuracy for curve in curves.values())
+    print_line(f"\nFisher directions: share of the energy{', and accuracy of LDA' if tested else ''}")
+    sizes = list(dict.fromkeys(k for curve in curves.values() for k in curve.directions))
+    columns: list[str] = []
+    cells: dict[int, list[str]] = {k: [str(k)] for k in sorted(sizes)}
+    for name, curve in curves.items():
+        energy = dict(zip(curve.directions, curve.energy, strict=True))
+        accuracy = dict(zip(curve.directions, curve.accuracy or (), strict=False))
+        columns += [f"energy, {name}"] + ([f"LDA, {name}"] if accuracy else [])
+        for k, row in cells.items():
+            row.append(_percent(energy.get(k)))
+            if accuracy:
+                row.append(_percent(accuracy.get(k)))
+    print_table(["k", *columns], list(cells.values()), right=["k", *columns])
+    for name, curve in curves.items():
+        full = "" if curve.full_accuracy is None else f"; LDA in all dimensions: {_percent(curve.full_accuracy)}"
+        print_line(f"{name}: {plural(curve.enough, 'direction')} keep 99.5 % of the energy{full}")
+
+
+def _large(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e9 else f"{number:.2g}"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def _show_holdings(found: Any) -> None:
+    held = found.holdings
+    here = held.counts[held.present]
+    print_line(f"\nsamples of a class: {_range(here)}, the largest {held.imbalance:.1f} times the smallest")
+    if held.held_by is not None:
+        single = f"{held.single_share:.0%} of {held.rows:,} are of one sample"
+        print_line(f"means of a class (K_c): {_range(held.held_by[held.present])}; {single}")
+    if found.bias is not None and found.bias.overall == found.bias.overall:  # not NaN
+        bias = found.bias.overall
+        size = f"{1 + bias:,.3g} times as large" if bias >= 1 else f"{bias:+.1%}"
+        print_line(f"free covariance against the exact one, by the trace: {size}")
+
+
+def _range(values: Any) -> str:
+    import numpy as np
+
+    if values.min() == values.max():
+        return f"{values.min():,} each"
+    return f"{values.min():,} to {values.max():,}, median {np.median(values):,g}"
+
+
+def _show_cautions(found: Any, names: list[str]) -> None:
+    if not found.cautions:
+        print_line("\nnothing that was looked at gives a reason to worry")
+        return
+    print_line(f"\n{plural(len(found.cautions), 'warning')}")
+    for caution in found.cautions:
+        print_line(f"- {caution.what}{_named(caution, names)}")
+        print_line(f"  {caution.advice}")
+
+
+def _named(caution: Any, names: list[str]) -> str:
+    shown = []
+    for place, label in enumerate(caution.classes[:MOST_NAMED]):
+        other = f" and {names[caution.partners[place]]}" if caution.partners else ""
+        shown.append(f"{names[label]}{other}")
+    more = len(caution.classes) - len(shown)
+    return f" ({', '.join(shown)}{f' and {more:,} more' if more else ''})" if shown else ""
+
+
+def _show_unknown(found: Any, command: str | None) -> None:
+    if not found.unknown:
+        return
+    print_line("\nnot known from these statistics")
+    for each in found.unknown:
+        print_line(f"- {each.what}: {each.why}")
+    if command:
+        print_line(f"to know everything, let every client run: {command}")
