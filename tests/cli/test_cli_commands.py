@@ -106,14 +106,16 @@ def test_inspect_tells_the_three_kinds_apart(run: Any, features: str) -> None:
 def test_inspect_says_which_heads_statistics_suffice_for(run: Any, features: str) -> None:
     run("measure", features, "--head", "fedcof", "-o", "a.stats")
     found = document(run("inspect", "a.stats", "--json"))
-    assert found["fits_heads"] == ["fedcof", "fedncm", "lda-free", "nb-free"]
+    free = ["fishermix-free", "lda-free", "nb-free", "proto-hyper-free", "qda-free"]
+    assert found["fits_heads"] == ["fedcof", "fedncm", *free]
 
 
 def test_fit_takes_hyper_parameters(run: Any, features: str) -> None:
     run("measure", features, "--head", "gh-dlr-qda", "-o", "a.stats")
     settings = ["--set", "rank=2", "--set", "shrinkage=relative:0.5"]
     found = document(run("fit", "a.stats", "--head", "gh-dlr-qda", *settings, "-o", "c", "--json"))
-    assert found["settings"] == {"rank": 2, "covariance": "exact", "shrinkage": "relative:0.5"}
+    given = {"rank": 2, "covariance": "exact", "shrinkage": "relative:0.5"}
+    assert found["settings"] == {**given, "pooling": "automatic"}
     stats, _ = fm.load_statistics("a.stats")
     assert found["digest"] == fm.fit("gh-dlr-qda", stats, rank=2, shrinkage="relative:0.5").digest()
 

@@ -46,7 +46,7 @@ def test_all_commands_are_there() -> None:
     federation = {"client", "federate", "keys client", "keys server", "leave", "refit", "rejoin", "status"}
     server = {f"server {name}" for name in ("app", "create", "enrol", "revoke", "run")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
-    others = {"costs", "demo", "encoders", "heads", "simulate"}
+    others = {"costs", "demo", "diagnose", "encoders", "heads", "simulate"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

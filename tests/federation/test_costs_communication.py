@@ -266,7 +266,8 @@ def test_gh_ofl_table_6_formulas(clients: int, classes: int, k: int) -> None:
         "gh-nb": classes * (1 + 2 * k),
         "gh-lda": classes * (1 + k) + k * (k + 1) // 2,
         "gh-qda": classes * (1 + k + k * (k + 1) // 2),
-        "fishermix": classes * (1 + k) + k * (k + 1) // 2,
+        "fishermix-paper": classes * (1 + k) + k * (k + 1) // 2,
+        "proto-hyper-paper": classes * (1 + 2 * k) + k * (k + 1) // 2,
     }
     for method, numbers in formulas.items():
         cost = one_shot_cost(

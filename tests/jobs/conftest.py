@@ -147,7 +147,7 @@ def sentences(tmp_path: Path) -> str:
     return "csv:said.csv"
 
 
-TIMES = {"seconds", "fit_seconds", "timings", "command"}
+TIMES = {"seconds", "fit_seconds", "client_seconds", "timings", "command"}
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """All commands in one app, and the one place where errors become a sentence and an exit code."""
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,7 @@ from fedmoments.cli.client import client_command, rejoin_command
 from fedmoments.cli.command import PlainGroup
 from fedmoments.cli.costs import costs_command
 from fedmoments.cli.demo import demo_command
+from fedmoments.cli.diagnose import diagnose_command
 from fedmoments.cli.encoders import encoders_command
 from fedmoments.cli.federate import federate_command
 from fedmoments.cli.heads import heads_command
@@ -24,7 +27,7 @@ from fedmoments.cli.predict import predict_command
 from fedmoments.cli.server import server_commands
 from fedmoments.cli.simulate import simulate_command
 from fedmoments.cli.split import split_command
-from fedmoments.errors import FedMomentsError
+from fedmoments.errors import FedMomentsError, FitWarning
 
 __all__ = ["app"]
 
@@ -46,7 +49,8 @@ class _Group(PlainGroup):
     ) -> Any:
         code: Any = 0
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)  # noqa: FBT003
+            with _plain_notes():
+                code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)  # noqa: FBT003
         except _UsageError as error:
             code = _refuse(_usage(error))
         except KeyboardInterrupt:
@@ -56,6 +60,25 @@ class _Group(PlainGroup):
         except OSError as error:
             code = _refuse(_system(error))
         sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def _plain_notes() -> Iterator[None]:
+    """Show what was fitted in a lesser way than asked for as one line on stderr, once; other warnings as usual."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if not issubclass(category, FitWarning):
+                usual(message, category, *rest, **more)
+            elif str(message) not in told:
+                told.add(str(message))
+                sys.stderr.write(f"note: {' '.join(str(message).split())}\n")
+
+        warnings.simplefilter("always", FitWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _refuse(message: str) -> int:
@@ -114,6 +137,7 @@ for _command in (
     fit_command,
     evaluate_command,
     simulate_command,
+    diagnose_command,
     predict_command,
     encoders_command,
     costs_command,

@@ -101,12 +101,18 @@ class _Asked:
     bytes_per_number: float
 
     def price(self, method: str, sampling: dict[str, Any]) -> dict[str, Any]:
+        from fedmoments.baselines import baseline_names
         from fedmoments.federation.costs import known_methods
 
         if method in known_methods("iterative"):
             return _row(self._iterative(method), self.rounds)
         if method in known_methods("one-shot"):
             return _row(self._one_shot(method), sampling["rounds_without_replacement"])
+        if method in baseline_names():
+            raise InputError(
+                f"'{method}' is a baseline, whose upload no formula tells before its clients have worked: "
+                "'fedmoments simulate' counts it"
+            )
         raise UnknownNameError("method", method, known_methods())
 
     def _iterative(self, method: str) -> Any:

@@ -26,10 +26,11 @@ def _heads(
     classes: Annotated[int, typer.Option(help="Classes C that it holds.")] = 100,
     json: Json = False,
 ) -> None:
-    """List all heads: what a client sends for each, what that costs, and where it comes from."""
+    """List all heads: what a client sends for each, what that costs, and where it comes from; and all baselines."""
     rows = [_describe(name, dim, classes) for name in _names()]
+    baselines = _baselines()
     if json:
-        print_json({"dim": dim, "classes": classes, "heads": rows})
+        print_json({"dim": dim, "classes": classes, "heads": rows, "baselines": baselines})
         return
     print_line(f"One client, d = {dim}, C = {classes} classes held, 4 bytes a number, symmetric matrices packed.")
     print_line()
@@ -42,12 +43,32 @@ def _heads(
     print_line()
     print_line("Counts, one whole number a class, go with everything and are not priced.")
     print_line("fed3r-rf measures behind a random Fourier map: its d is the number of random features.")
+    print_line()
+    print_line("Baselines, for comparison, in simulations only: what their clients send does not add up.")
+    print_line()
+    others = [[b["name"], b["sends"], b["summary"], b["paper"]] for b in baselines]
+    print_table(["baseline", "sends", "what it is", "paper"], others)
 
 
 def _names() -> tuple[str, ...]:
     from fedmoments.heads import head_names
 
     return head_names()
+
+
+def _baselines() -> list[dict[str, Any]]:
+    from fedmoments.baselines import baselines
+
+    return [
+        {
+            "name": name,
+            "summary": preset.summary,
+            "paper": preset.paper,
+            "sends": preset.make().sends,
+            "hyper": preset.make().settings(),
+        }
+        for name, preset in baselines().items()
+    ]
 
 
 def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:

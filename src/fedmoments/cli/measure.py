@@ -99,12 +99,14 @@ def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
 
 def _spec(heads: list[str], moments: list[str], means_per_client: int, fourier: int | None) -> Any:
     from fedmoments.heads import make_head
+    from fedmoments.simulation.methods import require_head
     from fedmoments.statistics import StatisticsSpec
 
     if not heads and not moments:
         raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
     spec = StatisticsSpec.of(*moments)
     for name in heads:
+        require_head(name)
         made = make_head(name)
         if made.has_own_map and fourier is None:
             raise InputError(

@@ -131,8 +131,8 @@ def results_folder(path: Path) -> Path:
     return path
 
 
-def hyper_of_heads(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return hyper-parameters by head from ``head.key=value`` texts.
+def hyper_of_heads(pairs: Iterable[str], *, baselines: bool = False) -> dict[str, dict[str, Any]]:
+    """Return hyper-parameters by head, and by baseline where those may be named, from ``head.key=value`` texts.
 
     Examples
     --------
@@ -144,25 +144,30 @@ def hyper_of_heads(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
         head, dot, rest = pair.partition(".")
         if not dot or "=" in head:
             raise InputError(f"--set is typed as HEAD.NAME=VALUE here, but '{pair}' arrived")
-        found.setdefault(head, {}).update(hyper_parameters(head, [rest]))
+        found.setdefault(head, {}).update(hyper_parameters(head, [rest], baselines=baselines))
     return found
 
 
-def hyper_parameters(head: str, pairs: Iterable[str]) -> dict[str, Any]:
+def hyper_parameters(head: str, pairs: Iterable[str], *, baselines: bool = False) -> dict[str, Any]:
     """Return hyper-parameters of a head from ``key=value`` texts, each in the type that the head declares.
+
+    Parameters
+    ----------
+    head
+        Its name.
+    pairs
+        What was typed.
+    baselines
+        Whether it may be a baseline.
 
     Examples
     --------
     >>> hyper_parameters("gh-dlr-qda", ["rank=4", "shrinkage=relative:0.5"])
     {'rank': 4, 'shrinkage': 'relative:0.5'}
     """
-    from fedmoments.heads import presets
-
-    table = presets()
-    if head not in table:
-        raise UnknownNameError("head", head, table)
-    kinds = typing.get_type_hints(table[head].head)
-    allowed = [field.name for field in fields(table[head].head)]
+    declared = _declared(head, baselines=baselines)
+    kinds = typing.get_type_hints(declared)
+    allowed = [field.name for field in fields(declared)]
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
@@ -173,6 +178,22 @@ def hyper_parameters(head: str, pairs: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"head '{head}' has no hyper-parameter '{name}': it takes {takes}")
         found[name] = _typed(head, name, text, kinds[name])
     return found
+
+
+def _declared(name: str, *, baselines: bool) -> type[Any]:
+    """Return the class whose fields are the hyper-parameters."""
+    from fedmoments.baselines import baselines as all_baselines
+    from fedmoments.heads import presets
+    from fedmoments.simulation.methods import require_head
+
+    table, more = presets(), all_baselines()
+    if name in table:
+        return table[name].head
+    if not baselines:
+        require_head(name)
+    elif name in more:
+        return more[name].head
+    raise UnknownNameError("head", name, [*table, *more] if baselines else table)
 
 
 def _typed(head: str, name: str, text: str, kind: Any) -> Any:

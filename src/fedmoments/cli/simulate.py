@@ -55,6 +55,8 @@ EXAMPLE = example(
 #: Hexadecimal digits of a digest that are printed; results.json has all 64.
 DIGITS = 16
 FIGURES = ("accuracy %", "up / client", "up, total", "fit")
+#: Time of all clients of a baseline together, apart from the server's.
+CLIENTS_WORK = "clients' work"
 
 
 def simulate_command(app: typer.Typer) -> None:
@@ -93,7 +95,8 @@ def _simulate(
         str | None,
         typer.Option(
             help="Names, separated by commas. 'all' are all but fed3r-rf, which is slow at its 5,000 random features: "
-            "'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it smaller."
+            "'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it smaller. Baselines to compare "
+            "with may stand among them; 'baselines' are all of them (see 'fedmoments heads')."
         ),
     ] = None,
     clients: Annotated[
@@ -108,6 +111,12 @@ def _simulate(
         typer.Option(help="automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage."),
     ] = None,
     means_per_client: Annotated[str | None, typer.Option(help="1,2: means that a client sends of each class.")] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="full,256,128: measure behind a public random projection to so many dimensions, drawn from the seed."
+        ),
+    ] = None,
     participation: Annotated[
         str | None,
         typer.Option(help="10 or 10:replacement: accuracy after each round of so many clients, until all were seen."),
@@ -156,10 +165,11 @@ def _simulate(
         "splits": _splits(split, alpha),
         "shrinkages": listed(shrinkage, str, "--shrinkage") if shrinkage else None,
         "means_per_client": listed(means_per_client, int, "--means-per-client") if means_per_client else None,
+        "projections": listed(project, str, "--project") if project else None,
         "participation": listed(participation, str, "--participation") if participation else None,
         "seeds": seeds,
         "seed": seed,
-        "hyper": hyper_of_heads(settings) if settings else None,
+        "hyper": hyper_of_heads(settings, baselines=True) if settings else None,
         "memory_limit": memory_limit,
     }
     base = JobConfig.load(config) if config else JobConfig()
@@ -253,18 +263,24 @@ def show_result(result: Any) -> None:
         f"{plural(data['classes'], 'class')}; {plural(result.seeds, 'seed')}"
     )
     swept = _swept(result)
-    print_line(_fixed(result.rows[0].setting, swept))
+    setting = result.rows[0].setting
+    print_line(_fixed(setting, swept if setting.projection else [*swept, "projection"]))
     for sentence in dict.fromkeys(note for report in result.splits for note in [report["why"], *report["notes"]]):
         if sentence:
             print_line(f"note: {sentence}")
     print_line()
-    columns = ["head", *swept, *FIGURES]
-    rows = [[row.head, *(_setting(row.setting, row)[name] for name in swept), *_figures(row)] for row in result.rows]
+    figures = _columns(result)
+    columns = ["head", *swept, *figures]
+    rows = [
+        [_name(row), *(_setting(row.setting, row)[name] for name in swept), *_figures(row)[: len(figures)]]
+        for row in result.rows
+    ]
     if fits_width(columns, rows):
-        print_table(columns, rows, right=[*FIGURES, "clients", "means"])
+        print_table(columns, rows, right=[*figures, "clients", "means", "projection"])
     else:
         _show_sections(result, swept)
     _show_reasons(result)
+    _show_notes(result)
     print_line(f"{result.seconds:.1f} s in all; 4 bytes a number, ± is the standard deviation over seeds")
 
 
@@ -272,14 +288,24 @@ def _show_sections(result: Any, swept: list[str]) -> None:
     """Print one table a setting: for a terminal that is too narrow for the settings as columns."""
     for setting in dict.fromkeys(row.setting for row in result.rows):
         print_line(_fixed(setting, [name for name in _setting(setting) if name not in swept]))
-        rows = [[row.head, *_figures(row)] for row in result.rows if row.setting == setting]
-        print_table(["head", *FIGURES], rows, right=FIGURES)
+        figures = _columns(result)
+        rows = [[_name(row), *_figures(row)[: len(figures)]] for row in result.rows if row.setting == setting]
+        print_table(["head", *figures], rows, right=figures)
         print_line()
+
+
+def _columns(result: Any) -> list[str]:
+    """Return the figures to show: the time of clients' own work only where a baseline has one."""
+    return [*FIGURES, CLIENTS_WORK] if any(row.baseline for row in result.rows) else [*FIGURES]
+
+
+def _name(row: Any) -> str:
+    return f"{row.head} (baseline)" if row.baseline else str(row.head)
 
 
 def _figures(row: Any) -> list[str]:
     sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes)]
-    return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds)]
+    return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds), readable_seconds(row.client_seconds)]
 
 
 def _show_reasons(result: Any) -> None:
@@ -292,6 +318,12 @@ def _show_reasons(result: Any) -> None:
         print_line(f"note: {head} could not be fitted ({plural(times, 'time')}): {reason}")
 
 
+def _show_notes(result: Any) -> None:
+    """Print what was fitted in a lesser way than asked for, each sentence once."""
+    for head, note in dict.fromkeys((row.head, note) for row in result.rows for note in row.notes):
+        print_line(f"note: {head}: {note}")
+
+
 def _accuracy(row: Any) -> str:
     if row.accuracy is None:
         return "not fitted"
@@ -302,12 +334,13 @@ def _accuracy(row: Any) -> str:
 
 def _setting(setting: Any, row: Any = None) -> dict[str, str]:
     """Return a setting as texts; what does not concern a row's head is a dash."""
-    shrinks = row is None or "shrinkage" in row.hyper
+    shrinks = row is None or ("shrinkage" in row.hyper and not row.baseline)
     several = row is None or "client_means" in row.sends
     return {
         "clients": "" if setting.clients is None else f"{setting.clients:,}",
         "split": setting.split,
         "means": str(setting.means_per_client) if several else "–",
+        "projection": "full" if setting.projection is None else str(setting.projection),
         "shrinkage": (setting.shrinkage or "") if shrinks else "–",
     }
 
@@ -318,6 +351,9 @@ def _fixed(setting: Any, swept: list[str]) -> str:
         "clients": "clients as the data say" if setting.clients is None else plural(setting.clients, "client"),
         "split": f"split {setting.split}",
         "means": f"{plural(setting.means_per_client, 'mean')} a client and class",
+        "projection": f"projected to {plural(setting.projection, 'dimension')}"
+        if setting.projection
+        else "all dimensions",
         "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
     }
     return ", ".join(text for name, text in texts.items() if name not in swept)

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fedmoments.baselines import Baseline
 from fedmoments.data import parse_split
 from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
 from fedmoments.jobs.settings import parse_toml, read_toml, to_toml, with_values
-from fedmoments.simulation import standard_heads
+from fedmoments.simulation.methods import all_names, choose_methods
+from fedmoments.simulation.projection import parse_projection
 from fedmoments.simulation.rounds import Participation
-from fedmoments.simulation.run import choose_heads
 
 __all__ = ["JobConfig"]
 
@@ -37,13 +38,16 @@ class JobConfig:
     strict
         Stop at the first sample that cannot be read.
     heads
-        Names of heads.
+        Names of heads, and of baselines to compare them with; ``all`` are the heads, ``baselines`` all baselines.
     hyper
-        Head name -> hyper-parameters.
+        Name -> hyper-parameters.
     clients, splits, shrinkages, means_per_client
         Values to sweep; all combinations are run.
+    projections
+        Dimensions behind a public random projection, or ``full``: to be swept, too. Without any, features are measured
+        as they are.
     participation
-        ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too.
+        ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too. Heads only.
     seeds, seed
         How many seeds, and the first of them.
     memory_limit
@@ -80,6 +84,7 @@ class JobConfig:
     splits: tuple[str, ...] = ("dirichlet:0.1",)
     shrinkages: tuple[str, ...] = ()
     means_per_client: tuple[int, ...] = (1,)
+    projections: tuple[str, ...] = ()
     participation: tuple[str, ...] = ()
     seeds: int = 5
     seed: int = 0
@@ -87,13 +92,24 @@ class JobConfig:
 
     @property
     def head_names(self) -> tuple[str, ...]:
-        """Names of the heads, each once; ``all`` stands for all that share one upload."""
-        names = [name for given in self.heads for name in (standard_heads() if given == "all" else (given,))]
-        return tuple(dict.fromkeys(names))
+        """Names of heads and baselines, each once; ``all`` stands for all heads that share one upload."""
+        return all_names(self.heads)
+
+    @property
+    def dimensions(self) -> tuple[int | None, ...]:
+        """Dimensions behind each projection; None for the features as they are."""
+        return tuple(parse_projection(word) for word in self.projections) or (None,)
 
     def check(self) -> None:
         """Refuse what cannot be run, before any work is done."""
-        choose_heads(self.head_names, self.hyper)
+        methods = choose_methods(self.head_names, self.hyper)
+        baselines = [name for name, method in methods.items() if isinstance(method, Baseline)]
+        if self.participation and baselines:
+            raise InputError(
+                f"rounds of participation are for heads, which are fitted anew from whoever was seen; "
+                f"{', '.join(baselines)} cannot take part: leave out the participation, or the baselines"
+            )
+        _ = self.dimensions
         for scheme in self.splits:
             parse_split(scheme)
         for shrinkage in self.shrinkages:
@@ -132,4 +148,7 @@ class JobConfig:
 
     def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> "JobConfig":
         """Return the configuration with some values replaced, checked against the types of the fields."""
+        if isinstance(values.get("projections"), list | tuple):  # 128 and "128" are the same
+            words = [str(each) if type(each) is int else each for each in values["projections"]]
+            values = {**values, "projections": words}
         return with_values(self, values, whose)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmoments.baselines import Baseline
 from fedmoments.classifier import Classifier
 from fedmoments.data import DROPPED, Split
 from fedmoments.errors import FedMomentsError
@@ -24,6 +25,8 @@ from fedmoments.heads import Head
 from fedmoments.linalg import blocks
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
+from fedmoments.simulation.methods import Method
+from fedmoments.simulation.projection import make_projection, map_features
 from fedmoments.simulation.rounds import Participation, simulate_rounds
 from fedmoments.simulation.run import make_split
 from fedmoments.statistics import FixedPoint, Ledger, StatisticsSpec
@@ -51,7 +54,7 @@ class Details:
 def look_closer(
     features: Features,
     split: Split,
-    heads: dict[str, Head],
+    heads: dict[str, Method],
     setting: Setting,
     *,
     seed: int,
@@ -70,7 +73,7 @@ def look_closer(
     features, split
         Everybody's samples, and who holds what.
     heads
-        Name -> head; one that cannot be fitted is left out here, and has its reason in the table.
+        Name -> head or baseline; one that cannot be fitted is left out here, and has its reason in the table.
     setting, seed
         Of this federation.
     memory_limit
@@ -84,6 +87,7 @@ def look_closer(
             features,
             split,
             list(heads.values()),
+            feature_map=make_projection(setting.projection, features.dim, seed),
             means_per_client=setting.means_per_client,
             seed=seed,
             memory_limit=memory_limit,
@@ -102,7 +106,10 @@ def look_closer(
         test = features.test
         calibration = calibrate(classifier, test.X, test.y, temperature=head.temperature)
         confusion = evaluate(classifier, test).table
-        classifiers[name] = classifier.noting(head=name, settings=head.settings(), temperature=head.temperature)
+        baseline = {"baseline": True} if isinstance(head, Baseline) else {}
+        classifiers[name] = classifier.noting(
+            head=name, settings=head.settings(), temperature=head.temperature, **baseline
+        )
         found.append(
             {
                 "head": name,
@@ -112,7 +119,7 @@ def look_closer(
                 **_digests(federation, head, classifier, reason),
             }
         )
-    return Details(found, _holders(features, split, setting, seed), _bias(features, split), classifiers)
+    return Details(found, _holders(features, split, setting, seed), _bias(federation.mapped, split), classifiers)
 
 
 def _as_deployed(make: Callable[..., Federation]) -> tuple[Federation, str | None]:
@@ -124,7 +131,7 @@ def _as_deployed(make: Callable[..., Federation]) -> tuple[Federation, str | Non
             f"its clients together send {federation.numbers:,} numbers: too many to measure client by client here "
             f"(the most are {MOST_NUMBERS:,})"
         )
-    longest = _longest(federation.features, federation.split)
+    longest = _longest(federation.mapped, federation.split)
     if longest > form.norm_bound:
         return make(), (
             f"a training sample has the norm {longest:.6g}, more than the norm bound of {form.norm_bound:g} that a "
@@ -144,21 +151,25 @@ def _longest(features: Features, split: Split) -> float:
     return max((float(each.max()) for each in norms), default=0.0)
 
 
-def _digests(federation: Federation, head: Head, classifier: Classifier, reason: str | None) -> dict[str, Any]:
+def _digests(federation: Federation, head: Method, classifier: Classifier, reason: str | None) -> dict[str, Any]:
     """Return what a deployed federation's classifier can be compared with, ready for JSON."""
-    if head.has_own_map:
+    if isinstance(head, Baseline):
+        reason = "the clients of a baseline send what does not add up, so that no federation collects it"
+    elif head.has_own_map:
         reason = "it has a feature map of its own, whose parameters a federation agrees on first"
+    if isinstance(head, Baseline) or reason:
+        return {"digest": None, "statistics_digest": None, "measured": None, "digest_reason": reason}
     return {
-        "digest": None if reason else classifier.digest(),
-        "statistics_digest": None if reason else federation.received(head).digest(),
-        "measured": None if reason else str(federation.spec),
-        "digest_reason": reason,
+        "digest": classifier.digest(),
+        "statistics_digest": federation.received(head).digest(),
+        "measured": str(federation.spec),
+        "digest_reason": None,
     }
 
 
 def round_curves(
     features: Features,
-    heads: dict[str, Head],
+    heads: dict[str, Method],
     setting: Setting,
     participation: tuple[str, ...],
     seeds: range,
@@ -166,8 +177,7 @@ def round_curves(
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Return accuracy round by round, for every way of taking part, every seed and every quick head, ready for JSON."""
-    # A head with a covariance a class is not fitted after every round: it takes as long as all others together.
-    quick = {name: head for name, head in heads.items() if "class_grams" not in head.needs.moments}
+    quick = {name: head for name, head in heads.items() if isinstance(head, Head) and _is_quick(head)}
     curves: list[dict[str, Any]] = []
     for text, seed in product(participation, seeds):
 
@@ -177,10 +187,20 @@ def round_curves(
 
         split = make_split(features, setting.clients, setting.split, seed)
         how, means = Participation.parse(text), setting.means_per_client
-        for curve in simulate_rounds(features, split, quick, how, seed=seed, means_per_client=means, progress=say):
+        projection = make_projection(setting.projection, features.dim, seed)
+        measured = map_features(features, split, projection) if projection else features
+        for curve in simulate_rounds(measured, split, quick, how, seed=seed, means_per_client=means, progress=say):
             senders = int((split.sizes > 0).sum())
             curves.append({"clients": senders, "split": setting.split, **curve.to_dict()})
     return curves
+
+
+def _is_quick(head: Head) -> bool:
+    """Return whether a head is fitted after every round.
+
+    One with a covariance a class, or trained on samples that it draws, takes as long as all others together.
+    """
+    return "class_grams" not in head.needs.moments and "samples" not in head.settings()
 
 
 def _holders(features: Features, split: Split, setting: Setting, seed: int) -> dict[str, Any]:

@@ -11,14 +11,17 @@ from typing import Any
 import fedmoments
 from fedmoments.classifier import Classifier
 from fedmoments.federation import Fingerprint
-from fedmoments.heads import Head
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.details import look_closer, round_curves
+from fedmoments.jobs.diagnostics import quick_diagnostics
 from fedmoments.jobs.encoding import Encoded, encode_data
 from fedmoments.jobs.outputs import write_outputs
 from fedmoments.jobs.record import Record
+from fedmoments.maps import FeatureMap
 from fedmoments.simulation import SimulationResult, simulate
-from fedmoments.simulation.run import choose_heads, make_split
+from fedmoments.simulation.methods import Method, choose_methods
+from fedmoments.simulation.projection import make_projection
+from fedmoments.simulation.run import make_split
 
 __all__ = ["JobResult", "run_job"]
 
@@ -93,6 +96,7 @@ def run_job(
         splits=config.splits,
         shrinkages=config.shrinkages or (None,),
         means_per_client=config.means_per_client,
+        projections=config.dimensions,
         seeds=config.seeds,
         first_seed=config.seed,
         hyper=config.hyper,
@@ -139,7 +143,8 @@ def _document(
     rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
     fingerprint = _fingerprint(encoded)
-    notes = {"encoder": about["encoder"], "fingerprint": fingerprint.digest, "data": config.data}
+    measured = _fingerprint(encoded, make_projection(setting.projection, encoded.features.dim, config.seed))
+    notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
     classifiers = {name: classifier.noting(**notes) for name, classifier in details.classifiers.items()}
     where = {detail["head"]: place for place, detail in enumerate(details.heads)}
     document = {**simulation.to_dict(), "format": 1, "version": fedmoments.__version__, "command": command}
@@ -148,19 +153,20 @@ def _document(
     document["config"] = config.to_dict()
     document["data"] = {**about, "fingerprint": fingerprint.digest}
     document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
+    document["diagnostics"] = quick_diagnostics(encoded.features, split, setting, config.seed)
     return document, classifiers
 
 
-def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Head]:
-    """Return the heads of the first setting: those that have a shrinkage, with that of the setting if it has one."""
+def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Method]:
+    """Return what ran in the first setting: heads that have a shrinkage, with that of the setting if it has one."""
     setting = simulation.rows[0].setting
     hyper = {name: dict(config.hyper.get(name, {})) for name in config.heads}
     for row in simulation.rows:
-        if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper:
+        if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper and not row.baseline:
             hyper[row.head]["shrinkage"] = setting.shrinkage
-    return choose_heads(config.heads, hyper)
+    return choose_methods(config.heads, hyper)
 
 
-def _fingerprint(encoded: Encoded) -> Fingerprint:
+def _fingerprint(encoded: Encoded, feature_map: FeatureMap | None = None) -> Fingerprint:
     encoder = encoded.encoder
-    return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), None, encoded.data.class_names)
+    return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, encoded.data.class_names)

@@ -16,9 +16,9 @@ BASELINE = "fedncm"
 
 
 def frontier(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """Return the rows that no other row beats at the same bytes or fewer, by bytes."""
+    """Return the rows of heads that no other head beats at the same bytes or fewer, by bytes."""
     best: list[Row] = []
-    drawn = [row for row in rows if row.drawn]
+    drawn = [row for row in rows if row.drawn and not row.baseline]
     for row in sorted(drawn, key=lambda row: (row.place[0], -row.place[1])):
         if not best or row.place[1] > best[-1].place[1]:
             best.append(row)
@@ -26,8 +26,8 @@ def frontier(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 
 def cheapest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """Return the rows that send least (or as good as least), best first."""
-    drawn = [row for row in rows if row.drawn]
+    """Return the rows of heads that send least (or as good as least), best first."""
+    drawn = [row for row in rows if row.drawn and not row.baseline]
     least = min((row.place[0] for row in drawn), default=0.0)
     close = [row for row in drawn if row.place[0] <= least * (1 + SAME_BYTES)]
     return tuple(sorted(close, key=lambda row: (-row.place[1], row.place[0])))
@@ -56,8 +56,10 @@ def question(results: Results) -> Html:
 
 
 def answer(results: Results) -> Html:
-    """Return the answer: the best head for the least bytes, and the best head of all."""
-    rows = results.rows_of(results.main_setting)
+    """Return the answer: the best head for the least bytes, the best head of all, and a baseline that beats it."""
+    everything = results.rows_of(results.main_setting)
+    rows = tuple(row for row in everything if not row.baseline)
+    better = _better(rows, tuple(row for row in everything if row.baseline))
     where = ""
     if len(results.settings) > 1:
         where = f"In the first of {len(results.settings)} settings ({results.setting_words(results.main_setting)}), "
@@ -65,16 +67,16 @@ def answer(results: Results) -> Html:
     if not cheap:
         fitted = [row for row in rows if row.accuracy is not None]
         if not fitted:
-            return _nothing(rows)
+            return join([_nothing(rows, baselines=any(row.baseline for row in everything)), better])
         top = max(fitted, key=lambda row: row.accuracy or 0)
-        return join([where, _name(top), " is the best head and reaches ", _accuracy(top), "."])
+        return join([where, _name(top), " is the best head and reaches ", _accuracy(top), ".", better])
     best = max((row for row in rows if row.drawn), key=lambda row: row.place[1])
     first = cheap[0]
     spent = tag("span", f"{bytes_(first.place[0])} a client", class_="nowrap")
     parts = [where, _name(first), " reaches ", _accuracy(first), " with ", spent, _gain(cheap)]
     if best is first:
         tail = "; no head does better, whatever it sends." if len(rows) > 1 else "."
-        return join([*parts, tail])
+        return join([*parts, tail, better])
     factor = best.place[0] / first.place[0]
     more = f" ({times(factor)} times as much)." if factor > 1 + SAME_BYTES else "."
     return join(
@@ -87,8 +89,21 @@ def answer(results: Results) -> Html:
             " with ",
             tag("span", bytes_(best.place[0]), class_="nowrap"),
             more,
+            better,
         ]
     )
+
+
+def _better(heads: tuple[Row, ...], baselines: tuple[Row, ...]) -> Html | None:
+    """Return a sentence on the best baseline, if it is better than every head."""
+    fitted = [row for row in baselines if row.accuracy is not None]
+    if not fitted:
+        return None
+    best = max(fitted, key=lambda row: row.accuracy or 0.0)
+    if any((row.accuracy or 0.0) >= (best.accuracy or 0.0) for row in heads):
+        return None
+    spent = f" with {bytes_(best.bytes_per_client)} a client" if best.drawn else ""
+    return join([" A baseline, ", _name(best), ", reaches ", _accuracy(best), f"{spent}."])
 
 
 def _gain(cheap: tuple[Row, ...]) -> Html | None:
@@ -105,7 +120,9 @@ def _gain(cheap: tuple[Row, ...]) -> Html | None:
     return join([", ", tag("strong", points(gain)), " above ", _name(other), " at the same bytes"])
 
 
-def _nothing(rows: tuple[Row, ...]) -> Html:
+def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
+    if baselines and not rows:
+        return join(["No head was run, only baselines."])
     reason = next((reason for row in rows for reason in row.reasons), None)
     return join(["No head could be fitted", f": {reason}" if reason else "", "."])
 

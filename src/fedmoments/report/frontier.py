@@ -1,6 +1,7 @@
 """Accuracy against bytes sent per client: every head, its spread over seeds, and the frontier of what bytes buy."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedmoments.report.answer import cheapest, frontier
 from fedmoments.report.axes import Box, both, frame, linear_axis, log_axis, svg
@@ -8,7 +9,7 @@ from fedmoments.report.choosing import chooser, panels
 from fedmoments.report.formats import THIN, bytes_, count, percent
 from fedmoments.report.labels import LINE, Label, Mark, Segment, place_labels
 from fedmoments.report.markup import Html, Node, join, tag
-from fedmoments.report.reading import Results, Row, Setting
+from fedmoments.report.reading import Results, Row, Setting, methods_of
 
 __all__ = ["frontier_section"]
 
@@ -20,13 +21,14 @@ def frontier_section(results: Results) -> Html | None:
     """Return the section, or None when no head has both an accuracy and a size, or all share one upload."""
     if results.is_federation:
         return None
-    settings = [s for s in results.settings if any(row.drawn for row in results.rows_of(s))]
+    settings = [s for s, rows in results.groups.items() if any(row.drawn for row in rows)]
     if not settings:
         return None
     shown = settings[:MOST_SETTINGS]
-    main = results.main_setting if results.main_setting in shown else shown[0]
+    wanted = replace(results.main_setting, projection=None)
+    main = wanted if wanted in shown else shown[0]
     keys = {setting: f"s{i}" for i, setting in enumerate(shown)}
-    options = [(key, results.setting_words(setting)) for setting, key in keys.items()]
+    options = [(key, results.group_words(setting)) for setting, key in keys.items()]
     spread = f"Bars: one standard deviation over {count(results.seeds, 'seed')}. " if results.seeds > 1 else ""
     left_out = (
         f" The first {MOST_SETTINGS} of {len(settings)} settings are drawn." if len(settings) > len(shown) else ""
@@ -43,47 +45,61 @@ def frontier_section(results: Results) -> Html | None:
             panels("setting", [(keys[s], _figure(results, s)) for s in shown], keys[main]),
             tag(
                 "p",
-                f"{spread}Filled: on the frontier; hollow: not. The horizontal axis is logarithmic.{left_out}",
+                f"{spread}Filled: on the frontier; hollow: not. The horizontal axis is logarithmic."
+                f"{_more(results)}{left_out}",
                 class_="note",
             ),
         ]
     )
 
 
+def _more(results: Results) -> str:
+    """Return what else there is in the figures of these results."""
+    projected = (
+        " A number behind a head is the dimension of a random projection." if "projection" in results.swept else ""
+    )
+    compared = any(row.baseline for row in results.rows)
+    return projected + (" Grey squares: baselines, which are compared with but not joined." if compared else "")
+
+
 def _figure(results: Results, setting: Setting) -> Html:
-    rows = tuple(row for row in results.rows_of(setting) if row.drawn)
-    return tag("figure", both(lambda width: _chart(rows, width)))
+    rows = tuple(row for row in results.groups[setting] if row.drawn)
+    names = [results.label(row) for row in rows]
+    return tag("figure", both(lambda width: _chart(rows, names, width)))
 
 
-def _chart(rows: tuple[Row, ...], width: float) -> Html:
+def _chart(rows: tuple[Row, ...], names: list[str], width: float) -> Html:
     narrow = width < 500
     height = 430.0
     box = Box(44.0, 30.0, width - 8, height - 46)
     ends = [row.place[1] + sign * (row.deviation or 0) for row in rows for sign in (-1, 1)]
     y = linear_axis(ends, box.bottom, box.top + 8, lambda v: f"{v * 100:g}", bounds=(0.0, 1.0))
     x = log_axis([row.place[0] for row in rows], box.left, box.right, lambda v: bytes_(v).replace(f".0{THIN}", THIN))
-    best, first = frontier(rows), cheapest(rows)[0]
+    best = frontier(rows)
+    first = next(iter(cheapest(tuple(row for row in rows if row.setting == rows[0].setting))), None)
     places = [(x(row.place[0]), y(row.place[1])) for row in best]
     steps = _steps(places, box.right)
     marks = [
         Mark(
             x(row.place[0]),
             y(row.place[1]),
-            row.head,
+            name,
             priority=(2.0 if row in best else 1.0) + row.place[1],
             reach=abs(y(row.place[1]) - y(min(1.0, row.place[1] + (row.deviation or 0)))),
         )
-        for row in rows
+        for row, name in zip(rows, names, strict=True)
     ]
     labels = place_labels(marks, (box.left - (40 if narrow else 0), box.top, box.right, box.bottom - 2), steps)
     drawn: list[Node] = [frame(box, x, y, "bytes sent per client", f"accuracy,{THIN}%")]
-    path = "M" + "L".join(f"{x1:.1f},{y1:.1f}" for x1, y1 in [steps[0][:2], *(step[2:] for step in steps)])
-    drawn.append(tag("path", d=path, class_="frontier"))
+    if steps:
+        path = "M" + "L".join(f"{x1:.1f},{y1:.1f}" for x1, y1 in [steps[0][:2], *(step[2:] for step in steps)])
+        drawn.append(tag("path", d=path, class_="frontier"))
     drawn += [_leader(mark, label) for mark, label in zip(marks, labels, strict=True) if label]
     for row, mark, label in sorted(zip(rows, marks, labels, strict=True), key=lambda each: each[0] in best):
         drawn.append(_point(row, mark, label, on_frontier=row in best, first=row is first))
-    title = f"Accuracy against bytes sent per client, {count(len(rows), 'head')}. On the frontier: " + "; ".join(
-        f"{row.head} {percent(row.accuracy)} with {bytes_(row.bytes_per_client)}" for row in best
+    named = {id(row): name for row, name in zip(rows, names, strict=True)}
+    title = f"Accuracy against bytes sent per client, {methods_of(rows)}. On the frontier: " + "; ".join(
+        f"{named[id(row)]} {percent(row.accuracy)} with {bytes_(row.bytes_per_client)}" for row in best
     )
     return svg(width, height, title, *drawn, role="group")
 
@@ -91,6 +107,8 @@ def _chart(rows: tuple[Row, ...], width: float) -> Html:
 def _steps(places: Sequence[tuple[float, float]], right: float) -> list[Segment]:
     """Return the frontier as level and upright segments: between two heads, more bytes buy nothing."""
     found: list[Segment] = []
+    if not places:
+        return found
     for (x1, y1), (x2, y2) in zip(places, [*places[1:], (right, places[-1][1])], strict=True):
         found.append((x1, y1, x2, y1))
         if y1 != y2:
@@ -108,9 +126,10 @@ def _leader(mark: Mark, label: Label) -> Html | None:
 def _point(row: Row, mark: Mark, label: Label | None, *, on_frontier: bool, first: bool) -> Html:
     spread = f" ± {(row.deviation or 0) * 100:.1f}" if row.deviation is not None else ""
     told = (
-        f"{row.head}: {(row.accuracy or 0) * 100:.1f}{spread}{THIN}%, {bytes_(row.bytes_per_client)} a client"
+        f"{mark.text}: {(row.accuracy or 0) * 100:.1f}{spread}{THIN}%, {bytes_(row.bytes_per_client)} a client"
         + (f", sends {row.sends}" if row.sends else "")
         + (", on the frontier" if on_frontier else "")
+        + (", a baseline" if row.baseline else "")
     )
     bar: list[Node] = []
     if mark.reach > 0.5:
@@ -121,19 +140,23 @@ def _point(row: Row, mark: Mark, label: Label | None, *, on_frontier: bool, firs
     if label:
         words = tag(
             "text",
-            row.head,
+            mark.text,
             x=label.x + (0 if label.right else label.width),
             y=label.y,
             dy="0.34em",
             text_anchor="start" if label.right else "end",
-            class_="label",
+            class_="label quiet" if row.baseline else "label",
         )
+    size = 6.0 if first else 5.0
+    dot = tag("circle", cx=mark.x, cy=mark.y, r=size, class_="dot")
+    if row.baseline:
+        dot = tag("rect", x=mark.x - 4, y=mark.y - 4, width=8.0, height=8.0, class_="dot")
     return tag(
         "g",
         tag("title", told),
         tag("circle", cx=mark.x, cy=mark.y, r=LINE - 3, class_="hit"),
         *bar,
-        tag("circle", cx=mark.x, cy=mark.y, r=6.0 if first else 5.0, class_="dot"),
+        dot,
         words,
         class_="point" + (" best" if on_frontier else "") + (" first" if first else ""),
         data_head=row.head,

@@ -45,6 +45,7 @@ def line_chart(
     *,
     size: tuple[float, float],
     y_values: Sequence[float] = (),
+    y_title: str = f"accuracy,{THIN}%",
 ) -> Html:
     """Return the chart.
 
@@ -60,6 +61,8 @@ def line_chart(
         Width and height.
     y_values
         More values that the vertical axis must hold, so that neighbouring charts share it.
+    y_title
+        Above the vertical axis, which shows shares of one in percent.
     """
     width, height = size
     names = [line.name for line in lines]
@@ -68,7 +71,7 @@ def line_chart(
     known = [value for line in lines for point in line.points for value in (point.low, point.high)]
     y = linear_axis([*known, *y_values], box.bottom, box.top + 6, lambda v: f"{v * 100:g}", bounds=(0.0, 1.0))
     x = make_x(box.left + 6, box.right - 6)
-    drawn: list[Node] = [frame(box, x, y, x_title, f"accuracy,{THIN}%")]
+    drawn: list[Node] = [frame(box, x, y, x_title, y_title)]
     drawn += [_line(line, x, y) for line in lines]
     ends = [line for line in lines if line.points][:MOST_LABELS]
     wished = [y(line.points[-1].y) for line in ends]

@@ -1,4 +1,4 @@
-"""What went wrong or needs a word: unreadable samples, and what the splits report."""
+"""What went wrong or needs a word: unreadable samples, heads that had to make do, and what the splits report."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,22 @@ def notes_section(results: Results) -> Html | None:
     """Return the section, or None when there is nothing to say."""
     problems = [mapping(each) for each in items(results.data.get("problems"))]
     splits = [mapping(each) for each in items(results.raw.get("splits"))]
-    if not problems and not splits:
+    lesser = list(dict.fromkeys((row.head, note) for row in results.rows for note in row.notes))
+    if not problems and not splits and not lesser:
         return None
-    return join([_problems(problems) if problems else None, _splits(splits) if splits else None])
+    return join(
+        [
+            _problems(problems) if problems else None,
+            _lesser(lesser) if lesser else None,
+            _splits(splits) if splits else None,
+        ]
+    )
+
+
+def _lesser(notes: list[tuple[str, str]]) -> Html:
+    """Return what heads warned of while they were fitted."""
+    shown = [tag("li", tag("b", head), ": ", note) for head, note in notes]
+    return join([tag("h3", "Fitted in a lesser way than asked for"), tag("ul", *shown, class_="plain")])
 
 
 def _problems(problems: list[Mapping[str, Any]]) -> Html:

@@ -12,6 +12,7 @@ from fedmoments.report.answer import answer, question
 from fedmoments.report.bias import bias_section
 from fedmoments.report.calibration import calibration_section
 from fedmoments.report.classes import classes_section
+from fedmoments.report.diagnostics import diagnosis_answer, diagnosis_question, diagnostics_section, is_diagnosis
 from fedmoments.report.events import events_section
 from fedmoments.report.frontier import frontier_section
 from fedmoments.report.holders import holders_section
@@ -35,6 +36,7 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("holders", "Who holds what", "Who holds what", holders_section),
     ("classes", "Classes", "Classes and confusions", classes_section),
     ("calibration", "Calibration", "Is confidence earned?", calibration_section),
+    ("diagnostics", "Assumptions", "Do the assumptions hold?", diagnostics_section),
     ("bias", "Bias", "Does the free covariance fit?", bias_section),
     ("notes", "Notes", "Problems and splits", notes_section),
     ("reproduce", "Reproduce", "How to reproduce this", reproduce_section),
@@ -120,11 +122,12 @@ def _policy(script: str) -> str:
 
 def _header(results: Results, contents: Html | None) -> Html:
     toggle = tag("button", "Dark", type="button", id="theme", class_="quiet", hidden=True)
+    ask, say = (diagnosis_question, diagnosis_answer) if is_diagnosis(results) else (question, answer)
     return tag(
         "header",
         tag("div", tag("p", "fedmoments · one-shot federated learning", class_="brand"), toggle, class_="row"),
-        tag("h1", question(results)),
-        tag("p", answer(results), class_="answer"),
+        tag("h1", ask(results)),
+        tag("p", say(results), class_="answer"),
         facts(results),
         contents,
     )

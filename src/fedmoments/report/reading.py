@@ -1,7 +1,7 @@
 """Results as the page needs them: whatever is missing, null or not finite is None or empty, never an error."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from fedmoments.report.details import Detail, read_details
 from fedmoments.report.formats import count, split_words
 from fedmoments.report.plain import as_number, items, mapping
 
-__all__ = ["SWEPT", "Results", "Row", "Setting", "read_results"]
+__all__ = ["SWEPT", "Results", "Row", "Setting", "methods_of", "read_results"]
 
 #: The format of results that this release draws.
 FORMAT = 1
@@ -24,12 +24,14 @@ class Setting:
     split: str | None = None
     means_per_client: int | None = None
     shrinkage: str | None = None
+    projection: int | None = None
 
     def word(self, key: str) -> str:
         """Return the value of one of its parts, as one says it."""
         value = getattr(self, key)
         if value is None:
-            return {"clients": "as in the data", "shrinkage": "each head’s own"}.get(key, "–")
+            words = {"clients": "as in the data", "shrinkage": "each head’s own", "projection": "full"}
+            return words.get(key, "–")
         return split_words(value) if key == "split" else str(value)
 
     def spelled(self, key: str) -> str:
@@ -37,21 +39,23 @@ class Setting:
 
         Examples
         --------
-        >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5")
+        >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5", 64)
         >>> [setting.spelled(key) for key in SWEPT]
-        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5']
+        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions']
         """
         value = getattr(self, key)
         if key == "clients" and value is not None:
             return count(value, "client")
         if key == "means_per_client" and value is not None:
             return f"{count(value, 'mean')} per client"
+        if key == "projection":
+            return "all dimensions" if value is None else count(value, "dimension")
         return self.word(key) if key == "split" else f"{SWEPT[key]} {self.word(key)}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One head in one setting, over all seeds."""
+    """One head, or one baseline, in one setting, over all seeds."""
 
     head: str
     setting: Setting
@@ -65,6 +69,9 @@ class Row:
     reasons: tuple[str, ...]
     senders: int | None
     detail: int | None
+    baseline: bool = False
+    notes: tuple[str, ...] = ()
+    client_seconds: float | None = None
 
     @property
     def drawn(self) -> bool:
@@ -77,8 +84,21 @@ class Row:
         return self.bytes_per_client or 0.0, self.accuracy or 0.0
 
 
+def methods_of(rows: Sequence[Row]) -> str:
+    """Return how many different heads and baselines rows have, in words."""
+    heads = len({row.head for row in rows if not row.baseline})
+    baselines = len({row.head for row in rows if row.baseline})
+    return count(heads, "head") + (f" and {count(baselines, 'baseline')}" if baselines else "")
+
+
 #: Parts of a setting, and their names on the page.
-SWEPT = {"clients": "clients", "split": "split", "means_per_client": "means per client", "shrinkage": "shrinkage"}
+SWEPT = {
+    "clients": "clients",
+    "split": "split",
+    "means_per_client": "means per client",
+    "shrinkage": "shrinkage",
+    "projection": "projection",
+}
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,11 @@ class Results:
         return int(as_number(self.data.get("classes")) or 0)
 
     @property
+    def dim(self) -> float | None:
+        """Dimension of the features, None if unknown."""
+        return as_number(self.data.get("dim"))
+
+    @property
     def seeds(self) -> int:
         """Number of seeds, 1 if unknown."""
         return int(as_number(self.raw.get("seeds")) or 1)
@@ -121,6 +146,19 @@ class Results:
     def rows_of(self, setting: Setting) -> tuple[Row, ...]:
         """Return the rows of a setting."""
         return tuple(row for row in self.rows if row.setting == setting)
+
+    @cached_property
+    def groups(self) -> dict[Setting, tuple[Row, ...]]:
+        """Rows of settings that differ in the projection alone: what its dimensions buy is seen among them."""
+        found: dict[Setting, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(replace(row.setting, projection=None), []).append(row)
+        return {setting: tuple(rows) for setting, rows in found.items()}
+
+    def label(self, row: Row) -> str:
+        """Return a row's head, with its dimensions where those are swept."""
+        swept = "projection" in self.swept and row.setting.projection is not None
+        return f"{row.head} {row.setting.projection}" if swept else row.head
 
     @cached_property
     def main_setting(self) -> Setting:
@@ -142,6 +180,10 @@ class Results:
     def setting_words(self, setting: Setting) -> str:
         """Return what tells a setting from the others."""
         return ", ".join(setting.spelled(key) for key in self.swept)
+
+    def group_words(self, setting: Setting) -> str:
+        """Return what tells a setting from the others, whatever its projection."""
+        return ", ".join(setting.spelled(key) for key in self.swept if key != "projection")
 
     def clients_words(self, setting: Setting) -> str:
         """Return how many clients there are and how they were split."""
@@ -185,6 +227,7 @@ def _row(row: Mapping[str, Any]) -> Row:
             _word(row.get("split")),
             _whole(row.get("means_per_client")),
             _word(row.get("shrinkage")),
+            _whole(row.get("projection")),
         ),
         accuracy=as_number(row.get("accuracy")),
         deviation=as_number(row.get("accuracy_std")),
@@ -196,6 +239,9 @@ def _row(row: Mapping[str, Any]) -> Row:
         reasons=tuple(str(reason) for reason in items(row.get("reasons"))),
         senders=int(senders) if senders else None,
         detail=_whole(row.get("detail")),
+        baseline=row.get("baseline") is True,
+        notes=tuple(str(note) for note in items(row.get("notes"))),
+        client_seconds=as_number(row.get("client_seconds")),
     )
 
 

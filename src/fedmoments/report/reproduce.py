@@ -27,7 +27,7 @@ def facts(results: Results) -> Html:
         count(results.n_classes, "class", "classes") if results.n_classes else None,
         str(encoder["name"]) if encoder.get("name") else None,
         f"{count(number(data['dim']))} dimensions" if number(data.get("dim")) else None,
-        None if results.is_federation else count(results.seeds, "seed"),
+        None if results.is_federation or not results.rows else count(results.seeds, "seed"),
     ]
     return tag("ul", *(tag("li", each) for each in known if each is not None), class_="facts")
 

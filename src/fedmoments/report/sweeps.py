@@ -5,17 +5,23 @@ from itertools import pairwise
 from typing import Any
 
 from fedmoments.report.axes import Axis, both, log_axis, ordinal_axis
-from fedmoments.report.formats import count, percent
+from fedmoments.report.formats import bytes_, percent
 from fedmoments.report.lines import Line, Point, line_chart
 from fedmoments.report.markup import Html, join, tag
-from fedmoments.report.reading import SWEPT, Results, Row, Setting
+from fedmoments.report.reading import SWEPT, Results, Row, Setting, methods_of
 
 __all__ = ["sweep_section"]
 
 #: Small charts of one figure.
 MOST_CHARTS = 12
 #: What is swept, in a sentence.
-NAMES = SWEPT | {"clients": "number of clients", "means_per_client": "number of means per client"}
+NAMES = SWEPT | {
+    "clients": "number of clients",
+    "means_per_client": "number of means per client",
+    "projection": "dimension of a random projection",
+}
+#: What a horizontal axis shows.
+TITLES = SWEPT | {"projection": "dimensions measured"}
 
 
 def sweep_section(results: Results) -> Html | None:
@@ -27,7 +33,7 @@ def sweep_section(results: Results) -> Html | None:
     others = [key for key in results.swept if key != along]
     facets = list(dict.fromkeys(tuple(getattr(row.setting, key) for key in others) for row in rows))
     charts = [
-        tag("div", _facet(rows, along, others, facet, alone=len(facets) == 1), class_="facet")
+        tag("div", _facet(results, rows, along, others, facet, alone=len(facets) == 1), class_="facet")
         for facet in facets[:MOST_CHARTS]
     ]
     cut = f" The first {MOST_CHARTS} of {len(facets)} combinations are drawn." if len(facets) > MOST_CHARTS else ""
@@ -47,14 +53,15 @@ def _along(results: Results) -> str:
 
     def rank(key: str) -> tuple[int, bool]:
         values = [getattr(setting, key) for setting in results.settings]
-        return len(set(values)), _numbers(key, values) is not None
+        return len(set(values)), _numbers(key, values, results.dim) is not None
 
     return max(results.swept, key=rank)
 
 
-def _numbers(key: str, values: Sequence[Any]) -> dict[Any, float] | None:
-    """Return the number that each value stands for, or None when one stands for none."""
-    words = [str(value) for value in values if value is not None]
+def _numbers(key: str, values: Sequence[Any], dim: float | None) -> dict[Any, float] | None:
+    """Return the number that each value stands for, or None when one stands for none; ``dim`` without a projection."""
+    known = [dim if key == "projection" and value is None else value for value in values]
+    words = [str(value) for value in known if value is not None]
     if key == "split" and len({word.partition(":")[0] for word in words}) == 1:
         words = [word.partition(":")[2] for word in words]
     try:
@@ -66,10 +73,12 @@ def _numbers(key: str, values: Sequence[Any]) -> dict[Any, float] | None:
     return dict(zip(values, found, strict=True))
 
 
-def _facet(rows: list[Row], along: str, others: list[str], facet: tuple[Any, ...], *, alone: bool) -> Html:
+def _facet(
+    results: Results, rows: list[Row], along: str, others: list[str], facet: tuple[Any, ...], *, alone: bool
+) -> Html:
     here = [row for row in rows if tuple(getattr(row.setting, key) for key in others) == facet]
     values = list(dict.fromkeys(getattr(row.setting, along) for row in rows))
-    numbers = _numbers(along, values)
+    numbers = _numbers(along, values, results.dim)
     place = numbers or {value: float(i) for i, value in enumerate(values)}
     heads = list(dict.fromkeys(row.head for row in rows))
     lines = []
@@ -79,9 +88,9 @@ def _facet(rows: list[Row], along: str, others: list[str], facet: tuple[Any, ...
         if points:
             lines.append(Line(head, number, points))
     reach = [(row.accuracy or 0) + sign * (row.deviation or 0) for row in rows for sign in (-1, 1)]
-    x_title = SWEPT[along] + (" (logarithmic)" if numbers else "")
+    x_title = TITLES[along] + (" (logarithmic)" if numbers else "")
     words = ", ".join(Setting(**{key: value}).spelled(key) for key, value in zip(others, facet, strict=True))
-    title = f"Accuracy against {SWEPT[along]}{f', {words}' if words else ''}: {count(len(lines), 'head')}."
+    title = f"Accuracy against {SWEPT[along]}{f', {words}' if words else ''}: {methods_of(here)}."
     height = 380.0 if alone else 300.0
 
     def draw(width: float) -> Html:
@@ -98,7 +107,7 @@ def _axis(values: list[Any], numbers: dict[Any, float] | None, along: str) -> Ca
         if not numbers:
             return ordinal_axis([_fit(words[value], (end - start) / len(values)) for value in values], start, end)
         axis = log_axis(numbers.values(), start, end, "{:g}".format)
-        named = sorted((number, f"{number:,g}") for number in numbers.values())
+        named = sorted((number, f"{number:,g}" if value else words[value]) for value, number in numbers.items())
         apart = all(axis(b) - axis(a) > 30 for (a, _), (b, _) in pairwise(named))
         return Axis(axis.low, axis.high, tuple(named) if apart else axis.ticks, start, end, log=True)
 
@@ -119,7 +128,9 @@ def _points(rows: list[Row], place: dict[Any, float], along: str) -> tuple[Point
         accuracy, deviation = row.accuracy or 0.0, row.deviation or 0.0
         told = f"{row.head}, {row.setting.spelled(along)}: {percent(accuracy)}"
         told += f" ± {deviation * 100:.1f}" if row.deviation is not None else ""
-        number = _is_number(value)
+        told += f", {bytes_(row.bytes_per_client)} a client" if along == "projection" else ""
+        told += ", a baseline" if row.baseline else ""
+        number = along == "projection" or _is_number(value)
         points.append(
             Point(place[value], accuracy, accuracy - deviation, accuracy + deviation, told, joined=number and before)
         )

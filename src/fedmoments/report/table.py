@@ -13,6 +13,8 @@ __all__ = ["accuracy_cell", "bar", "sortable", "table_section"]
 
 #: Tables with more rows scroll inside their own frame.
 TALL = 30
+#: Parts of a setting that are numbers.
+NUMBERS = ("clients", "means_per_client", "projection")
 
 
 def sortable(caption: str, columns: list[tuple[str, bool]], rows: list[Html], sorted_by: int | None = None) -> Html:
@@ -74,14 +76,18 @@ def table_section(results: Results) -> Html | None:
         return None
     swept = [key for key in results.swept if key in SWEPT]
     columns = [("Head", False), (f"Accuracy{THIN}", True), ("Bytes a client", True), ("All clients", True)]
-    columns += [(SWEPT[key].capitalize(), key in ("clients", "means_per_client")) for key in swept]
-    columns += [("Solve", True), ("Sends", False)]
-    best = {id(row) for setting in results.settings for row in frontier(results.rows_of(setting))}
+    columns += [(SWEPT[key].capitalize(), key in NUMBERS) for key in swept]
+    works = any(row.client_seconds is not None for row in results.rows)
+    columns += [("Solve", True), *([("Clients’ work", True)] if works else []), ("Sends", False)]
+    best = {id(row) for rows in results.groups.values() for row in frontier(rows)}
     order = sorted(results.rows, key=lambda row: -1.0 if row.accuracy is None else row.accuracy, reverse=True)
-    rows = [_row(row, swept, on_frontier=id(row) in best) for row in order]
+    rows = [_row(row, swept, results.dim, on_frontier=id(row) in best, works=works) for row in order]
     note = "A mark ◆ is on the frontier of accuracy against bytes. "
     note += "± is one standard deviation over seeds. " if results.seeds > 1 else ""
     note += "Counts of samples go with every upload and are not priced."
+    if any(row.baseline for row in results.rows):
+        note += " Baselines are compared with: what their clients send does not add up, and the frontier is the heads’."
+    note += " Clients’ work is the time of all clients together, apart from the server’s." if works else ""
     failed = [row for row in order if row.reasons]
     return join(
         [
@@ -93,25 +99,44 @@ def table_section(results: Results) -> Html | None:
     )
 
 
-def _row(row: Row, swept: list[str], *, on_frontier: bool) -> Html:
+def _row(row: Row, swept: list[str], dim: float | None, *, on_frontier: bool, works: bool) -> Html:
     mark = tag("span", "◆", class_="mark", title="on the frontier", aria_label="on the frontier", role="img")
     sizes = [(row.bytes_per_client, bytes_), (row.bytes_total, bytes_)]
     cells: list[Node] = [
-        tag("th", row.head, " " if on_frontier else None, mark if on_frontier else None, scope="row"),
+        tag(
+            "th",
+            row.head,
+            tag("span", " baseline", class_="minor") if row.baseline else None,
+            " " if on_frontier else None,
+            mark if on_frontier else None,
+            scope="row",
+        ),
         accuracy_cell(row.accuracy, row.deviation) if row.accuracy is not None else _unfitted(),
         *(_number(value, words(value)) for value, words in sizes),
         *(
-            tag("td", row.setting.word(key), data_value=getattr(row.setting, key) or "", class_=_kind(key))
+            tag(
+                "td",
+                row.setting.word(key),
+                data_value=_order(row, key, dim),
+                class_=_kind(key),
+            )
             for key in swept
         ),
         _number(row.fit_seconds, seconds(row.fit_seconds)),
+        _number(row.client_seconds, seconds(row.client_seconds)) if works else None,
         tag("td", row.sends.removeprefix("counts + ") or "–", class_="minor nowrap"),
     ]
     return tag("tr", *cells, data_head=row.head, class_="best" if on_frontier else None)
 
 
-def _kind(key: str) -> str | None:
-    return "number" if key in ("clients", "means_per_client") else None
+def _kind(key: str) -> str:
+    return "number" if key in NUMBERS else "nowrap"
+
+
+def _order(row: Row, key: str, dim: float | None) -> Any:
+    """Return what a part of a setting is sorted by; without a projection there are all dimensions."""
+    value = getattr(row.setting, key)
+    return (dim if key == "projection" and value is None else value) or ""
 
 
 def _unfitted() -> Html:

@@ -1,21 +1,27 @@
 """One federation of one seed: a split, and the statistics that each head is fitted from."""
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.baselines import Baseline
 from fedmoments.classifier import Classifier
 from fedmoments.data import DROPPED, Split
 from fedmoments.errors import FedMomentsError, NotEnoughDataError
 from fedmoments.federation.costs import PayloadSize
 from fedmoments.heads import Head
 from fedmoments.linalg import blocks
-from fedmoments.maps import FeatureMap
+from fedmoments.maps import FeatureMap, compose
+from fedmoments.simulation.comparison import collect, combine
 from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
+from fedmoments.simulation.methods import Method
+from fedmoments.simulation.notices import fit_notes
 from fedmoments.simulation.payload import upload_size
+from fedmoments.simulation.projection import map_features
 from fedmoments.simulation.results import Outcome
 from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, Layout, Ledger, Statistics, StatisticsSpec
 
@@ -50,7 +56,10 @@ class Federation:
     split
         Who holds what.
     heads
-        All heads that will be fitted: the ledger holds the least that serves them together.
+        All heads that will be fitted: the ledger holds the least that serves them together. Baselines may stand among
+        them; they send what they send.
+    feature_map
+        Public: clients apply it to their features before anything else, and classifiers to what they score.
     means_per_client
         Means that a client sends of a class.
     seed
@@ -80,38 +89,49 @@ class Federation:
         self,
         features: Features,
         split: Split,
-        heads: list[Head],
+        heads: Sequence[Method],
         *,
+        feature_map: FeatureMap | None = None,
         means_per_client: int = 1,
         seed: int = 0,
         memory_limit: float = 4e9,
         fixed_point: FixedPoint | None = None,
     ) -> None:
-        self.features, self.split, self.seed = features, split, seed
+        self.features, self.split, self.feature_map, self.seed = features, split, feature_map, seed
         self.means_per_client, self.memory_limit, self.fixed_point = means_per_client, memory_limit, fixed_point
-        self._heads = heads
+        self._heads = [head for head in heads if isinstance(head, Head)]
         self._restricted: dict[StatisticsSpec, Statistics] = {}
         self._cells = split.cells(features.train.y, features.n_classes)
-        self._tried: dict[Head, Outcome] = {}
+        self._tried: dict[Method, Outcome] = {}
 
     @property
     def n_senders(self) -> int:
         """How many clients hold a sample."""
         return int((self.split.sizes > 0).sum())
 
+    @property
+    def dim(self) -> int:
+        """Dimension of what clients measure, behind the public map."""
+        return self.feature_map.output_dim(self.features.dim) if self.feature_map else self.features.dim
+
+    @cached_property
+    def mapped(self) -> Features:
+        """What clients measure: the features behind the public map."""
+        return map_features(self.features, self.split, self.feature_map) if self.feature_map else self.features
+
     @cached_property
     def spec(self) -> StatisticsSpec:
         """What every client sends: the least that serves all heads without a feature map of their own."""
         spec = StatisticsSpec()
         for head in self._heads:
-            if not head.has_own_map and self._fits_memory(head.needs, self.features.dim):
+            if not head.has_own_map and self._fits_memory(head.needs, self.dim):
                 spec = spec | sent_by(head, self.means_per_client)
         return spec
 
     @property
     def numbers(self) -> int:
         """How many numbers all clients together send of :attr:`spec`."""
-        return upload_size(self.spec, self.features.dim, self._cells).floats
+        return upload_size(self.spec, self.dim, self._cells).floats
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -128,43 +148,83 @@ class Federation:
             self._tried[head] = self._try(head)
         return self._tried[head]
 
-    def fitted(self, head: Head) -> Classifier:
-        """Return the classifier of a head behind its own map, if it has one; raises what :meth:`try_head` reports."""
-        feature_map, _ = self._map(head)
-        return self.fit(head, feature_map)[0]
+    def try_baseline(self, baseline: Baseline) -> Outcome:
+        """Let clients work, combine and test; a baseline that cannot be run gives an outcome with the reason."""
+        if baseline not in self._tried:
+            self._tried[baseline] = self._compare(baseline)
+        return self._tried[baseline]
+
+    def fitted(self, method: Method) -> Classifier:
+        """Return the classifier of a head or baseline behind its maps; raises what the outcome would report.
+
+        What is fitted in a lesser way than asked for is told in the outcome, not here.
+        """
+        with fit_notes():
+            if isinstance(method, Baseline):
+                limit = self.memory_limit
+                collected = collect(method, self.mapped, self.split, seed=self.seed, memory_limit=limit)
+                return combine(method, collected, dim=self.dim, seed=self.seed)[0].mapped(self.feature_map)
+            return self.fit(method, self._own_map(method))[0]
 
     def _try(self, head: Head) -> Outcome:
         size = PayloadSize(0, 0)
         accuracy: float | None = None
         seconds: float | None = None
         reason: str | None = None
+        notes: list[str] = []
         try:
-            feature_map, dim = self._map(head)
-            size = self._upload(head, dim)
-            classifier, seconds = self.fit(head, feature_map)
-            test = self.features.test
-            accuracy = float((predict_blocks(classifier, test.X) == test.y).mean())
+            own = self._own_map(head)
+            size = self._upload(head, own.output_dim(self.dim) if own else self.dim)
+            with fit_notes() as notes:
+                classifier, seconds = self.fit(head, own)
+            accuracy = self._accuracy(classifier)
         except FedMomentsError as error:
             reason = str(error)
-        return Outcome(self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
+        found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
+        return Outcome(*found, notes=tuple(notes))
 
-    def fit(self, head: Head, feature_map: FeatureMap | None = None) -> tuple[Classifier, float]:
-        """Return the classifier of a head and the seconds that solving for it took."""
-        dim = feature_map.output_dim(self.features.dim) if feature_map else self.features.dim
+    def _compare(self, baseline: Baseline) -> Outcome:
+        size = PayloadSize(0, 0)
+        accuracy: float | None = None
+        seconds: float | None = None
+        local: float | None = None
+        reason: str | None = None
+        notes: list[str] = []
+        try:
+            with fit_notes() as notes:
+                limit = self.memory_limit
+                collected = collect(baseline, self.mapped, self.split, seed=self.seed, memory_limit=limit)
+                size, local = collected.size, collected.seconds
+                classifier, seconds = combine(baseline, collected, dim=self.dim, seed=self.seed)
+            accuracy = self._accuracy(classifier.mapped(self.feature_map))
+        except FedMomentsError as error:
+            reason = str(error)
+        found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
+        return Outcome(*found, notes=tuple(notes), client_seconds=local)
+
+    def _accuracy(self, classifier: Classifier) -> float:
+        test = self.features.test
+        return float((predict_blocks(classifier, test.X) == test.y).mean())
+
+    def fit(self, head: Head, own_map: FeatureMap | None = None) -> tuple[Classifier, float]:
+        """Return the classifier of a head, behind the public map and one of its own, and the seconds of solving."""
+        dim = own_map.output_dim(self.dim) if own_map else self.dim
         if not self._fits_memory(head.needs, dim):
             raise NotEnoughDataError(
                 f"its statistics ({head.needs}) of {self.features.n_classes} classes in {dim} dimensions would take "
                 f"{self._bytes(head.needs, dim) / 1e9:.1f} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
             )
-        stats = self._mapped(head, feature_map) if feature_map else self._shared(head)
+        stats = self._mapped(head, own_map) if own_map else self._shared(head)
         start = time.perf_counter()
         classifier = head.fit(stats)
-        return classifier.mapped(feature_map), time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        maps = [each for each in (self.feature_map, own_map) if each]
+        return classifier.mapped(compose(*maps) if maps else None), seconds
 
     # ---------------------------------------------------------------------------------------------- inside
 
     def _ledger(self, spec: StatisticsSpec, fixed_point: FixedPoint | None = None) -> Ledger:
-        train = self.features.train
+        train = self.mapped.train
         names = range(self.split.n_clients)
         return Ledger.of(
             train.X,
@@ -184,25 +244,23 @@ class Federation:
             self._restricted[head.needs] = self.ledger.statistics().restricted(head.needs)
         return self._restricted[head.needs]
 
-    def _map(self, head: Head) -> tuple[FeatureMap | None, int]:
-        """Return the head's own map, after the first exchange that it may need, and the dimension it measures in."""
-        dim = self.features.dim
+    def _own_map(self, head: Head) -> FeatureMap | None:
+        """Return the head's own map, if it has one, after the first exchange that it may need."""
         if not head.has_own_map:
-            return None, dim
+            return None
         pilot = self._ledger(head.pilot_needs).statistics() if head.pilot_needs else None
-        feature_map = head.feature_map(dim, pilot)
-        return feature_map, feature_map.output_dim(dim) if feature_map else dim
+        return head.feature_map(self.dim, pilot)
 
     def _upload(self, head: Head, dim: int) -> PayloadSize:
         size = upload_size(sent_by(head, self.means_per_client), dim, self._cells)
         if head.has_own_map and head.pilot_needs:
-            size += upload_size(head.pilot_needs, self.features.dim, self._cells)
+            size += upload_size(head.pilot_needs, self.dim, self._cells)
         return size
 
     def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
         """Measure behind a map, a block of samples at a time: all of them mapped would be large."""
         spec = sent_by(head, self.means_per_client)
-        dim = feature_map.output_dim(self.features.dim)
+        dim = feature_map.output_dim(self.dim)
         if not spec.keeps_clients_apart:
             held = np.flatnonzero(self.split.clients != DROPPED)
             return self._measured(held, spec, feature_map, dim)
@@ -214,7 +272,7 @@ class Federation:
     def _measured(
         self, samples: NDArray[np.int64], spec: StatisticsSpec, feature_map: FeatureMap, dim: int
     ) -> Statistics:
-        train = self.features.train
+        train = self.mapped.train
         accumulator = Accumulator(spec, n_classes=self.features.n_classes, dim=dim, seed=self.seed)
         for block in blocks(len(samples)):
             chosen = samples[block]

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,16 @@ class Setting:
         Means that a client sends of a class, for heads that use them.
     shrinkage
         For heads that have that hyper-parameter; None leaves each head's own.
+    projection
+        Dimensions of the public random projection that features are measured behind; None for the features as they
+        are.
     """
 
     clients: int | None
     split: str
     means_per_client: int = 1
     shrinkage: str | None = None
+    projection: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting, ready for JSON."""
@@ -45,7 +49,7 @@ class Outcome:
     Parameters
     ----------
     seed
-        Of the split, and of the shares of a class.
+        Of the split, of the shares of a class, and of the projection.
     accuracy
         Share of test samples whose class was found; None when the head could not be fitted.
     clients
@@ -56,6 +60,10 @@ class Outcome:
         Time of the server's solve.
     reason
         Why the head could not be fitted.
+    notes
+        What was fitted in a lesser way than asked for, and why.
+    client_seconds
+        Time of all clients' own work together, for a baseline. None for a head: its clients measure once for all heads.
     """
 
     seed: int
@@ -65,15 +73,20 @@ class Outcome:
     up_counts: int
     fit_seconds: float | None
     reason: str | None = None
+    notes: tuple[str, ...] = ()
+    client_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(self.notes))  # JSON gives a list
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome, ready for JSON."""
-        return vars(self).copy()
+        return {**vars(self), "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One head in one setting, over all seeds.
+    """One head, or one baseline, in one setting, over all seeds.
 
     Examples
     --------
@@ -88,6 +101,7 @@ class Row:
     sends: str
     hyper: Mapping[str, Any]
     outcomes: tuple[Outcome, ...]
+    baseline: bool = False
 
     @property
     def accuracies(self) -> list[float]:
@@ -118,18 +132,28 @@ class Row:
     @property
     def fit_seconds(self) -> float | None:
         """Time of the server's solve, mean over seeds, or None when no seed could be fitted."""
-        times = [outcome.fit_seconds for outcome in self.outcomes if outcome.fit_seconds is not None]
-        return statistics.fmean(times) if times else None
+        return _mean(outcome.fit_seconds for outcome in self.outcomes)
+
+    @property
+    def client_seconds(self) -> float | None:
+        """Time of all clients' own work together, mean over seeds; None for heads."""
+        return _mean(outcome.client_seconds for outcome in self.outcomes)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why seeds could not be fitted, each reason once."""
         return tuple(dict.fromkeys(outcome.reason for outcome in self.outcomes if outcome.reason))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What seeds fitted in a lesser way than asked for, each note once."""
+        return tuple(dict.fromkeys(note for outcome in self.outcomes for note in outcome.notes))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row, ready for JSON."""
         return {
             "head": self.head,
+            "baseline": self.baseline,
             **self.setting.to_dict(),
             "sends": self.sends,
             "hyper": dict(self.hyper),
@@ -138,9 +162,16 @@ class Row:
             "up_bytes_per_client": self.up_bytes_per_client,
             "up_bytes_total": self.up_bytes,
             "fit_seconds": self.fit_seconds,
+            "client_seconds": self.client_seconds,
             "reasons": list(self.reasons),
+            "notes": list(self.notes),
             "seeds": [outcome.to_dict() for outcome in self.outcomes],
         }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fedmoments.heads import Head
 from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.measuring import sent_by
+from fedmoments.simulation.notices import fit_notes
 from fedmoments.statistics import Ledger, Statistics, StatisticsSpec
 
 __all__ = ["Participation", "Point", "RoundCurve", "participants", "simulate_rounds"]
@@ -204,7 +205,8 @@ def _measure(features: Features, split: Split, who: NDArray[np.bool_], spec: Sta
 def _accuracy(head: Head, stats: Statistics, features: Features) -> float | None:
     """Return the accuracy, or None while too few clients were seen for this head."""
     try:
-        classifier = head.fit(stats.restricted(head.needs))
+        with fit_notes():  # what is fitted in a lesser way is told once, of all clients together
+            classifier = head.fit(stats.restricted(head.needs))
     except FedMomentsError:
         return None
     return float((predict_blocks(classifier, features.test.X) == features.test.y).mean())

@@ -1,4 +1,4 @@
-"""Sweeps: the Cartesian product of numbers of clients, splits, means per client and shrinkages, over seeds."""
+"""Sweeps: all combinations of numbers of clients, splits, means per client, projections and shrinkages, over seeds."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,12 +9,23 @@ from typing import Any, Protocol
 from fedmoments.data import Split, parse_split
 from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
-from fedmoments.heads import Head, head_names, make_head
+from fedmoments.heads import Head
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.measuring import Federation, sent_by
+from fedmoments.simulation.methods import Method, choose_heads, choose_methods, standard_heads
+from fedmoments.simulation.projection import make_projection
 from fedmoments.simulation.results import Outcome, Row, Setting, SimulationResult
 
-__all__ = ["OutcomeMemory", "Progress", "choose_heads", "finds_clients", "make_split", "simulate", "standard_heads"]
+__all__ = [
+    "CLIENTS",
+    "OutcomeMemory",
+    "Progress",
+    "choose_heads",
+    "finds_clients",
+    "make_split",
+    "simulate",
+    "standard_heads",
+]
 
 #: Called with (steps done, steps in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -36,17 +47,6 @@ CLIENTS = 100
 NATURAL = ("domain", "id")
 
 
-def standard_heads() -> tuple[str, ...]:
-    """Return all heads but those with a feature map of their own, which are slow at their papers' sizes.
-
-    Examples
-    --------
-    >>> "fedcof" in standard_heads(), "fed3r-rf" in standard_heads()
-    (True, False)
-    """
-    return tuple(name for name in head_names() if not make_head(name).has_own_map)
-
-
 def simulate(
     features: Features,
     heads: Iterable[str],
@@ -55,6 +55,7 @@ def simulate(
     splits: Sequence[str] = ("dirichlet:0.1",),
     shrinkages: Sequence[str | None] = (None,),
     means_per_client: Sequence[int] = (1,),
+    projections: Sequence[int | None] = (None,),
     seeds: int = 5,
     first_seed: int = 0,
     hyper: Mapping[str, Mapping[str, Any]] | None = None,
@@ -69,14 +70,15 @@ def simulate(
     features
         Training samples, which are split over clients, and test samples.
     heads
-        Names of heads.
-    clients, splits, shrinkages, means_per_client
+        Names of heads, and of baselines to compare them with.
+    clients, splits, shrinkages, means_per_client, projections
         Values to sweep; all combinations are run. No number of clients means 100, or what the data say. A shrinkage
-        applies to the heads that have it as a hyper-parameter; None leaves each head's own.
+        applies to the heads that have it as a hyper-parameter; None leaves each head's own. A projection is the number
+        of dimensions behind a public random one, drawn from the seed of the run; None takes features as they are.
     seeds, first_seed
         How many, and the first of them: first_seed, first_seed + 1, …
     hyper
-        Head name -> hyper-parameters.
+        Name -> hyper-parameters.
     memory_limit
         Bytes that the statistics of one head may take; a head that needs more is reported, not fitted.
     progress
@@ -93,10 +95,12 @@ def simulate(
         When a name, a number or a split is wrong: before anything is measured.
     """
     start = time.perf_counter()
-    chosen = choose_heads(heads, hyper or {})
+    chosen = choose_methods(heads, hyper or {})
     if seeds < 1:
         raise InputError(f"seeds must be 1 or more, not {seeds}")
-    settings = _settings(clients, splits, means_per_client, shrinkages)
+    settings = _settings(clients, splits, means_per_client, shrinkages, projections)
+    for dimensions in projections:
+        make_projection(dimensions, features.dim, first_seed)
     for number, split in {(s.clients, s.split): None for s in settings}:
         make_split(
             features, number, split, seed=first_seed
@@ -105,9 +109,9 @@ def simulate(
     sweep = _Sweep(features, chosen, tuple(settings), each_seed, memory_limit, memory, progress)
     outcomes, reports = sweep.run()
     rows = [
-        Row(name, setting, _sends(head, setting), head.settings(), tuple(outcomes[setting, name]))
+        _row(name, method, setting, outcomes[setting, name])
         for setting in settings
-        for name, head in _with_shrinkage(chosen, setting.shrinkage).items()
+        for name, method in _with_shrinkage(chosen, setting.shrinkage).items()
     ]
     return SimulationResult(features.summary(), tuple(reports), tuple(rows), time.perf_counter() - start)
 
@@ -117,7 +121,7 @@ class _Sweep:
     """The loops: splits and seeds outside, so that a federation is measured once for all shrinkages and heads."""
 
     features: Features
-    heads: Mapping[str, Head]
+    methods: Mapping[str, Method]
     settings: tuple[Setting, ...]
     seeds: range
     memory_limit: float
@@ -128,7 +132,7 @@ class _Sweep:
         """Return the outcomes of every setting and head, by seed, and a report on every split."""
         outcomes: dict[tuple[Setting, str], list[Outcome]] = {}
         reports: list[dict[str, Any]] = []
-        steps = len(self.settings) * len(self.seeds) * len(self.heads)
+        steps = len(self.settings) * len(self.seeds) * len(self.methods)
         done = 0
         for clients, scheme in {(s.clients, s.split): None for s in self.settings}:
             here = [s for s in self.settings if (s.clients, s.split) == (clients, scheme)]
@@ -136,75 +140,67 @@ class _Sweep:
                 split = make_split(self.features, clients, scheme, seed)
                 reports.append({"seed": seed, **split.report()})
                 for setting, federation in self._federations(split, here, seed):
-                    for name, head in _with_shrinkage(self.heads, setting.shrinkage).items():
+                    for name, method in _with_shrinkage(self.methods, setting.shrinkage).items():
                         if self.progress:
                             self.progress(done, steps, f"{scheme}, seed {seed}, {name}")
-                        outcome = self._outcome(setting, federation, name, head)
+                        outcome = self._outcome(setting, federation, name, method)
                         outcomes.setdefault((setting, name), []).append(outcome)
                         done += 1
         if self.progress:
             self.progress(steps, steps, "done")
         return outcomes, reports
 
-    def _outcome(self, setting: Setting, federation: Federation, name: str, head: Head) -> Outcome:
+    def _outcome(self, setting: Setting, federation: Federation, name: str, method: Method) -> Outcome:
         """Return what was found before, or find it now and remember it."""
-        if self.memory is None:
-            return federation.try_head(head)
-        outcome = self.memory.find(setting, name, head.settings(), federation.seed)
-        if outcome is None:
-            outcome = federation.try_head(head)
-            self.memory.keep(setting, name, head.settings(), outcome)
+        known = self.memory.find(setting, name, method.settings(), federation.seed) if self.memory is not None else None
+        if known is not None:
+            return known
+        outcome = federation.try_head(method) if isinstance(method, Head) else federation.try_baseline(method)
+        if self.memory is not None:
+            self.memory.keep(setting, name, method.settings(), outcome)
         return outcome
 
     def _federations(self, split: Split, settings: list[Setting], seed: int) -> Iterable[tuple[Setting, Federation]]:
         """Yield every setting with its federation, keeping one federation in memory at a time."""
-        for means in dict.fromkeys(s.means_per_client for s in settings):
+        for means, dimensions in dict.fromkeys((s.means_per_client, s.projection) for s in settings):
             federation = Federation(
                 self.features,
                 split,
-                list(self.heads.values()),
+                list(self.methods.values()),
+                feature_map=make_projection(dimensions, self.features.dim, seed),
                 means_per_client=means,
                 seed=seed,
                 memory_limit=self.memory_limit,
             )
             for setting in settings:
-                if setting.means_per_client == means:
+                if (setting.means_per_client, setting.projection) == (means, dimensions):
                     yield setting, federation
 
 
-def choose_heads(names: Iterable[str], hyper: Mapping[str, Mapping[str, Any]]) -> dict[str, Head]:
-    """Return heads by name, each with its hyper-parameters.
-
-    Examples
-    --------
-    >>> choose_heads(["fedncm"], {"fedncm": {"metric": "euclidean"}})
-    {'fedncm': NearestMean(metric='euclidean')}
-    """
-    wanted = list(dict.fromkeys(names))
-    if not wanted:
-        raise InputError("there is no head to simulate: give at least one")
-    for name in hyper:
-        if name not in wanted:
-            raise InputError(
-                f"hyper-parameters are given for '{name}', which is not among the heads: {', '.join(wanted)}"
-            )
-    return {name: make_head(name, **hyper.get(name, {})) for name in wanted}
-
-
-def _with_shrinkage(heads: Mapping[str, Head], shrinkage: str | None) -> dict[str, Head]:
+def _with_shrinkage(methods: Mapping[str, Method], shrinkage: str | None) -> dict[str, Method]:
+    """Return heads with the shrinkage of a setting, if they have one; baselines are not swept."""
     if shrinkage is None:
-        return dict(heads)
-    shrinks = {name for name, head in heads.items() if "shrinkage" in {field.name for field in fields(head)}}
+        return dict(methods)
     change: dict[str, Any] = {"shrinkage": shrinkage}
-    return {name: replace(head, **change) if name in shrinks else head for name, head in heads.items()}
+    return {name: replace(method, **change) if _shrinks(method) else method for name, method in methods.items()}
 
 
-def _sends(head: Head, setting: Setting) -> str:
-    return str(sent_by(head, setting.means_per_client))
+def _shrinks(method: Method) -> bool:
+    return isinstance(method, Head) and "shrinkage" in {field.name for field in fields(method)}
+
+
+def _row(name: str, method: Method, setting: Setting, outcomes: list[Outcome]) -> Row:
+    sends = str(sent_by(method, setting.means_per_client)) if isinstance(method, Head) else method.sends
+    baseline = not isinstance(method, Head)
+    return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)
 
 
 def _settings(
-    clients: Sequence[int], splits: Sequence[str], means: Sequence[int], shrinkages: Sequence[str | None]
+    clients: Sequence[int],
+    splits: Sequence[str],
+    means: Sequence[int],
+    shrinkages: Sequence[str | None],
+    projections: Sequence[int | None],
 ) -> list[Setting]:
     for word in shrinkages:
         if word is not None:
@@ -215,10 +211,12 @@ def _settings(
     found: dict[Setting, None] = {}
     for scheme in splits:
         numbers: Sequence[int | None] = clients or [None if finds_clients(scheme) else CLIENTS]
-        for number, count, word in product(numbers, means, shrinkages):
-            found[Setting(number, scheme, count, word)] = None
+        for number, count, dimensions, word in product(numbers, means, projections, shrinkages):
+            found[Setting(number, scheme, count, word, dimensions)] = None
     if not found:
-        raise InputError("there is nothing to simulate: give at least one split, shrinkage and number of means")
+        raise InputError(
+            "there is nothing to simulate: give at least one split, shrinkage, projection and number of means"
+        )
     return list(found)
 
 

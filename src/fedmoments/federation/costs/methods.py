@@ -49,12 +49,13 @@ class IterativeMethod:
 
 
 # Methods that papers price but that are no head here. ``fedcof-oracle-paper`` sends a covariance per client and class,
-# as FedCOF's Table 3 charges it (our ``fedcof-oracle`` needs no more than Fed3R's payload). FisherMix is priced as LDA,
-# and Proto-Hyper with squares too, for its teacher of 0.7 LDA + 0.3 NB (GH-OFL, Tables 2 and 6).
+# as FedCOF's Table 3 charges it (our ``fedcof-oracle`` needs no more than Fed3R's payload). ``fishermix-paper`` is
+# priced as LDA, and ``proto-hyper-paper`` with squares too, for its teacher of 0.7 LDA + 0.3 NB (GH-OFL, Tables 2 and
+# 6); the heads of those names here send what they are fitted from.
 _PAPERS = {
     "fedcof-oracle-paper": OneShotMethod(("sums", "class_grams")),
-    "fishermix": OneShotMethod(("sums", "gram")),
-    "proto-hyper": OneShotMethod(("sums", "gram", "class_squares")),
+    "fishermix-paper": OneShotMethod(("sums", "gram")),
+    "proto-hyper-paper": OneShotMethod(("sums", "gram", "class_squares")),
 }
 _CHEAP_SUMS = ("fedncm",)
 
