@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedmoments.baselines import Upload
+from fedmoments.baselines import Upload, make_baseline
 from fedmoments.baselines.ccvr import Ccvr, merged_moments
 from fedmoments.baselines.fedpft import FedPft, variance_floor
 from fedmoments.baselines.mixture import COVARIANCES
@@ -179,7 +179,7 @@ def test_virtual_features_have_the_moments_of_their_class(monkeypatch: pytest.Mo
         (lambda: FedPft(covariance="round"), "covariance must be one of"),
         (lambda: FedPft(floor=0.0), "floor must be more than 0"),
         (lambda: FedPft(decay=float("nan")), "decay must be more than 0, not nan"),
-        (lambda: Ccvr(virtual=1.5), "virtual must be a whole number"),
+        (lambda: make_baseline("ccvr", virtual=1.5), "virtual must be a whole number"),
         (lambda: Ccvr(balance="some"), "balance must be one of equal, counts"),
         (lambda: Ccvr(calibration_decay=-1), "calibration_decay must be more than 0"),
     ],

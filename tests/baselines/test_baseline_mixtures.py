@@ -22,7 +22,8 @@ def draw(n: int, seed: int = 0) -> Array:
     rng = np.random.default_rng(seed)
     shape = rng.normal(size=(2, D, D))
     which = rng.integers(2, size=n)
-    return 20 + np.einsum("nij,nj->ni", shape[which], rng.normal(size=(n, D))) + 2 * rng.normal(size=(2, D))[which]
+    tilted = np.einsum("nij,nj->ni", shape[which], rng.normal(size=(n, D)))
+    return np.asarray(20 + tilted + 2 * rng.normal(size=(2, D))[which])
 
 
 def fit(X: Array, components: int, covariance: str, seed: int = 0, **options: Any) -> Mixture:

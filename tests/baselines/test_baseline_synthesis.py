@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedmoments.baselines import Upload
+from fedmoments.baselines import Upload, make_baseline
 from fedmoments.baselines.co_boosting import CoBoosting, boosted_shares
 from fedmoments.baselines.dense import Dense
 from fedmoments.baselines.head_mixture import HeadMixture
@@ -244,7 +244,8 @@ def test_head_and_statistics_travel(method: Dense | CoBoosting) -> None:
         (lambda: Dense(weighting="loud"), "weighting must be one of uniform, samples, not 'loud'"),
         (lambda: CoBoosting(returns="both"), "returns must be one of student, ensemble"),
         (lambda: CoBoosting(temperature=0.0), "temperature must be more than 0"),
-        (lambda: CoBoosting(rounds=2.0), "rounds must be a whole number"),
+        (lambda: make_baseline("co-boosting", rounds=2.5), "rounds must be a whole number more than 0, not 2.5"),
+        (lambda: make_baseline("dense", step="far"), "step must be more than 0, not far"),
     ],
 )
 def test_wrong_hyper_parameters_are_refused(make: Any, message: str) -> None:

@@ -16,7 +16,9 @@ from fedmoments.classifier import (
     load_bytes,
 )
 from fedmoments.errors import InputError
+from fedmoments.heads import make_head
 from fedmoments.maps import Normalize
+from fedmoments.statistics import Statistics, StatisticsSpec
 
 Array = npt.NDArray[Any]
 C, D, R = 4, 3, 2
@@ -197,3 +199,16 @@ def test_a_linear_term_moves_into_means_and_bias(kind: str, *, subspace: bool) -
     moved = base.plus_linear(weights)
     assert type(moved) is type(base)
     np.testing.assert_allclose(moved.scores(X)[:, PRESENT], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_low_rank_classifier_keeps_its_digits_in_float32() -> None:
+    rng = np.random.default_rng(0)
+    y, wide = np.arange(2000) % 2, 10.0 ** np.linspace(-4, 0, 16)
+    samples = (rng.normal(size=(2000, 16)) * wide + 0.5 * wide * y[:, None]) @ np.linalg.qr(rng.normal(size=(16, 16)))[
+        0
+    ]
+    stats = Statistics.of(samples, y, StatisticsSpec.of("class_grams"), n_classes=2)
+    head = make_head("gh-dlr-qda", rank=16, pooling="none", shrinkage="none").fit(stats)
+    narrow = samples.astype(np.float32)
+    assert head.scores(narrow).dtype == np.float32
+    np.testing.assert_array_equal(head.predict(narrow), head.predict(narrow.astype(np.float64)))

@@ -106,6 +106,17 @@ def test_an_empty_class_neither_moves_the_subspace_nor_has_a_mean_in_it() -> Non
     np.testing.assert_array_equal(holes.means[1::2], 0.0)
 
 
+def test_a_class_far_away_hides_no_other() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 4
+    X = rng.normal(size=(600, 5)) + 4.0 * np.eye(4, 5)[y]
+    X[y == 3] += 1e7
+    stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=4)
+    assert FisherSubspace.of(ClassGaussians(stats), directions="all").dim == 3
+    lda, fisher = (fm.make_head(name).fit(stats).predict(X) == y for name in ("gh-lda", "gh-qda-fisher"))
+    assert fisher.mean() > lda.mean() - 0.01
+
+
 def test_one_class_or_equal_means_leave_no_direction() -> None:
     X, y, _ = federation(1, 4)
     fisher = FisherSubspace.of(ClassGaussians(Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=1)))

@@ -123,7 +123,7 @@ def test_in_the_fisher_subspace_class_covariances_average_to_the_identity() -> N
     own = FisherClasses.of(gaussians, spread="class", pooling="none")
     np.testing.assert_allclose(own.covariances.mean(axis=0), np.eye(2), atol=1e-10)
     borrowed = FisherClasses.of(gaussians, spread="class")
-    np.testing.assert_allclose(borrowed.covariances, (99 * own.covariances + 2 * np.eye(2)) / 101, atol=1e-10)
+    np.testing.assert_allclose(borrowed.covariances, (99 * own.covariances + 0.5 * np.eye(2)) / 99.5, atol=1e-10)
     pooled = FisherClasses.of(gaussians, spread="pooled")
     assert own.differ
     assert not pooled.differ

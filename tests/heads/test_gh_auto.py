@@ -34,7 +34,7 @@ def measure(X: Floats, y: Ints, *, n_classes: int = 4) -> Statistics:
     return Ledger.of(X, y, np.arange(len(y)) // 3 % 40, SPEC, n_classes=n_classes).statistics()
 
 
-@pytest.mark.parametrize("source", ["exact", "diagonal", "free"])
+@pytest.mark.parametrize("source", ["exact", "free"])
 @pytest.mark.parametrize("seed", range(6))
 def test_lda_is_chosen_where_covariances_are_equal(seed: int, source: str) -> None:
     stats = measure(*draw(seed, "equal"))
@@ -52,6 +52,22 @@ def test_qda_is_chosen_where_covariances_differ(seed: int, source: str) -> None:
     assert classifier.info["chosen"] == "qda"
     assert isinstance(classifier, QuadraticClassifier)
     assert classifier.digest() == Qda(source).fit(stats).digest()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_of_unequal_size_do_not_look_different(seed: int) -> None:
+    """A free covariance of a class has K_c − 1 degrees of freedom, however many samples it has."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1], [4000, 200])
+    X = rng.normal(size=(4200, 50)) + 0.5 * y[:, None]
+    stats = Ledger.of(X, y, np.arange(4200) % 20, SPEC, n_classes=2).statistics()
+    assert [Auto(source).fit(stats).info["chosen"] for source in ("exact", "free")] == ["lda", "lda"]
+
+
+@pytest.mark.parametrize("source", ["diagonal", "spherical", "total"])
+def test_other_covariances_are_refused(source: str) -> None:
+    with pytest.raises(InputError, match=f"exact or free for gh-auto; '{source}' arrived"):
+        Auto(source)
 
 
 def test_covariances_that_differ_where_means_do_not_are_seen_too() -> None:

@@ -100,7 +100,7 @@ def divergence(teacher: Array, student: Array) -> float:
 
 def loss_of(classifier: Classifier, base: str) -> float:
     """Return GH-OFL's loss of a student on fresh samples of its classes, without decay, naively."""
-    classes = FisherClasses.of(ClassGaussians(STATS), pooling="dimensions" if base == "lda" else "automatic")
+    classes = FisherClasses.of(ClassGaussians(STATS), pooling="quarter" if base == "lda" else "automatic")
     total = 0.0
     for c in range(C):
         Z, points = fresh(classes, c)

@@ -319,3 +319,42 @@ def test_clients_that_differ_do_not_let_priors_decide() -> None:
     assert make_head("lda-free").settings()["priors"] == "balanced"
     assert found["balanced"].mean() > 0.9
     assert found["data"].mean() < 0.75
+
+
+def test_a_class_covariance_that_is_singular_but_for_rounding_is_refused() -> None:
+    """Ten samples a class span nine of ten dimensions; what rounding adds is no tenth."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        y = np.arange(20) % 2
+        stats = Statistics.of(rng.normal(size=(20, 10)), y, StatisticsSpec.of("class_grams"), n_classes=2)
+        with pytest.raises(NotEnoughDataError, match="is singular"):
+            Qda(pooling="none", shrinkage="none").fit(stats)
+
+
+@pytest.mark.parametrize("pooling", [0.0, 1.0])
+def test_naive_bayes_gives_a_class_of_one_sample_the_pooled_variance_whatever_divides(pooling: float) -> None:
+    X, y = np.array([[0.0], [2.0], [4.0], [9.0], [13.0], [17.0], [7.0]]), [0, 0, 0, 1, 1, 1, 2]
+    stats = Statistics.of(X, y, StatisticsSpec.of("class_squares"), n_classes=3)
+    fitted = NaiveBayes(pooling=pooling, unbiased=False).fit(stats)
+    assert isinstance(fitted, DiagonalClassifier)
+    assert 1.0 / fitted.precisions[2, 0] == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("floor", [-1.0, float("inf"), float("nan"), "a"])
+def test_a_floor_that_is_no_floor_is_refused(floor: Any) -> None:
+    with pytest.raises(InputError, match="floor is a finite share from 0"):
+        NaiveBayes(floor=floor)
+
+
+def test_without_a_floor_a_constant_dimension_is_refused() -> None:
+    X, y = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 5.0], [9.0, 7.0]]), [0, 0, 1, 1]
+    stats = Statistics.of(X, y, StatisticsSpec.of("class_squares"), n_classes=3)
+    with pytest.raises(NotEnoughDataError, match="a dimension is constant in class 0"):
+        NaiveBayes(pooling=0.0, floor=0.0).fit(stats)
+    assert NaiveBayes(pooling=0.0).fit(stats).predict(X).tolist() == y
+
+
+@pytest.mark.parametrize("rank", [-1, 2.5, "2", None])
+def test_a_rank_that_is_no_whole_number_is_refused(rank: Any) -> None:
+    with pytest.raises(InputError, match="rank is a whole number from 0"):
+        LowRankQda(rank=rank)

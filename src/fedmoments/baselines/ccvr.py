@@ -1,7 +1,7 @@
 """CCVR (Luo et al. 2021): an averaged head, re-calibrated on virtual features of every class.
 
 Clients send their head, and mean and covariance of every class they hold. The server averages the heads, merges the
-class moments of all clients exactly (CCVR Eq. 3 and 4; **Law** they equal the pooled moments for any split),
+class moments of all clients exactly (**Law** they equal the pooled moments for any split),
 
     μ_c = Σ_k n_kc μ_kc / N_c,   (N_c − 1) Σ_c = Σ_k (n_kc − 1) Σ_kc + Σ_k n_kc (μ_kc − μ_c)(μ_kc − μ_c)ᵀ
 

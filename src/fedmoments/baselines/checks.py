@@ -46,7 +46,8 @@ def check_number(name: str, value: float, *, least: float = 0.0, whole: bool = F
     Traceback (most recent call last):
     fedmoments.errors.InputError: decay must be more than 0, not -1.0
     """
-    sound = isinstance(value, int | np.integer) and not isinstance(value, bool) if whole else np.isfinite(value)
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    sound = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
     if not (sound and (value > least or (zero and value == least))):
         kind = "a whole number" if whole else ""
         bound = f"{least:g} or more" if zero else f"more than {least:g}"

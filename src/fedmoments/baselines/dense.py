@@ -41,7 +41,7 @@ class Dense(Baseline):
     steps, step
         Steps that features take, and their length in standard deviations of the features.
     statistics, disagreement
-        λ₁ and λ₂ of the loss; 1 and 0.5 as in the paper.
+        λ₁ and λ₂ of the loss.
     temperature
         Of the distillation.
     weighting

@@ -9,6 +9,7 @@ Absent classes of a client share one column, so that all its work is done in |C_
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,14 @@ class HeadMixture:
     offset: NDArray[np.float64]
     scale: NDArray[np.float64]
 
-    def __post_init__(self) -> None:
-        seen: list[tuple[Narrow, Narrow]] = []
-        for head in self.heads:
-            weights, bias = head.columns()
-            scaled = (self.scale[:, None] * weights).astype(np.float32)
-            seen.append((scaled, (bias + self.offset @ weights).astype(np.float32)))
-        object.__setattr__(self, "_seen", tuple(seen))
-
-    _seen: tuple[tuple[Narrow, Narrow], ...] = ()
+    @cached_property
+    def _seen(self) -> tuple[tuple[Narrow, Narrow], ...]:
+        """Weights (d, c or c + 1) and bias of every head, in u."""
+        seen = []
+        for weights, bias in (head.columns() for head in self.heads):
+            scaled, shifted = self.scale[:, None] * weights, bias + self.offset @ weights
+            seen.append((scaled.astype(np.float32), shifted.astype(np.float32)))
+        return tuple(seen)
 
     @property
     def n_classes(self) -> int:

@@ -20,6 +20,9 @@ __all__ = ["DiagonalClassifier", "LowRankClassifier", "QuadraticClassifier"]
 
 Arrays = Mapping[str, NDArray[np.floating[Any]]]
 
+#: Numbers that the inner products of one block of samples may take.
+BLOCK_NUMBERS = 1 << 22
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiagonalClassifier(Classifier, kind="diagonal"):
@@ -193,14 +196,16 @@ class LowRankClassifier(Classifier, kind="low-rank"):
     def dim(self) -> int:
         return len(self.offset)
 
-    def _scores(self, Z: Floats, arrays: Arrays) -> Floats:
+    def _scores(self, Z: Floats, arrays: Arrays) -> Floats:  # noqa: ARG002 - those of float64 whatever arrives
+        # Two large numbers are subtracted: in float32 nothing is left of a covariance with a condition of 1e8.
+        exact = dict(self.arrays())
         scores = np.empty((len(Z), self.n_classes), Z.dtype)
-        projections = arrays["projections"]
+        projections = exact["projections"]
         n_classes, rank, dim = projections.shape
         flat = projections.reshape(n_classes * rank, dim)
-        shift = np.einsum("crd,cd->cr", projections, arrays["means"])
-        for block in blocks(len(Z)):
-            centred = _centred(Z[block], arrays)
+        shift = np.einsum("crd,cd->cr", projections, exact["means"])
+        for block in blocks(len(Z), max(BLOCK_NUMBERS // max(n_classes * rank, 1), 1)):
+            centred = _centred(Z[block].astype(np.float64), exact)
             inside = (centred @ flat.T).reshape(len(centred), n_classes, rank) - shift
-            scores[block] = diagonal_scores(centred, arrays) + 0.5 * np.einsum("ncr,ncr->nc", inside, inside)
+            scores[block] = diagonal_scores(centred, exact) + 0.5 * np.einsum("ncr,ncr->nc", inside, inside)
         return scores

@@ -5,7 +5,8 @@ are scaled so that Vᵀ S_W V = I: in the subspace the pooled covariance is the 
 distances, and naive Bayes with pooled variances *is* LDA.
 
 S_B has rank C − 1 at most, so the problem is solved in min(C, d) dimensions: with S_W = LLᵀ and rows √π_c (μ_c−μ_g),
-the singular vectors of H = L⁻¹Mᵀ (d, C) give V = L⁻ᵀ U, from the eigenvectors of the smaller of HᵀH and HHᵀ.
+the left singular vectors U of H = L⁻¹Mᵀ (d, C) give V = L⁻ᵀU. H is not squared: one class that lies 10⁷ standard
+deviations away would hide all others from each other.
 
 **Law** LDA in all C − 1 Fisher dimensions is LDA in the full space.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, solve_triangular
+from scipy.linalg import solve_triangular, svd
 
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.gaussian.class_gaussians import ClassGaussians
@@ -96,6 +97,7 @@ class FisherSubspace:
         *,
         shrinkage: Shrinkage | str | float = "automatic",
         directions: str | int | float = "automatic",
+        within: Floats | None = None,
     ) -> "FisherSubspace":
         """Return the Fisher subspace of classes.
 
@@ -107,16 +109,20 @@ class FisherSubspace:
             Of the pooled covariance.
         directions
             How many to keep; see :func:`parse_directions`.
+        within
+            S_W (d, d); the shrunk pooled covariance by default.
         """
         least, most = parse_directions(directions)
         offset, present = gaussians.global_mean, gaussians.present
         centred = np.where(present[:, None], gaussians.means - offset, 0.0)
         priors = gaussians.counts / gaussians.stats.n_samples
-        lower = _factor(gaussians.pooled_covariance(shrinkage))
+        lower = _factor(gaussians.pooled_covariance(shrinkage) if within is None else within)
         between = solve_triangular(lower, (centred * np.sqrt(priors)[:, None]).T, lower=True)
         values, vectors = _left_singular(between)
         energy = np.cumsum(values) / max(float(values.sum()), np.finfo(np.float64).tiny)
-        keep = min(int(np.searchsorted(energy, least - 1e-12)) + 1, len(values), most or len(values))
+        # All of the energy is all directions, however little one of them has beside another.
+        enough = len(values) if least >= 1.0 else int(np.searchsorted(energy, least - 1e-12)) + 1
+        keep = min(enough, len(values), most or len(values))
         basis = solve_triangular(lower, vectors[:, :keep], lower=True, trans="T")
         return cls(basis=basis, eigenvalues=values, offset=offset, means=centred @ basis)
 
@@ -153,12 +159,8 @@ def _factor(covariance: Floats) -> Floats:
 
 def _left_singular(matrix: Floats) -> tuple[Floats, Floats]:
     """Return squared singular values (r,), falling, and left singular vectors (d, r) of (d, C), signs fixed."""
-    dim, columns = matrix.shape
-    small = matrix.T @ matrix if columns < dim else matrix @ matrix.T
-    values, vectors = eigh(small)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    keep = values > max(float(values[0]), 0.0) * EPSILON * max(dim, columns) if len(values) else values > 0
-    values, vectors = values[keep], vectors[:, keep]
-    left = matrix @ (vectors / np.sqrt(values)) if columns < dim else vectors
-    largest = np.abs(left).argmax(axis=0)
-    return values, np.asarray(left * np.sign(left[largest, np.arange(left.shape[1])]))
+    vectors, values, _ = svd(matrix, full_matrices=False, overwrite_a=True)
+    keep = values > max(float(values.max(initial=0.0)) * EPSILON * max(matrix.shape), 0.0)
+    values, left = values[keep], vectors[:, keep]
+    largest = np.abs(left).argmax(axis=0) if left.size else np.zeros(0, np.int64)
+    return values**2, np.asarray(left * np.sign(left[largest, np.arange(left.shape[1])]))

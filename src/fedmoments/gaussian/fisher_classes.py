@@ -72,7 +72,7 @@ class FisherClasses:
         spread: str = "class",
         shrinkage: Shrinkage | str | float = "automatic",
         directions: str | int | float = "automatic",
-        pooling: Pooling | str | float = "dimensions",
+        pooling: Pooling | str | float = "quarter",
     ) -> "FisherClasses":
         """Return the classes of a Gaussian description.
 
@@ -87,8 +87,8 @@ class FisherClasses:
         directions
             How many to keep; see :func:`fedmoments.gaussian.fisher.parse_directions`.
         pooling
-            See :class:`fedmoments.gaussian.Pooling`; or ``dimensions``, which borrows k degrees of freedom, as
-            if a class had one more sample a direction, of the pooled spread.
+            See :class:`fedmoments.gaussian.Pooling`; or ``quarter``, which borrows k/4 degrees of freedom: little, and
+            enough to be positive definite.
         """
         check_spread(spread)
         subspace = FisherSubspace.of(gaussians, shrinkage=shrinkage, directions=directions)
@@ -96,7 +96,7 @@ class FisherClasses:
         if spread == "pooled":
             same = np.broadcast_to(identity, (n_classes, subspace.dim, subspace.dim))
             return cls(subspace, same, present, differ=False)
-        kind = Pooling("borrow", float(subspace.dim)) if pooling == "dimensions" else Pooling.parse(pooling)
+        kind = Pooling("borrow", subspace.dim / 4.0) if pooling == "quarter" else Pooling.parse(pooling)
         scatter = gaussians.scatter
         keep, add = Shrinkage.parse(shrinkage).amounts(trace=scatter.trace, dim=scatter.dim, dof=scatter.dof)
         dof, own = np.zeros(n_classes), np.zeros((n_classes, subspace.dim, subspace.dim))

@@ -178,7 +178,7 @@ class PooledClasses:
         """
         _, dof = gaussians.class_variances()
         own = dof > 0
-        behind = dof if divisors is None else divisors
+        behind = dof if divisors is None else np.where(own, divisors, 0.0)
         shares = Pooling.parse(pooling).shares(behind, dim=dim or gaussians.stats.dim)
         mean = float(shares[own].mean()) if own.any() else 1.0
         _, amount = pooled_amounts(gaussians, shrinkage)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from fedmoments.errors import NotEnoughDataError
+from fedmoments.linalg import lower_factor
 from fedmoments.statistics.statistics import Statistics
 
 __all__ = ["class_whiteners"]
@@ -44,12 +45,10 @@ def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]]
 
 
 def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
-    lower, info = lapack.dpotrf(covariance, lower=1, clean=1)
-    if info == 0:
-        inverse, info = lapack.dtrtri(lower, lower=1)
-    if info != 0:
+    lower = lower_factor(covariance)
+    if lower is None:
         raise NotEnoughDataError(
             f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is singular: "
             "use more pooling, more shrinkage or gh-lda"
         )
-    return np.asarray(inverse)
+    return np.asarray(lapack.dtrtri(lower, lower=1)[0])

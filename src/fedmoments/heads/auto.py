@@ -21,6 +21,7 @@ from fedmoments.errors import InputError
 from fedmoments.gaussian import ClassGaussians, FisherSubspace, Shrinkage, covariance_source
 from fedmoments.gaussian.equality import CovarianceEquality
 from fedmoments.gaussian.graded import graded_class_covariances
+from fedmoments.gaussian.pooling import pooled_amounts
 from fedmoments.gaussian.whitening import class_whiteners
 from fedmoments.heads.head import Head, Preset
 from fedmoments.linalg import solve_positive
@@ -38,7 +39,7 @@ class Auto(Head):
     Parameters
     ----------
     covariance
-        ``exact`` (class grams), ``diagonal``, ``spherical`` or ``free`` (client means).
+        ``exact`` (class grams) or ``free`` (client means): what chance alone does is known of full covariances.
     shrinkage
         Of the pooled covariance, and by the same amounts of every class covariance.
     chance
@@ -63,7 +64,8 @@ class Auto(Head):
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
-        covariance_source(self.covariance)
+        if self.covariance not in ("exact", "free"):
+            raise InputError(f"covariance is exact or free for gh-auto; '{self.covariance}' arrived")
         if not 0.0 <= self.chance <= 1.0:
             raise InputError(f"chance is a probability from 0 to 1; {self.chance} arrived")
 
@@ -85,8 +87,9 @@ class Auto(Head):
 
     def _tests(self, gaussians: ClassGaussians) -> tuple[CovarianceEquality, CovarianceEquality]:
         """Compare class covariances in the Fisher subspace and in the full space."""
-        fisher = FisherSubspace.of(gaussians, shrinkage=self.shrinkage)
-        pooled = gaussians.pooled_covariance("none")
+        pooled = _mean_by_freedom(gaussians)
+        keep, add = pooled_amounts(gaussians, self.shrinkage)
+        fisher = FisherSubspace.of(gaussians, within=keep * pooled + add * np.eye(len(pooled)))
         inside = ((fisher.covariance(own), dof) for _, own, dof in gaussians.class_covariances())
         everywhere = ((own, dof) for _, own, dof in gaussians.class_covariances())
         return (
@@ -111,6 +114,18 @@ class Auto(Head):
             bias=np.where(present, gaussians.log_priors, 0.0) + log_precision,
             present=present,
         )
+
+
+def _mean_by_freedom(gaussians: ClassGaussians) -> Floats:
+    """Return the mean of class covariances, weighted by degrees of freedom: what chance is measured around.
+
+    Of exact covariances it is the pooled one; the pooled free one is weighted by N_c − 1, not by K_c − 1.
+    """
+    mean, total = np.zeros((gaussians.stats.dim, gaussians.stats.dim)), 0.0
+    for _, covariance, dof in gaussians.class_covariances():
+        mean += dof * covariance
+        total += dof
+    return mean / max(total, 1.0)
 
 
 def _centred(gaussians: ClassGaussians) -> Floats:

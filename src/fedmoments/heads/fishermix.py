@@ -67,8 +67,8 @@ class FisherMix(Head):
         Of the Fisher subspace: at most so many, ``all``, ``energy:SHARE``, or ``automatic`` (GH-OFL: 99.5 % of the
         energy, at most 256), which can cost accuracy: what tells similar classes apart carries little energy.
     pooling
-        What a class covariance takes from the pooled one: ``automatic`` (k degrees of freedom are borrowed, one a
-        direction), or any other kind of :class:`fedmoments.gaussian.Pooling`.
+        What a class covariance takes from the pooled one: ``automatic`` (k/4 degrees of freedom are borrowed), or any
+        other kind of :class:`fedmoments.gaussian.Pooling`.
     tau
         Standard deviations are multiplied by it: one number, or a text with one a class (``"0.8,0.9,1"``).
     samples
@@ -135,7 +135,7 @@ class FisherMix(Head):
             spread=self.spread,
             shrinkage=self.shrinkage,
             directions=self.directions,
-            pooling="dimensions" if Pooling.parse(self.pooling).kind == "automatic" else self.pooling,
+            pooling="quarter" if Pooling.parse(self.pooling).kind == "automatic" else self.pooling,
         )
         fisher, present = classes.subspace, classes.present
         tau = parse_spread_factors(self.tau, stats.n_classes)

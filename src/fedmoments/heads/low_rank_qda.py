@@ -58,8 +58,9 @@ class LowRankQda(Head):
         Shrinkage.parse(self.shrinkage)
         Pooling.parse(self.pooling)
         covariance_source(self.covariance)
-        if self.rank < 0:
-            raise InputError(f"rank must be 0 or more, not {self.rank}")
+        rank: object = self.rank
+        if not isinstance(rank, int | np.integer) or rank < 0:
+            raise InputError(f"rank is a whole number from 0, not {rank!r}")
 
     @property
     def needs(self) -> StatisticsSpec:

@@ -8,15 +8,16 @@ With ``subspace="fisher"`` the variances are those in the Fisher directions, whi
 variance is 1 there: **Law** in all directions, with pooled variances, it is LDA.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.classifier import Classifier, DiagonalClassifier
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.gaussian import ClassGaussians, FisherSubspace, Pooling, Shrinkage, covariance_source
-from fedmoments.gaussian.fisher import parse_directions
+from fedmoments.gaussian.fisher import MOST_DIRECTIONS, parse_directions
 from fedmoments.gaussian.pooling import PooledClasses, fisher_class_covariances
 from fedmoments.heads.head import Head, Preset
 from fedmoments.statistics import Statistics, StatisticsSpec
@@ -47,7 +48,7 @@ class NaiveBayes(Head):
     subspace
         ``full``, or ``fisher``: computed in the Fisher subspace of the pooled covariance.
     directions
-        Of the Fisher subspace: ``automatic`` (99.5 % of the energy, at most 256), ``all``, a number, ``energy:SHARE``.
+        Of the Fisher subspace: a number, ``all``, ``energy:SHARE`` or ``automatic`` (99.5 % of the energy, up to 256).
 
     Examples
     --------
@@ -63,15 +64,16 @@ class NaiveBayes(Head):
     floor: float = 1e-9
     unbiased: bool = True
     subspace: str = "full"
-    directions: str | int = "automatic"
+    directions: str | int = MOST_DIRECTIONS
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
         Pooling.parse(self.pooling)
         covariance_source(self.covariance)
         parse_directions(self.directions)
-        if not self.floor >= 0:
-            raise InputError(f"floor must be 0 or more; {self.floor} arrived")
+        floor: object = self.floor
+        if not isinstance(floor, int | float | np.floating) or not 0 <= floor < math.inf:
+            raise InputError(f"floor is a finite share from 0; {floor!r} arrived")
         if self.subspace not in ("full", "fisher"):
             raise InputError(f"subspace is full or fisher; '{self.subspace}' arrived")
         if self.subspace == "fisher" and not self.unbiased:
@@ -118,7 +120,14 @@ class NaiveBayes(Head):
         for label in np.flatnonzero(gaussians.present):
             keep, add = classes.amounts(float(variances[label].sum()))
             variances[label] = keep * variances[label] + add
-        return np.asarray(np.maximum(variances, self.floor * _scale(pooled, gaussians)))
+        variances = np.maximum(variances, self.floor * _scale(pooled, gaussians))
+        if not (variances > 0)[gaussians.present].all():
+            flat = int(np.argmin((variances > 0).all(axis=1) | ~gaussians.present))
+            raise NotEnoughDataError(
+                f"a dimension is constant in class {flat} ({gaussians.counts[flat]} samples): use a floor above 0, "
+                "more pooling or more shrinkage"
+            )
+        return np.asarray(np.where(gaussians.present[:, None], variances, 1.0))
 
 
 def _scale(pooled: Floats, gaussians: ClassGaussians) -> float:

@@ -79,7 +79,7 @@ class ProtoHyper(Head):
         energy, at most 256), which can cost accuracy: what tells similar classes apart carries little energy.
     pooling
         What a class covariance takes from the pooled one; see :class:`fedmoments.gaussian.Pooling`.
-        ``automatic`` is that of QDA for the bases ``nb`` and ``qda``, and borrows k degrees of freedom for ``lda``.
+        ``automatic`` is that of QDA for the bases ``nb`` and ``qda``, and borrows k/4 degrees of freedom for ``lda``.
     rank
         Of the residual: ``automatic`` (:func:`automatic_rank`) or a number from 1; never more than min(k, C).
     teacher
@@ -165,7 +165,7 @@ class ProtoHyper(Head):
             spread=self.spread,
             shrinkage=self.shrinkage,
             directions=self.directions,
-            pooling="dimensions" if least else self.pooling,
+            pooling="quarter" if least else self.pooling,
         )
         fisher, present = classes.subspace, classes.present
         bias = np.zeros(stats.n_classes)

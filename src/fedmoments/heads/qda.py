@@ -17,7 +17,7 @@ from fedmoments.classifier import Classifier, QuadraticClassifier
 from fedmoments.errors import InputError
 from fedmoments.gaussian import ClassGaussians, FisherSubspace, Pooling, Shrinkage, covariance_source
 from fedmoments.gaussian.class_gaussians import check_priors
-from fedmoments.gaussian.fisher import parse_directions
+from fedmoments.gaussian.fisher import MOST_DIRECTIONS, parse_directions
 from fedmoments.gaussian.graded import graded_class_covariances
 from fedmoments.gaussian.pooling import PooledClasses, fisher_class_covariances
 from fedmoments.gaussian.whitening import class_whiteners
@@ -47,7 +47,8 @@ class Qda(Head):
     subspace
         ``full``, or ``fisher``: computed in the Fisher subspace of the pooled covariance.
     directions
-        Of the Fisher subspace: ``automatic`` (99.5 % of the energy, at most 256), ``all``, a number, ``energy:SHARE``.
+        Of the Fisher subspace: a number, ``all``, ``energy:SHARE`` or ``automatic`` (99.5 % of the energy, at most 256,
+        as in GH-OFL; a class far away takes all the energy, and the others cannot be told apart any more).
     priors
         ``data``: classes are as frequent as in the data; ``balanced``: all equally, as where a covariance may be too
         large by the differences of clients.
@@ -66,7 +67,7 @@ class Qda(Head):
     shrinkage: Shrinkage | str | float = "automatic"
     pooling: Pooling | str | float = "automatic"
     subspace: str = "full"
-    directions: str | int = "automatic"
+    directions: str | int = MOST_DIRECTIONS
     priors: str = "data"
 
     def __post_init__(self) -> None:
