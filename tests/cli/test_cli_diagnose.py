@@ -89,6 +89,13 @@ def test_statistics_files_are_tested_on_features(run: Any, statistics: Any, feat
     assert "and the same maps and seed as before" in found["measure"]
 
 
+def test_the_number_of_test_samples_and_the_priors_are_told(run: Any, statistics: Any, features: str) -> None:
+    text = run("diagnose", *statistics("--head", "fedcof"), "--test", features).stdout
+    assert "10 classes, 200 test samples\n" in text
+    assert "LDA in all dimensions, with balanced priors: " in text
+    assert "test samples" not in run("diagnose", *statistics("--head", "fedcof")).stdout.splitlines()[0]
+
+
 def test_the_page_of_statistics_files_names_what_is_missing(run: Any, statistics: Any) -> None:
     run("diagnose", *statistics("--head", "fedncm"), "--out", "p")
     page = Path("p/report.html").read_text("utf-8")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from fedmoments.diagnostics import NEEDS, Caution, Diagnostics, diagnose
-from fedmoments.statistics import FixedPoint, Ledger
+from fedmoments.statistics import FixedPoint, Ledger, StatisticsSpec
 
 Array = npt.NDArray[Any]
 Change = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
@@ -113,8 +113,32 @@ def test_shift_in_all_classes_is_told_by_its_size() -> None:
 def test_fewer_samples_than_dimensions_make_the_covariance_singular() -> None:
     X, y, k = sound(n=60, d=80)
     caution = caution_of(found(X, y, k), "singular")
-    assert "rank 56 in 80 dimensions" in caution.what
+    assert "exact pooled covariance has rank 56 in 80 dimensions" in caution.what
     assert caution.classes == ()
+    assert "fedcgs" in caution.advice
+
+
+def test_few_clients_make_the_free_covariance_singular_and_it_is_told() -> None:
+    X, y, k = sound(d=20)
+    means = Ledger.of(X, y, k % 3, StatisticsSpec.of("client_means"), n_classes=4)
+    for source in (found(X, y, k % 3), diagnose(means)):
+        caution = caution_of(source, "singular")
+        assert "The free pooled covariance has rank 8 in 20 dimensions: it is singular" in caution.what
+        assert "--means-per-client" in caution.advice
+        assert "fedcgs" not in caution.advice, "which needs the exact one"
+
+
+def test_both_covariances_are_named_when_both_are_singular() -> None:
+    X, y, k = sound(n=60, d=80)
+    caution = caution_of(found(X, y, k % 3), "singular")
+    assert "exact pooled covariance has rank 56 in 80 dimensions, and the free one 8: they are singular" in caution.what
+
+
+def test_under_shift_the_advice_names_heads_that_stay_usable_and_those_that_do_not() -> None:
+    X, y, k = sound()
+    advice = caution_of(found(X + 2.0 * (k % 2)[:, None], y, k), "feature-shift").advice
+    assert "fedcof and lda-free stay usable" in advice
+    assert "qda-free and nb-free lose most" in advice
 
 
 def test_lost_digits_are_told_with_a_remedy() -> None:

@@ -83,7 +83,8 @@ def referee_accuracies(gaussians: ClassGaussians, sizes: tuple[int, ...], X: Arr
         means, covariance = gaussians.means @ V, V.T @ within @ V
         gaps = (X @ V)[:, None, :] - means
         distances = np.einsum("nci,ij,ncj->nc", gaps, np.linalg.inv(covariance), gaps)
-        scores = np.where(present, gaussians.log_priors - 0.5 * distances, -np.inf)
+        priors = gaussians.log_priors if gaussians.source == "exact" else 0.0
+        scores = np.where(present, priors - 0.5 * distances, -np.inf)
         found.append(float((scores.argmax(axis=1) == y).mean()))
     return found
 

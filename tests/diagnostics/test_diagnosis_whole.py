@@ -185,6 +185,26 @@ def test_a_simulation_and_a_diagnosis_find_the_same(file: str, tmp_path: Path) -
     assert "heads" not in written["config"]
 
 
+def test_lda_of_a_diagnosis_is_the_preset_of_a_simulation_under_shift(tmp_path: Path) -> None:
+    """Both sources: free covariances have balanced priors, exact ones those of the data."""
+    rng = np.random.default_rng(5)
+    y = np.concatenate([np.zeros(300, int), rng.integers(1, 4, size=100)])
+    clients = np.arange(400) % 4
+    X = rng.normal(size=(400, 5)) + 2 * np.eye(4, 5)[y] + 15 * rng.normal(size=(4, 5))[clients]
+    half = rng.permutation(400)
+    train, test = half[:300], half[300:]
+    np.savez(
+        tmp_path / "f.npz", x_train=X[train], y_train=y[train], domain_train=clients[train], x_test=X[test],
+        y_test=y[test],
+    )  # fmt: skip
+    config = JobConfig(data=str(tmp_path / "f.npz"), heads=("gh-lda", "lda-free"), splits=("domain",), seeds=1)
+    document = run_job(config, cache_dir=False).document
+    fisher = document["diagnostics"]["fisher"]
+    for row, source, priors in zip(document["rows"], ("exact", "free"), ("data", "balanced"), strict=True):
+        assert fisher[source]["full_accuracy"] == pytest.approx(row["accuracy"])
+        assert fisher[source]["priors"] == priors
+
+
 def test_only_the_first_of_swept_settings_is_diagnosed(file: str) -> None:
     config = JobConfig(data=file, clients=(5, 9), splits=("iid", "dirichlet:0.1"), means_per_client=(2, 1))
     about = diagnose_data(config, cache_dir=False).document["diagnostics"]

@@ -150,7 +150,7 @@ def test_class_covariances_in_the_subspace_are_those_of_the_full_space_projected
 
 @pytest.mark.parametrize("tau", ["", "wide", "0.9,0.8", "0", "-1", "nan", "0.9,0.9,inf"])
 def test_wrong_spread_factors_are_refused(tau: str) -> None:
-    with pytest.raises(InputError, match=r"one positive number, or 3 of them .* arrived"):
+    with pytest.raises(InputError, match=r"a positive number, or one for each of 3 classes .* arrived"):
         parse_spread_factors(tau, 3)
 
 

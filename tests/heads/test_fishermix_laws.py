@@ -58,7 +58,7 @@ def test_with_the_pooled_covariance_it_tends_to_lda_as_samples_grow(priors: str,
         squares = []
         for seed in range(3):
             head = FisherMix(
-                covariance, "pooled", directions="all", samples=samples, seed=seed, decay=0.0, priors=priors
+                covariance, "pooled", directions="all", samples=samples, draw_seed=seed, decay=0.0, priors=priors
             )
             squares.append(np.mean((differences(head.fit(STATS).scores(TEST_X)) - lda) ** 2))
         errors.append(float(np.sqrt(np.mean(squares)) / lda.std()))
@@ -67,9 +67,9 @@ def test_with_the_pooled_covariance_it_tends_to_lda_as_samples_grow(priors: str,
 
 
 def test_the_same_seed_gives_the_same_head_bit_for_bit_and_another_seed_another() -> None:
-    assert fitted(seed=5).digest() == fitted(seed=5).digest()
-    assert fitted(seed=5).digest() != fitted(seed=6).digest()
-    close = (fitted(seed=5).predict(TEST_X) == fitted(seed=6).predict(TEST_X)).mean()
+    assert fitted(draw_seed=5).digest() == fitted(draw_seed=5).digest()
+    assert fitted(draw_seed=5).digest() != fitted(draw_seed=6).digest()
+    close = (fitted(draw_seed=5).predict(TEST_X) == fitted(draw_seed=6).predict(TEST_X)).mean()
     assert close > 0.97
 
 
@@ -96,6 +96,15 @@ def test_equal_fisher_eigenvalues_do_not_make_rounding_large() -> None:
     one = fitted(Statistics.of(even, labels, SPEC, n_classes=C)).scores(points)
     two = fitted(Statistics.of(even[order], labels[order], SPEC, n_classes=C)).scores(points)
     np.testing.assert_allclose(one, two, rtol=0, atol=1e-8 * float(np.abs(one).max()))
+
+
+@pytest.mark.parametrize("name", ["fishermix", "fishermix-free", "proto-hyper", "proto-hyper-free"])
+def test_an_offset_of_1000_changes_nothing(name: str) -> None:
+    holders = np.arange(len(X)) % 9
+    far = Ledger.of(X + 1000, LABELS, holders, SPEC, n_classes=C).statistics()
+    expected = fm.make_head(name).fit(STATS).scores(TEST_X)
+    found = fm.make_head(name).fit(far).scores(TEST_X + 1000)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * float(np.abs(expected).max()))
 
 
 def test_samples_that_are_not_held_give_the_same_head() -> None:
@@ -135,7 +144,7 @@ def test_tau_one_a_class_is_that_of_the_class() -> None:
     assert fitted(tau="0.9,0.9,0.9,0.9").digest() == fitted(tau=0.9).digest() == fitted(tau="0.9").digest()
     narrow = fitted(tau="0.2,1,1,1").predict(TEST_X)  # a class that is drawn narrowly is chosen less often
     assert (narrow == 0).sum() < (fitted(tau=1.0).predict(TEST_X) == 0).sum()
-    with pytest.raises(InputError, match="4 of them"):
+    with pytest.raises(InputError, match="one for each of 4 classes"):
         fitted(tau="0.9,0.8")
 
 
@@ -206,7 +215,7 @@ def test_classes_that_do_not_differ_are_told_apart_by_their_priors() -> None:
         {"tau": 0.0},
         {"tau": "wide"},
         {"samples": 3},
-        {"seed": -1},
+        {"draw_seed": -1},
         {"decay": -1.0},
         {"decay": float("nan")},
         {"priors": "mine"},
@@ -215,4 +224,32 @@ def test_classes_that_do_not_differ_are_told_apart_by_their_priors() -> None:
 def test_wrong_hyper_parameters_are_refused_before_anything_is_fitted(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         FisherMix(**settings)
-    assert replace(FisherMix(), seed=1) == FisherMix(seed=1)
+    assert replace(FisherMix(), draw_seed=1) == FisherMix(draw_seed=1)
+
+
+@pytest.mark.parametrize("name", ["fishermix", "proto-hyper"])
+def test_a_rare_class_is_found_as_often_as_by_lda(name: str) -> None:
+    """One sample in 300, 4.5 standard deviations away: neither decay nor priors may outweigh it."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [18_000, 60])
+    X, unseen = rng.normal(size=(len(y), 5)), rng.normal(size=(4000, 5))
+    X[y == 1, 0] += 4.5
+    unseen[:, 0] += 4.5
+    parties = {"a": (X, y)}
+    found = {head: (fm.fit(head, parties).predict(unseen) == 1).mean() for head in ("gh-lda", name)}
+    assert found[name] > found["gh-lda"] - 0.03
+
+
+@pytest.mark.parametrize("tau", [0.5, 0.9, 1.5])
+def test_how_narrow_samples_are_drawn_does_not_sharpen_the_scores(tau: float) -> None:
+    lda = fm.make_head("gh-lda").fit(STATS).scores(TEST_X)
+    for name, hyper in (("fishermix", {}), ("proto-hyper", {"distill": 0.0})):
+        head = fm.make_head(name, spread="pooled", tau=tau, decay=0.0, samples=40_000, **hyper)
+        slope = np.polyfit(differences(lda).ravel(), differences(head.fit(STATS).scores(TEST_X)).ravel(), 1)[0]
+        assert slope == pytest.approx(1.0, abs=0.1)
+
+
+def test_tau_may_be_a_list() -> None:
+    assert FisherMix(tau=[0.8, 0.9]) == FisherMix(tau="0.8,0.9")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="a positive number, or one a class"):
+        FisherMix(tau=[0.8, -1.0])  # type: ignore[arg-type]

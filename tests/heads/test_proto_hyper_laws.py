@@ -174,9 +174,13 @@ def test_a_quadratic_teacher_draws_the_student_towards_it() -> None:
 
 def test_the_same_seed_gives_the_same_head_bit_for_bit_held_or_not() -> None:
     for base in BASES:
-        head = fitted(base=base, seed=5)
-        assert head.digest() == fitted(base=base, seed=5).digest() == fitted(base=base, seed=5, most_bytes=0).digest()
-        assert head.digest() != fitted(base=base, seed=6).digest()
+        head = fitted(base=base, draw_seed=5)
+        assert (
+            head.digest()
+            == fitted(base=base, draw_seed=5).digest()
+            == fitted(base=base, draw_seed=5, most_bytes=0).digest()
+        )
+        assert head.digest() != fitted(base=base, draw_seed=6).digest()
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -255,7 +259,7 @@ def test_it_needs_what_its_spread_and_source_need() -> None:
         {"softness": 0.0},
         {"tau": -1.0},
         {"samples": 7},
-        {"seed": -1},
+        {"draw_seed": -1},
         {"decay": float("inf")},
         {"priors": "mine"},
     ],

@@ -126,6 +126,7 @@ def test_baselines_are_marked_and_muted(make_row: Make) -> None:
     assert "what their clients send does not add up" in words_of(table)
     assert figure.count("<rect") == 4, "two baselines in two widths"
     assert 'class="label quiet">fedpft' in figure
+    assert "Baselines (grey squares) are compared with, and are not part of the line." in words_of(figure)
     without = render({"data": {}, "rows": [make_row("fedncm", 0.8, 500.0)]})
     assert "aseline" not in words_of(without)
     assert "Clients’ work" not in without

@@ -130,10 +130,11 @@ def boosted_shares(shares: Floats, given: NDArray[np.floating], step: float) -> 
     >>> boosted_shares(np.array([0.5, 0.5]), np.array([[0.9, 0.8], [0.1, 0.3]]), 0.1)
     array([0.55, 0.45])
     """
-    mixed = np.maximum(shares @ given, np.finfo(np.float32).tiny)
-    gain = (given / mixed).mean(axis=1) - 1.0
+    mixed = shares @ given
+    told = mixed >= np.finfo(np.float32).tiny  # what no client gives anything says nothing about who is right
+    gain = (given[:, told] / mixed[told]).mean(axis=1) - 1.0 if told.any() else np.zeros(len(shares))
     moved = np.maximum(shares + (step / len(shares)) * np.sign(np.where(np.abs(gain) > 1e-6, gain, 0.0)), 0.0)
-    # A step that takes everything from everyone (all weights below it, all against it) cannot be: Σ π·gain = 0.
+    # A step of any length leaves someone a weight, since Σ π·gain = 0: not all who have one lose.
     return np.asarray(moved / moved.sum())
 
 

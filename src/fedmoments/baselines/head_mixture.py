@@ -7,7 +7,7 @@ P = Σ_k π_k softmax(u·W_k + b_k). For a function F of P with G = ∂F/∂P, a
 Absent classes of a client share one column, so that all its work is done in |C_k| + 1 columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,22 +84,43 @@ class HeadMixture:
         >>> mixture.mix(np.array([[0.5]], np.float32), np.ones(1)).probabilities.round(2)
         array([[0.5, 0.5, 0. ]], dtype=float32)
         """
-        P = np.zeros((len(U), self.n_classes), np.float32)
-        own, rest = [], np.zeros((len(self.heads), len(U)), np.float32)
-        for k, (head, (weights, bias)) in enumerate(zip(self.heads, self._seen, strict=True)):
+        each = list(self._each(U))
+        P = self._mixed(each, len(U), shares)
+        return Mixed(P, tuple(own for own, _ in each), np.stack([rest for _, rest in each]))
+
+    def probabilities(self, U: Narrow, shares: NDArray[np.floating]) -> Narrow:
+        """Return the mixed probabilities (n, C) alone: no client's own are kept.
+
+        Examples
+        --------
+        >>> from fedmoments.baselines.local_head import fit_local_head
+        >>> head = fit_local_head(np.array([[0.0], [1.0]]), np.array([0, 1]), n_classes=3)
+        >>> HeadMixture([head], np.zeros(1), np.ones(1)).probabilities(np.array([[0.5]], np.float32), np.ones(1)).shape
+        (1, 3)
+        """
+        return self._mixed(self._each(U), len(U), shares)
+
+    def _each(self, U: Narrow) -> Iterator[tuple[Narrow, Narrow]]:
+        """Yield what every client gives to the classes that it holds, (n, c), and to each of the others, (n,)."""
+        for head, (weights, bias) in zip(self.heads, self._seen, strict=True):
             scores = U @ weights + bias
             scores -= scores.max(axis=1, keepdims=True)
             np.exp(scores, out=scores)
             held = len(head.labels)
-            total = scores[:, :held].sum(axis=1)
+            total, rest = scores[:, :held].sum(axis=1), np.zeros(len(U), np.float32)
             if head.n_absent:
                 total += head.n_absent * scores[:, held]
-                rest[k] = scores[:, held] / total
-            own.append(scores[:, :held] / total[:, None])
-            share = np.float32(shares[k])
-            P[:, head.labels] += share * (own[k] - rest[k][:, None])
-        P += (shares.astype(np.float32) @ rest)[:, None]
-        return Mixed(np.maximum(P, LEAST), tuple(own), rest)
+                rest = scores[:, held] / total
+            yield scores[:, :held] / total[:, None], rest
+
+    def _mixed(self, each: Iterable[tuple[Narrow, Narrow]], n: int, shares: NDArray[np.floating]) -> Narrow:
+        """Return the mixed probabilities (n, C) of what every client gives."""
+        P, resting = np.zeros((n, self.n_classes), np.float32), np.zeros(n, np.float32)
+        for head, share, (own, rest) in zip(self.heads, shares.astype(np.float32), each, strict=True):
+            P[:, head.labels] += share * (own - rest[:, None])
+            resting += share * rest
+        P += resting[:, None]
+        return np.asarray(np.maximum(P, LEAST, out=P))
 
     def pull(self, mixed: Mixed, G: Narrow, shares: NDArray[np.floating]) -> Narrow:
         """Return ∂F/∂u, (n, d), for G = ∂F/∂P, (n, C), at the features whose probabilities are ``mixed``."""

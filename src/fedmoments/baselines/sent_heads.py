@@ -9,6 +9,7 @@ from fedmoments.baselines.baseline import Upload
 from fedmoments.baselines.checks import classes_held, counts_of
 from fedmoments.baselines.local_head import LocalHead
 from fedmoments.classifier import EnsembleClassifier, LinearClassifier
+from fedmoments.classifier.ensemble import REST
 
 __all__ = ["average_head", "client_shares", "ensemble_of", "read_heads"]
 
@@ -77,10 +78,15 @@ def ensemble_of(uploads: Sequence[Upload], shares: Floats) -> EnsembleClassifier
     >>> ensemble_of([Upload(head.arrays(), np.array([1, 1]))], np.ones(1)).predict([[0.1], [0.9]])
     array([0, 1])
     """
-    expanded = [head.expand() for head in read_heads(uploads)]
+    heads = read_heads(uploads)
+    columns = [head.columns() for head in heads]
+    # Absent classes share the last column of a head, if there are any.
+    labels = [np.append(head.labels, [REST] * (head.n_absent > 0)).astype(np.int64) for head in heads]
     return EnsembleClassifier(
-        weights=np.stack([weights for weights, _ in expanded]),
-        bias=np.stack([bias for _, bias in expanded]),
+        weights=np.concatenate([weights for weights, _ in columns], axis=1),
+        bias=np.concatenate([bias for _, bias in columns]),
+        labels=np.concatenate(labels),
+        starts=np.cumsum([0, *map(len, labels[:-1])]),
         mixing=shares,
         present=classes_held(uploads),
     )

@@ -152,7 +152,7 @@ class Synthesis:
         passes: int,
     ) -> LinearClassifier:
         """Return a student, in u, whose probabilities match the ensemble's; from an earlier student, or from zero."""
-        teacher = np.log(self.mixture.mix(U, shares).probabilities)
+        teacher = np.log(self.mixture.probabilities(U, shares))
         return fit_server_head(
             U,
             present=self.present,

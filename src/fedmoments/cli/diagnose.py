@@ -201,12 +201,14 @@ def _of_statistics(paths: list[Path], test: Path | None, out: Path | None) -> An
     parts = list(contributions(paths, whole=True))
     first = parts[0]
     stats = Statistics.merge(part.stats for part in parts)
-    found = diagnose(stats, test=_held_out(test, first, map_of(first)) if test else None)
+    held_out = _held_out(test, first, map_of(first)) if test else None
+    found = diagnose(stats, test=held_out)
     senders = sum(len(part.clients) for part in parts)
     name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {plural(len(paths) - 1, 'other file')}"
     data = {
         "name": name,
         "train": stats.n_samples,
+        **({} if held_out is None else {"test": len(held_out[1])}),
         "dim": stats.dim,
         "classes": stats.n_classes,
         "class_names": first.class_names or [f"class {label}" for label in range(stats.n_classes)],

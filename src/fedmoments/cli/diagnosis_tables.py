@@ -87,8 +87,16 @@ def _show_curves(found: Any) -> None:
                 row.append(_percent(accuracy.get(k)))
     print_table(["k", *columns], list(cells.values()), right=["k", *columns])
     for name, curve in curves.items():
-        full = "" if curve.full_accuracy is None else f"; LDA in all dimensions: {_percent(curve.full_accuracy)}"
+        full = (
+            ""
+            if curve.full_accuracy is None
+            else f"; LDA in all dimensions{_priors(curve)}: {_percent(curve.full_accuracy)}"
+        )
         print_line(f"{name}: {plural(curve.enough, 'direction')} keep 99.5 % of the energy{full}")
+
+
+def _priors(curve: Any) -> str:
+    return ", with balanced priors" if curve.priors == "balanced" else ""
 
 
 def _large(number: float) -> str:

@@ -7,26 +7,36 @@ import typer
 from fedmoments.cli.command import PlainCommand
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, print_table, readable_bytes
+from fedmoments.errors import UnknownNameError
 
 __all__ = ["heads_command"]
 
-EXAMPLE = example("fedmoments heads --dim 384 --classes 77")
+EXAMPLE = example("fedmoments heads --dim 384 --classes 77", "fedmoments heads fishermix")
 
 
 def heads_command(app: typer.Typer) -> None:
     """Add the command to the app."""
-    app.command("heads", cls=PlainCommand, short_help="List all heads, what they send and cost.", epilog=EXAMPLE)(
-        _heads
-    )
+    app.command("heads", cls=PlainCommand, short_help="List all heads, or explain one.", epilog=EXAMPLE)(_heads)
 
 
 def _heads(
+    name: Annotated[str | None, typer.Argument(help="Head or baseline to explain; nothing lists all.")] = None,
     *,
     dim: Annotated[int, typer.Option(help="Feature dimensions d of the client that is priced.")] = 512,
     classes: Annotated[int, typer.Option(help="Classes C that it holds.")] = 100,
     json: Json = False,
 ) -> None:
-    """List all heads: what a client sends for each, what that costs, and where it comes from; and all baselines."""
+    """List all heads: what a client sends for each, what that costs, and where it comes from; and all baselines.
+
+    With a name, explain that head or baseline and its hyper-parameters.
+    """
+    if name is None:
+        _list(dim, classes, json=json)
+    else:
+        _explain(name, dim, classes, json=json)
+
+
+def _list(dim: int, classes: int, *, json: bool) -> None:
     rows = [_describe(name, dim, classes) for name in _names()]
     baselines = _baselines()
     if json:
@@ -48,6 +58,38 @@ def _heads(
     print_line()
     others = [[b["name"], b["sends"], b["summary"], b["paper"]] for b in baselines]
     print_table(["baseline", "sends", "what it is", "paper"], others)
+    print_line()
+    print_line("fedmoments heads NAME explains one and its hyper-parameters")
+
+
+def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
+    from fedmoments.baselines import baselines
+    from fedmoments.cli.head_details import example_options, hyper_example, hyper_table, print_hyper
+    from fedmoments.heads import presets
+
+    known = {**presets(), **baselines()}
+    if name not in known:
+        raise UnknownNameError("head or baseline", name, known)
+    baseline = name not in presets()
+    found = next(b for b in _baselines() if b["name"] == name) if baseline else _describe(name, dim, classes)
+    rows = hyper_table(known[name])
+    options = example_options(name, hyper_example(known[name]), baseline=baseline)
+    if json:
+        priced = {} if baseline else {"classes": classes}
+        print_json({"baseline": baseline, **found, **priced, "parameters": rows, "examples": options})
+        return
+    print_line(f"{name}{' (baseline)' if baseline else ''}: {found['summary']}")
+    print_line(f"from: {found['paper']}")
+    print_line(f"a client sends: {found['sends'] if baseline else _priced(found, classes)}")
+    print_line()
+    print_hyper(rows, options)
+
+
+def _priced(found: dict[str, Any], classes: int) -> str:
+    """Return what a client sends for a head, and how much that is."""
+    size = f"{found['formula']} floats, {readable_bytes(found['bytes'])} for d = {found['dim']}, C = {classes}"
+    apart = "; clients are kept apart" if found["keeps_clients_apart"] else ""
+    return f"{found['sends']} ({size}{apart})"
 
 
 def _names() -> tuple[str, ...]:

@@ -281,7 +281,8 @@ def show_result(result: Any) -> None:
         _show_sections(result, swept)
     _show_reasons(result)
     _show_notes(result)
-    print_line(f"{result.seconds:.1f} s in all; 4 bytes a number, ± is the standard deviation over seeds")
+    spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
+    print_line(f"{result.seconds:.1f} s in all; 4 bytes a number{spread}")
 
 
 def _show_sections(result: Any, swept: list[str]) -> None:

@@ -154,8 +154,8 @@ class SplitRecipe:
         split = self.scheme.split(request, *self.values)
         if wanted not in {None, split.n_clients}:
             raise InputError(
-                f"the split '{self.text}' gives {split.n_clients} clients on these data, but n_clients is {wanted}: "
-                f"leave n_clients out"
+                f"the split '{self.text}' gives {split.n_clients} clients on these data, but {wanted} were asked for: "
+                "leave the number of clients (n_clients, --clients) out"
             )
         return split.renamed(self.text)
 

@@ -73,7 +73,7 @@ class Findings:
     dim: int
     holdings: Holdings
     gaussianity: Gaussianity | None = None
-    spectrum: Spectrum | None = None
+    spectra: tuple[Spectrum, ...] = ()
     bias: CovarianceBias | None = None
     neighbours: Neighbours | None = None
 
@@ -146,15 +146,21 @@ def _few_samples(found: Findings) -> Caution | None:
 
 
 def _singular(found: Findings) -> Caution | None:
-    if found.spectrum is None or found.spectrum.before.condition is not None:
+    singular = [spectrum for spectrum in found.spectra if spectrum.before.condition is None]
+    if not singular:
         return None
-    before = found.spectrum.before
+    first, *others = singular
+    ranks = f"The {first.source} pooled covariance has rank {first.before.rank:,} in {found.dim:,} dimensions"
+    ranks += "".join(f", and the {other.source} one {other.before.rank:,}" for other in others)
+    verb = "it is" if not others else "they are"
+    sources = {spectrum.source for spectrum in singular}
+    without = "; without it (fedcgs) expect poor accuracy" if "exact" in sources else ""
+    means = "The rank of a free one is at most Σ(K_c − 1): several means a class (--means-per-client) raise it. "
     return Caution(
         "singular",
-        f"The {found.spectrum.source} pooled covariance has rank {before.rank:,} in {found.dim:,} dimensions: it is "
-        "singular, and everything beyond comes from shrinkage.",
-        "Keep the automatic shrinkage; without it (fedcgs) expect poor accuracy. More clients or samples, or fewer "
-        "dimensions, help. Constant coordinates make a covariance singular, too.",
+        f"{ranks}: {verb} singular, and everything beyond comes from shrinkage.",
+        f"Keep the automatic shrinkage{without}. More clients or samples, or fewer dimensions, help. "
+        f"{means if 'free' in sources else ''}Constant coordinates make a covariance singular, too.",
     )
 
 
@@ -203,7 +209,8 @@ def _biased(found: Findings) -> Caution | None:
         "feature-shift",
         f"The free covariance is {size}{where}: samples of a class differ from client to client by more than chance.",
         "Ask for the gram (gh-lda, fedcof-oracle, fed3r): exact covariances do not depend on who holds what. With "
-        "client means alone take fedcof: lda-free and nb-free weigh distances on a wrong scale against class shares.",
+        "client means alone, fedcof and lda-free stay usable: they do not weigh distances, which are on a wrong scale, "
+        "against class shares. qda-free and nb-free lose most.",
         *_listed(classes, relative[classes]),
     )
 

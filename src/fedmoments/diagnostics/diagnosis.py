@@ -203,8 +203,7 @@ def diagnose(
     if not stats.spec.keeps_clients_apart:
         look.lacks("means per class and cells of one sample", StatisticsSpec.of("client_means"))
     holdings = holdings_of(stats)
-    first = next(iter(spectra.values()), None)
-    findings = Findings(stats.dim, holdings, shapes, first, bias, neighbours)
+    findings = Findings(stats.dim, holdings, shapes, tuple(spectra.values()), bias, neighbours)
     return Diagnostics(
         stats.dim,
         stats.n_samples,

@@ -3,6 +3,9 @@
 In the Fisher space the pooled covariance is the identity, so LDA in the first k directions scores
 z·μ_c − ½‖μ_c‖² + log π_c over k coordinates: one projection of the test samples serves every k.
 
+Priors π are those of the preset on the same covariance: of the data with an exact one (``gh-lda``), balanced with a
+free one (``lda-free``), which is too large under feature shift, so that the priors of the data would decide alone.
+
 **Law** with all directions LDA is LDA in the full space, which is fitted for comparison.
 """
 
@@ -17,7 +20,7 @@ from fedmoments.gaussian import ClassGaussians, FisherSubspace, Shrinkage
 from fedmoments.heads.lda import Lda
 from fedmoments.linalg import blocks
 
-__all__ = ["ENERGY", "FisherCurve", "HeldOut", "fisher_curve", "steps"]
+__all__ = ["ENERGY", "FisherCurve", "HeldOut", "fisher_curve", "priors_of", "steps"]
 
 Floats = NDArray[np.float64]
 #: Features (n, d) and labels (n,) that were not measured.
@@ -25,6 +28,17 @@ HeldOut = tuple[NDArray[np.floating], NDArray[np.integer]]
 
 #: Share of the energy that GH-OFL keeps.
 ENERGY = 0.995
+
+
+def priors_of(source: str) -> str:
+    """Return the priors that LDA has on a covariance, as its preset has them.
+
+    Examples
+    --------
+    >>> priors_of("exact"), priors_of("free")
+    ('data', 'balanced')
+    """
+    return "balanced" if source == "free" else "data"
 
 
 def steps(directions: int) -> tuple[int, ...]:
@@ -57,6 +71,8 @@ class FisherCurve:
         Of LDA in the first so many directions on test samples; None without any.
     full_accuracy
         Of LDA in the full space; None without test samples.
+    priors
+        Of that LDA: ``data`` or ``balanced``.
     """
 
     source: str
@@ -65,6 +81,7 @@ class FisherCurve:
     enough: int
     accuracy: tuple[float, ...] | None = None
     full_accuracy: float | None = None
+    priors: str = "data"
 
 
 def fisher_curve(
@@ -98,22 +115,23 @@ def fisher_curve(
     >>> curve.directions, curve.energy, curve.accuracy[-1] == curve.full_accuracy > 0.9
     ((2,), (1.0,), True)
     """
+    priors = priors_of(gaussians.source)
     if not len(fisher.eigenvalues):  # one class, or all means alike
-        return FisherCurve(gaussians.source, (), (), 0)
+        return FisherCurve(gaussians.source, (), (), 0, priors=priors)
     sizes = steps(len(fisher.eigenvalues))
     energy = (*(float(fisher.energy[k - 1]) for k in sizes[:-1]), 1.0)
     enough = int(np.searchsorted(fisher.energy, ENERGY - 1e-12)) + 1
     enough = min(enough, len(fisher.eigenvalues))
     if test is None or not len(test[1]):
-        return FisherCurve(gaussians.source, sizes, energy, enough)
+        return FisherCurve(gaussians.source, sizes, energy, enough, priors=priors)
     X, y = test
     right = np.zeros(len(sizes))
     for block in blocks(len(y)):
         right += [(found == y[block]).sum() for found in _predicted(gaussians, fisher, sizes, X[block])]
-    full = Lda(gaussians.source, shrinkage).fit(gaussians.stats)
+    full = Lda(gaussians.source, shrinkage, priors).fit(gaussians.stats)
     hits = sum(int((full.predict(X[block]) == y[block]).sum()) for block in blocks(len(y)))
     accuracy = tuple((right / len(y)).tolist())
-    return FisherCurve(gaussians.source, sizes, energy, enough, accuracy, hits / len(y))
+    return FisherCurve(gaussians.source, sizes, energy, enough, accuracy, hits / len(y), priors)
 
 
 def _predicted(
@@ -121,7 +139,8 @@ def _predicted(
 ) -> Iterable[NDArray[np.int64]]:
     """Yield the labels (n,) that LDA finds in the first so many directions, adding directions as it goes."""
     Z, means = fisher.project(X), fisher.means
-    scores = np.tile(gaussians.log_priors, (len(Z), 1))
+    start_scores = np.where(gaussians.present, gaussians.prior_scores(priors_of(gaussians.source)), -np.inf)
+    scores = np.tile(start_scores, (len(Z), 1))
     for start, stop in pairwise((0, *sizes)):
         mine = means[:, start:stop]
         scores += Z[:, start:stop] @ mine.T

@@ -118,7 +118,8 @@ class FisherSubspace:
         priors = gaussians.counts / gaussians.stats.n_samples
         lower = _factor(gaussians.pooled_covariance(shrinkage) if within is None else within)
         between = solve_triangular(lower, (centred * np.sqrt(priors)[:, None]).T, lower=True)
-        values, vectors = _left_singular(between)
+        # C means span C − 1 directions; one more is rounding.
+        values, vectors = _left_singular(between, max(int(np.count_nonzero(present)) - 1, 0))
         energy = np.cumsum(values) / max(float(values.sum()), np.finfo(np.float64).tiny)
         # All of the energy is all directions, however little one of them has beside another.
         enough = len(values) if least >= 1.0 else int(np.searchsorted(energy, least - 1e-12)) + 1
@@ -157,10 +158,10 @@ def _factor(covariance: Floats) -> Floats:
     return lower
 
 
-def _left_singular(matrix: Floats) -> tuple[Floats, Floats]:
-    """Return squared singular values (r,), falling, and left singular vectors (d, r) of (d, C), signs fixed."""
+def _left_singular(matrix: Floats, most: int) -> tuple[Floats, Floats]:
+    """Return at most so many squared singular values, falling, and left singular vectors of (d, C), signs fixed."""
     vectors, values, _ = svd(matrix, full_matrices=False, overwrite_a=True)
     keep = values > max(float(values.max(initial=0.0)) * EPSILON * max(matrix.shape), 0.0)
-    values, left = values[keep], vectors[:, keep]
+    values, left = values[keep][:most], vectors[:, keep][:, :most]
     largest = np.abs(left).argmax(axis=0) if left.size else np.zeros(0, np.int64)
     return values**2, np.asarray(left * np.sign(left[largest, np.arange(left.shape[1])]))

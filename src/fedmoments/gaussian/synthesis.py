@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, NotEnoughDataError
 
-__all__ = ["GaussianSamples", "check_draw", "parse_spread_factors"]
+__all__ = ["GaussianSamples", "check_draw", "parse_spread_factors", "spread_text"]
 
 Floats = NDArray[np.floating[Any]]
 Wide = NDArray[np.float64]
@@ -30,8 +30,21 @@ PAIRS = 4096
 DOUBLE_BYTES = 1 << 24
 
 
-def parse_spread_factors(tau: str | float, n_classes: int) -> Wide:
-    """Return τ of every class (C,) from one number, or from a text with one a class.
+def spread_text(tau: object) -> str | float:
+    """Return τ as a hyper-parameter is kept: a number as it is, several as a text.
+
+    Examples
+    --------
+    >>> spread_text([0.8, 1]), spread_text(0.9)
+    ('0.8,1.0', 0.9)
+    """
+    if isinstance(tau, list | tuple | np.ndarray):
+        return ",".join(str(float(value)) for value in np.ravel(tau))
+    return tau if isinstance(tau, int | float) else str(tau)
+
+
+def parse_spread_factors(tau: str | float, n_classes: int | None = None) -> Wide:
+    """Return τ of every class (C,) from one number, or from a text with one a class; of as many as there are for None.
 
     Examples
     --------
@@ -42,14 +55,14 @@ def parse_spread_factors(tau: str | float, n_classes: int) -> Wide:
         factors = np.array([float(part) for part in str(tau).split(",")])
     except ValueError:
         factors = np.zeros(0)
-    if len(factors) not in (1, n_classes) or not (np.isfinite(factors) & (factors > 0)).all():
-        raise InputError(
-            f"tau is one positive number, or {n_classes} of them with commas between, one a class; '{tau}' arrived"
-        )
-    return np.broadcast_to(factors, n_classes).copy()
+    n_factors = len(factors) if n_classes is None else n_classes
+    if not len(factors) or len(factors) not in (1, n_factors) or not (np.isfinite(factors) & (factors > 0)).all():
+        several = "one a class" if n_classes is None else f"one for each of {n_classes} classes"
+        raise InputError(f"tau is a positive number, or {several} with commas between; '{tau}' arrived")
+    return np.broadcast_to(factors, n_factors).copy()
 
 
-def check_draw(per_class: int, seed: int) -> None:
+def check_draw(per_class: object, seed: object) -> None:
     """Refuse a number of samples or a seed that nothing can be drawn with.
 
     Examples
@@ -58,12 +71,12 @@ def check_draw(per_class: int, seed: int) -> None:
     Traceback (most recent call last):
     fedmoments.errors.InputError: samples come in pairs around the class mean: an even number a class, from 2; 3 arrived
     """
-    if per_class < 2 or per_class % 2:
+    if not isinstance(per_class, int | np.integer) or per_class < 2 or per_class % 2:
         raise InputError(
-            f"samples come in pairs around the class mean: an even number a class, from 2; {per_class} arrived"
+            f"samples come in pairs around the class mean: an even number a class, from 2; {per_class!r} arrived"
         )
-    if seed < 0:
-        raise InputError(f"the seed of a draw is a whole number from 0; {seed} arrived")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"the seed of a draw is a whole number from 0; {seed!r} arrived")
 
 
 @dataclass(frozen=True, eq=False)

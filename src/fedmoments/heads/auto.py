@@ -58,6 +58,8 @@ class Auto(Head):
     qda
     """
 
+    slow = True
+
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
     chance: float = 1e-3

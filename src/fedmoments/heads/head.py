@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fedmoments.classifier import Classifier
 from fedmoments.gaussian import require
@@ -29,6 +29,9 @@ class Head(ABC):
     >>> [fm.make_head("fed3r", ridge=ridge).fit(upload).predict([[0.0, 1.0]]).item() for ridge in (0.01, 1.0)]
     [0, 0]
     """
+
+    #: Whether fitting takes as long as many other heads together: a covariance a class, or training.
+    slow: ClassVar[bool] = False
 
     @property
     @abstractmethod

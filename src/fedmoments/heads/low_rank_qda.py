@@ -49,6 +49,8 @@ class LowRankQda(Head):
     array([0, 1])
     """
 
+    slow = True
+
     rank: int = 8
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"

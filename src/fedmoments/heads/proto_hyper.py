@@ -5,10 +5,11 @@ samples z ~ N(μ_c, τ²Σ̃_c), the same number of every class:
 
     minimise mean of α·T²·KL(softmax(teacher/T) ‖ softmax(student/T)) + (1−α)·CE(softmax(student), c) + ½·decay·‖V₂U₁‖².
 
-The teacher blends scores, w·LDA + (1−w)·QDA. The residual has no bias, and no priors enter the fit: base and teacher
-score balanced samples, and the classes' priors are added to what comes out. With r ≥ min(k, C) the product V₂U₁ is any
-matrix and the problem convex: Newton's method solves it from V₂U₁ = 0, the base. Below, quasi-Newton on the factors
-continues from the best approximation of rank r.
+The teacher blends scores, w·LDA + (1−w)·QDA. Samples are narrower than their classes, by τ, so the fit is of scores
+divided by τ², and the residual that it finds is multiplied by it. The residual has no bias, and no priors enter the
+fit: base and teacher score balanced samples, and the classes' priors are added to what comes out. With r ≥ min(k, C)
+the product V₂U₁ is any matrix and the problem convex: Newton's method solves it from V₂U₁ = 0, the base. Below,
+quasi-Newton on the factors continues from the best approximation of rank r.
 
 A linear term on a Gaussian score is a Gaussian score with another mean, so that a student is a classifier of its base's
 kind.
@@ -33,9 +34,10 @@ from numpy.typing import NDArray
 from fedmoments.classifier import Classifier, DiagonalClassifier, LinearClassifier, QuadraticClassifier
 from fedmoments.errors import FitWarning, InputError, NotEnoughDataError
 from fedmoments.gaussian import ClassGaussians, FisherClasses, GaussianSamples, Pooling, Shrinkage, covariance_source
+from fedmoments.gaussian.class_gaussians import check_priors
 from fedmoments.gaussian.fisher import parse_directions
 from fedmoments.gaussian.fisher_classes import check_spread
-from fedmoments.gaussian.synthesis import check_draw, parse_spread_factors
+from fedmoments.gaussian.synthesis import check_draw, parse_spread_factors, spread_text
 from fedmoments.heads.head import Head, Preset
 from fedmoments.softmax import Block, SoftmaxLoss, fit_low_rank, fit_softmax
 from fedmoments.statistics import Statistics, StatisticsSpec
@@ -46,6 +48,8 @@ Floats = NDArray[np.float64]
 
 #: A first solution is sought on every so-many-th sample; the solver stops at this share of the sampling noise.
 THIN, NOISE = 8, 0.1
+#: Beyond it, a teacher says no more than "all classes alike".
+MOST_SOFTNESS = 1e6
 
 
 def automatic_rank(n_classes: int) -> int:
@@ -94,7 +98,7 @@ class ProtoHyper(Head):
         Standard deviations are multiplied by it: one number, or a text with one a class (``"0.8,0.9,1"``).
     samples
         Synthetic samples a class, an even number.
-    seed
+    draw_seed
         Of the synthetic samples; the same seed gives the same head, bit for bit.
     decay
         Penalty on ½‖V₂U₁‖².
@@ -111,6 +115,8 @@ class ProtoHyper(Head):
     array([0, 1])
     """
 
+    slow = True
+
     base: str = "lda"
     covariance: str = "exact"
     spread: str = "class"
@@ -124,7 +130,7 @@ class ProtoHyper(Head):
     softness: float = 4.0
     tau: str | float = 0.9
     samples: int = 4000
-    seed: int = 0
+    draw_seed: int = 0
     decay: float = 5e-4
     priors: str = "data"
     most_bytes: int = 1 << 29
@@ -134,22 +140,23 @@ class ProtoHyper(Head):
         Shrinkage.parse(self.shrinkage)
         parse_directions(self.directions)
         Pooling.parse(self.pooling)
-        parse_spread_factors(self.tau, str(self.tau).count(",") + 1)
+        object.__setattr__(self, "tau", spread_text(self.tau))
+        parse_spread_factors(self.tau)
         check_spread(self.spread)
-        check_draw(self.samples, self.seed)
+        check_draw(self.samples, self.draw_seed)
+        check_priors(self.priors)
         for name, value in (("base", self.base), ("teacher", self.teacher)):
             if value not in ("lda", "nb", "qda"):
                 raise InputError(f"{name} is one of lda, nb, qda; '{value}' arrived")
-        if self.priors not in ("data", "balanced"):
-            raise InputError(f"priors is data or balanced; '{self.priors}' arrived")
         if self.rank != "automatic" and not (str(self.rank).isdecimal() and int(self.rank) >= 1):
             raise InputError(f"rank is automatic or a whole number from 1; '{self.rank}' arrived")
         for name, share in (("teacher_lda", self.teacher_lda), ("distill", self.distill)):
             if not 0.0 <= share <= 1.0:
                 raise InputError(f"{name} is a share from 0 to 1; {share} arrived")
-        if not (0.0 < self.softness < math.inf and 0.0 <= self.decay < math.inf):
+        if not (0.0 < self.softness <= MOST_SOFTNESS and 0.0 <= self.decay < math.inf):
             raise InputError(
-                f"softness is a positive number and decay one from 0; {self.softness} and {self.decay} arrived"
+                f"softness is a positive number up to {MOST_SOFTNESS:g} and decay one from 0; {self.softness} and "
+                f"{self.decay} arrived"
             )
 
     @property
@@ -168,9 +175,7 @@ class ProtoHyper(Head):
             pooling="quarter" if least else self.pooling,
         )
         fisher, present = classes.subspace, classes.present
-        bias = np.zeros(stats.n_classes)
-        if self.priors == "data":
-            bias = np.where(present, gaussians.log_priors, 0.0)
+        bias = gaussians.prior_scores(self.priors)
         if not fisher.dim:  # no class differs from another, and priors decide alone
             weights = np.zeros((stats.dim, stats.n_classes))
             return LinearClassifier(weights=weights, bias=bias, offset=fisher.offset, present=present)
@@ -188,16 +193,17 @@ class ProtoHyper(Head):
         n_classes, dim = means.shape
         tau = parse_spread_factors(self.tau, n_classes)
         samples = GaussianSamples(
-            means, classes.covariances, tau, classes.present, self.samples, self.seed, self.most_bytes
+            means, classes.covariances, tau, classes.present, self.samples, self.draw_seed, self.most_bytes
         )
         teacher = self._teacher(classes)
         rules = {self.base: base} | {kind: _rule(kind, classes) for kind in ("lda", teacher) if kind != self.base}
-        taught = _Taught(samples, rules, self.base, teacher, self.teacher_lda, self.most_bytes)
+        narrowed = float(np.mean(tau[classes.present] ** 2))
+        taught = _Taught(samples, rules, self.base, teacher, self.teacher_lda, narrowed, self.most_bytes)
         loss = SoftmaxLoss(taught, n_classes, classes.present, self.decay, self.distill, self.softness, free_bias=False)
         fit = fit_softmax(loss, np.zeros((dim, n_classes)), np.zeros(n_classes), thin=THIN, noise=NOISE)
         n_present = int(np.count_nonzero(classes.present))
         rank = automatic_rank(n_present) if self.rank == "automatic" else int(self.rank)
-        return fit.weights if rank >= min(dim, n_present) else fit_low_rank(loss, fit, rank).weights
+        return narrowed * (fit if rank >= min(dim, n_present) else fit_low_rank(loss, fit, rank)).weights
 
     def _teacher(self, classes: FisherClasses) -> str:
         """Return what LDA is blended with to be the teacher: itself, where nothing else is to be had."""
@@ -244,13 +250,14 @@ def _rule(kind: str, classes: FisherClasses) -> _Rule:
 
 @dataclass(frozen=True, eq=False)
 class _Taught:
-    """Synthetic samples as blocks with a label and the scores of base and teacher."""
+    """Synthetic samples as blocks with a label and scores of base and teacher, as sharp as the samples are narrow."""
 
     samples: GaussianSamples
     rules: dict[str, _Rule]
     base: str
     teacher: str
     teacher_lda: float
+    narrowed: float
     most_bytes: int
 
     def __iter__(self) -> Iterator[Block]:
@@ -269,7 +276,8 @@ class _Taught:
             teacher = said["lda"]
             if self.teacher != "lda":
                 teacher = self.teacher_lda * teacher + (1.0 - self.teacher_lda) * said[self.teacher]
-            yield Block(rows, label, np.asfortranarray(teacher), np.asfortranarray(said[self.base]))
+            base = said[self.base] / self.narrowed
+            yield Block(rows, label, np.asfortranarray(teacher / self.narrowed), np.asfortranarray(base))
 
 
 PRESETS = (
@@ -281,6 +289,6 @@ PRESETS = (
         ProtoHyper,
         "LDA with a residual distilled on synthetic samples, free covariances of client means",
         "new here, after GH-OFL and FedCOF",
-        {"covariance": "free"},
+        {"covariance": "free", "priors": "balanced"},
     ),
 )

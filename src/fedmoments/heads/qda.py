@@ -63,6 +63,8 @@ class Qda(Head):
     array([0, 1])
     """
 
+    slow = True
+
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
     pooling: Pooling | str | float = "automatic"

@@ -177,7 +177,7 @@ def round_curves(
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Return accuracy round by round, for every way of taking part, every seed and every quick head, ready for JSON."""
-    quick = {name: head for name, head in heads.items() if isinstance(head, Head) and _is_quick(head)}
+    quick = {name: head for name, head in heads.items() if isinstance(head, Head) and not head.slow}
     curves: list[dict[str, Any]] = []
     for text, seed in product(participation, seeds):
 
@@ -193,14 +193,6 @@ def round_curves(
             senders = int((split.sizes > 0).sum())
             curves.append({"clients": senders, "split": setting.split, **curve.to_dict()})
     return curves
-
-
-def _is_quick(head: Head) -> bool:
-    """Return whether a head is fitted after every round.
-
-    One with a covariance a class, or trained on samples that it draws, takes as long as all others together.
-    """
-    return "class_grams" not in head.needs.moments and "samples" not in head.settings()
 
 
 def _holders(features: Features, split: Split, setting: Setting, seed: int) -> dict[str, Any]:

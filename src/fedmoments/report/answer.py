@@ -1,10 +1,16 @@
-"""The question and the answer in two sentences, from the rows alone."""
+"""The question and the answer in two sentences, from the rows alone.
 
+Two accuracies are told apart only beyond the noise: twice the square root of m(1 − m)/n + s²/k, where m is their
+mean, n the number of test samples, s the larger deviation over seeds and k the number of seeds.
+"""
+
+import math
 from collections.abc import Sequence
 
 from fedmoments.report.details import Detail
 from fedmoments.report.formats import bytes_, count, list_of, percent, points, times
-from fedmoments.report.markup import Html, join, tag
+from fedmoments.report.markup import Html, Node, join, tag
+from fedmoments.report.plain import as_number
 from fedmoments.report.reading import Results, Row
 
 __all__ = ["answer", "cheapest", "first_detail", "frontier", "question"]
@@ -13,6 +19,8 @@ __all__ = ["answer", "cheapest", "first_detail", "frontier", "question"]
 SAME_BYTES = 0.02
 #: The head that others are compared with when it sends as much.
 BASELINE = "fedncm"
+#: Standard errors within which two accuracies are not told apart.
+ERRORS = 2.0
 
 
 def frontier(rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -44,7 +52,7 @@ def first_detail(results: Results, details: Sequence[Detail]) -> str:
 def question(results: Results) -> Html:
     """Return the question."""
     if len(results.settings) > 1:
-        clients = sorted({setting.clients for setting in results.settings if setting.clients})
+        clients = sorted({number for s in results.settings if (number := results.clients_of(s))})
         splits = list(dict.fromkeys(s.word("split") for s in results.settings if s.split))
         number = count(clients[0], "client") if len(clients) == 1 else "any number of clients"
         if len(clients) > 1:
@@ -56,14 +64,14 @@ def question(results: Results) -> Html:
 
 
 def answer(results: Results) -> Html:
-    """Return the answer: the best head for the least bytes, the best head of all, and a baseline that beats it."""
+    """Return the answer: the best head for the least bytes, the best head of all, and baselines that beat them."""
     everything = results.rows_of(results.main_setting)
     rows = tuple(row for row in everything if not row.baseline)
-    better = _better(rows, tuple(row for row in everything if row.baseline))
+    cheap = cheapest(rows)
+    better = _better(results, rows, tuple(row for row in everything if row.baseline), cheap[0] if cheap else None)
     where = ""
     if len(results.settings) > 1:
         where = f"In the first of {len(results.settings)} settings ({results.setting_words(results.main_setting)}), "
-    cheap = cheapest(rows)
     if not cheap:
         fitted = [row for row in rows if row.accuracy is not None]
         if not fitted:
@@ -73,12 +81,13 @@ def answer(results: Results) -> Html:
     best = max((row for row in rows if row.drawn), key=lambda row: row.place[1])
     first = cheap[0]
     spent = tag("span", f"{bytes_(first.place[0])} a client", class_="nowrap")
-    parts = [where, _name(first), " reaches ", _accuracy(first), " with ", spent, _gain(cheap)]
+    parts = [where, _name(first), " reaches ", _accuracy(first), " with ", spent, _gain(results, cheap)]
     if best is first:
-        tail = "; no head does better, whatever it sends." if len(rows) > 1 else "."
+        tail = "; no other head that was run does better, whatever it sends." if len(rows) > 1 else "."
         return join([*parts, tail, better])
     factor = best.place[0] / first.place[0]
-    more = f" ({times(factor)} times as much)." if factor > 1 + SAME_BYTES else "."
+    more = f" ({times(factor)} times as much)" if factor > 1 + SAME_BYTES else ""
+    noise = _noise(results, best, first)
     return join(
         [
             *parts,
@@ -89,35 +98,75 @@ def answer(results: Results) -> Html:
             " with ",
             tag("span", bytes_(best.place[0]), class_="nowrap"),
             more,
+            f", {noise}." if noise else ".",
             better,
         ]
     )
 
 
-def _better(heads: tuple[Row, ...], baselines: tuple[Row, ...]) -> Html | None:
-    """Return a sentence on the best baseline, if it is better than every head."""
+def _better(results: Results, heads: tuple[Row, ...], baselines: tuple[Row, ...], first: Row | None) -> Html | None:
+    """Return what baselines do better: than the head that was named first for no more bytes, and than every head."""
     fitted = [row for row in baselines if row.accuracy is not None]
     if not fitted:
         return None
     best = max(fitted, key=lambda row: row.accuracy or 0.0)
-    if any((row.accuracy or 0.0) >= (best.accuracy or 0.0) for row in heads):
+    beats_all = not any((row.accuracy or 0.0) >= (best.accuracy or 0.0) for row in heads)
+    thrifty = _thrifty(fitted, first)
+    said: list[Node] = []
+    if first is not None and thrifty is not None:
+        noise = _noise(results, thrifty, first)
+        said = [" For no more bytes, the baseline ", _name(thrifty), " reaches ", _accuracy(thrifty)]
+        said += [", more than any head" if thrifty is best and beats_all else "", f", {noise}." if noise else "."]
+    if beats_all and best is not thrifty:
+        spent = f" with {bytes_(best.bytes_per_client)} a client" if best.drawn else ""
+        said += [" A baseline, ", _name(best), ", reaches ", _accuracy(best), f"{spent}."]
+    return join(said) if said else None
+
+
+def _thrifty(baselines: list[Row], first: Row | None) -> Row | None:
+    """Return the best baseline that reaches more than a head for no more bytes, if there is one."""
+    if first is None:
         return None
-    spent = f" with {bytes_(best.bytes_per_client)} a client" if best.drawn else ""
-    return join([" A baseline, ", _name(best), ", reaches ", _accuracy(best), f"{spent}."])
+    most, reached = first.place[0] * (1 + SAME_BYTES), first.place[1]
+    found = [row for row in baselines if row.drawn and row.place[0] <= most and row.place[1] > reached]
+    return max(found, key=lambda row: row.place[1], default=None)
 
 
-def _gain(cheap: tuple[Row, ...]) -> Html | None:
+def _gain(results: Results, cheap: tuple[Row, ...]) -> Html | None:
     """Return how far the best of the cheapest heads is from the baseline among them, or from the runner-up."""
     first, others = cheap[0], cheap[1:]
     if not others:
         return None
+    second = others[0]
+    close = _noise(results, first, second)
     if first.head == BASELINE:
-        return join([", the most of all heads that send as little"])
-    other = next((row for row in others if row.head == BASELINE), others[0])
+        said = join([", the most of all heads that send as little"])
+        return join([said, _close(second, close)])
+    other = next((row for row in others if row.head == BASELINE), second)
     gain = first.place[1] - other.place[1]
     if round(gain, 3) == 0:
         return join([", as ", _name(other), " does at the same bytes"])
-    return join([", ", tag("strong", points(gain)), " above ", _name(other), " at the same bytes"])
+    if noise := _noise(results, first, other):
+        return join([", as ", _name(other), " does at the same bytes ", noise])
+    said = join([", ", tag("strong", points(gain)), " above ", _name(other), " at the same bytes"])
+    return join([said, _close(second, close) if other is not second else None])
+
+
+def _close(row: Row, noise: str) -> Html | None:
+    """Return that the runner-up may be as good."""
+    return join([" (", _name(row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
+
+
+def _noise(results: Results, one: Row, other: Row) -> str:
+    """Return words when two accuracies are not told apart by this many test samples, or nothing when they are."""
+    n = as_number(results.data.get("test"))
+    if not n or n < 1 or one.accuracy is None or other.accuracy is None:
+        return ""
+    middle = min(max(0.5 * (one.accuracy + other.accuracy), 0.0), 1.0)
+    spread = max(one.deviation or 0.0, other.deviation or 0.0) ** 2 / max(results.seeds, 1)
+    if abs(one.accuracy - other.accuracy) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + spread):
+        return ""
+    return f"within the noise of {count(n, 'test sample')}"
 
 
 def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:

@@ -107,7 +107,8 @@ def _directions(found: Mapping[str, Any]) -> Html | None:
         words = f"{count(enough)} of {count(last, 'Fisher direction')} keep {share}"
         if enough == last > 1:
             words = f"All {count(last)} Fisher directions are needed for {share}"
-        words += f"; LDA on the {name} covariance reaches {percent(full)}." if full is not None else "."
+        priors = " with balanced priors" if mapping(curve).get("priors") == "balanced" else ""
+        words += f"; LDA on the {name} covariance{priors} reaches {percent(full)}." if full is not None else "."
         return join([words])
     return None
 

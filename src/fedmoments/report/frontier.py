@@ -33,12 +33,17 @@ def frontier_section(results: Results) -> Html | None:
     left_out = (
         f" The first {MOST_SETTINGS} of {len(settings)} settings are drawn." if len(settings) > len(shown) else ""
     )
+    compared = (
+        " Baselines (grey squares) are compared with, and are not part of the line."
+        if any(row.baseline for row in results.rows)
+        else ""
+    )
     return join(
         [
             tag(
                 "p",
                 "Every dot is a head. The line joins those that no other head beats for as few bytes; "
-                "to its lower right, bytes are wasted.",
+                f"to its lower right, bytes are wasted.{compared}",
                 class_="lead",
             ),
             chooser("setting", "Setting", options, keys[main]),
@@ -55,11 +60,7 @@ def frontier_section(results: Results) -> Html | None:
 
 def _more(results: Results) -> str:
     """Return what else there is in the figures of these results."""
-    projected = (
-        " A number behind a head is the dimension of a random projection." if "projection" in results.swept else ""
-    )
-    compared = any(row.baseline for row in results.rows)
-    return projected + (" Grey squares: baselines, which are compared with but not joined." if compared else "")
+    return " A number behind a head is the dimension of a random projection." if "projection" in results.swept else ""
 
 
 def _figure(results: Results, setting: Setting) -> Html:

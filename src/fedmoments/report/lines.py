@@ -1,4 +1,8 @@
-"""A line chart of several heads: one line a head, named at its end, told apart by colour, dash and marker."""
+"""A line chart of several heads: one line a head, named at its end, told apart by colour, dash and marker.
+
+Seven colours, each with a dash and a marker of its own; the next seven lines have the same colours with other dashes
+and hollow markers, and so on. Baselines are grey with hollow squares, and differ in their dashes.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +16,8 @@ __all__ = ["Line", "Point", "line_chart"]
 
 #: Colours and dashes in the style sheet, markers here: a line has one of each.
 STYLES = 7
+#: Dashes in the style sheet besides those of the colours.
+DASHES = 3
 #: Lines that can still be told apart in one chart; more get no label.
 MOST_LABELS = 16
 
@@ -30,11 +36,27 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A head's points, in order, and its number among all heads: the same style in all charts."""
+    """A head's points, in order, and its number among all heads (or all baselines): the same style in all charts."""
 
     name: str
     number: int
     points: tuple[Point, ...]
+    baseline: bool = False
+
+    @property
+    def style(self) -> str:
+        """Return the classes of its look, which are no other line's.
+
+        Examples
+        --------
+        >>> Line("fedcof", 1, ()).style, Line("ridge", 8, ()).style, Line("fedpft", 0, (), baseline=True).style
+        ('s1', 's1 d1', 's0 baseline')
+        """
+        if self.baseline:
+            number = self.number % (STYLES + DASHES)
+            return f"s{number} baseline" if number < STYLES else f"s0 d{number - STYLES + 1} baseline"
+        again = self.number // STYLES % (DASHES + 1)
+        return f"s{self.number % STYLES} d{again}" if again else f"s{self.number % STYLES}"
 
 
 def line_chart(
@@ -79,12 +101,13 @@ def line_chart(
         last = x(line.points[-1].x)
         start = box.right + 8
         drawn.append(tag("line", x1=last + 5, y1=wish, x2=start - 2, y2=place, class_="leader"))
-        drawn.append(tag("text", line.name, x=start, y=place, dy="0.34em", class_=f"label t{line.number % STYLES}"))
+        look = "quiet" if line.baseline else f"t{line.number % STYLES}"
+        drawn.append(tag("text", line.name, x=start, y=place, dy="0.34em", class_=f"label {look}"))
     return svg(width, height, title, *drawn)
 
 
 def _line(line: Line, x: Axis, y: Axis) -> Html:
-    style = line.number % STYLES
+    style = 1 if line.baseline else line.number % STYLES
     places = [(x(point.x), y(point.y)) for point in line.points]
     joins = [bool(i) and point.joined for i, point in enumerate(line.points)]
     path = "".join(f"{'L' if joined else 'M'}{a:.1f},{b:.1f}" for joined, (a, b) in zip(joins, places, strict=True))
@@ -102,7 +125,7 @@ def _line(line: Line, x: Axis, y: Axis) -> Html:
                 class_="point",
             )
         )
-    return tag("g", *drawn, class_=f"series s{style}", data_head=line.name)
+    return tag("g", *drawn, class_=f"series {line.style}", data_head=line.name)
 
 
 def _marker(style: int, x: float, y: float) -> Html:

@@ -185,10 +185,13 @@ class Results:
         """Return what tells a setting from the others, whatever its projection."""
         return ", ".join(setting.spelled(key) for key in self.swept if key != "projection")
 
+    def clients_of(self, setting: Setting) -> int | None:
+        """Return how many clients there are, or else how many sent something; None if neither is known."""
+        return setting.clients or next((row.senders for row in self.rows_of(setting) if row.senders), None)
+
     def clients_words(self, setting: Setting) -> str:
         """Return how many clients there are and how they were split."""
-        senders = next((row.senders for row in self.rows_of(setting) if row.senders), None)
-        number = setting.clients or senders
+        number = self.clients_of(setting)
         clients = count(number, "client") if number else "the clients in the data"
         return f"{clients} ({split_words(setting.split)})" if setting.split else clients
 

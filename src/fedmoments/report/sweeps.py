@@ -80,13 +80,13 @@ def _facet(
     values = list(dict.fromkeys(getattr(row.setting, along) for row in rows))
     numbers = _numbers(along, values, results.dim)
     place = numbers or {value: float(i) for i, value in enumerate(values)}
-    heads = list(dict.fromkeys(row.head for row in rows))
     lines = []
-    for number, head in enumerate(heads):
-        mine = sorted((row for row in here if row.head == head), key=lambda row: place[getattr(row.setting, along)])
-        points = _points(mine, place, along)
-        if points:
-            lines.append(Line(head, number, points))
+    for baseline in (False, True):
+        heads = dict.fromkeys(row.head for row in rows if row.baseline == baseline)
+        for number, head in enumerate(heads):
+            mine = sorted((row for row in here if row.head == head), key=lambda row: place[getattr(row.setting, along)])
+            if points := _points(mine, place, along):
+                lines.append(Line(head, number, points, baseline=baseline))
     reach = [(row.accuracy or 0) + sign * (row.deviation or 0) for row in rows for sign in (-1, 1)]
     x_title = TITLES[along] + (" (logarithmic)" if numbers else "")
     words = ", ".join(Setting(**{key: value}).spelled(key) for key, value in zip(others, facet, strict=True))

@@ -32,6 +32,8 @@ Wide = NDArray[np.float64]
 MOST_BLOCK_FLOATS = 1 << 24
 #: Share of its mean diagonal entry that is added to a preconditioner, for directions that no sample has seen.
 RIDGE = 1e-4
+#: Least mean diagonal entry, as a share of the features' mean square: probabilities of 0 and 1 bend nothing.
+LEAST_BEND = 1e-6
 #: Rows that are multiplied at once.
 ROWS = 2048
 
@@ -101,7 +103,13 @@ class Curvature:
         Z, P, shares = self._stacked
         diagonal = np.square(Z).T @ (P * (1.0 - P) * shares).T / self.n_samples
         diagonal[:-1] += self.decay
-        return np.asarray(diagonal + RIDGE * _positive(float(diagonal.mean())), np.float64)
+        return np.asarray(diagonal + self._ridge(diagonal), np.float64)
+
+    def _ridge(self, diagonal: Floats) -> float:
+        """Return what is added to every diagonal entry."""
+        Z, _, shares = self._stacked
+        most = float(np.einsum("nk,nk,n->", Z, Z, shares, dtype=np.float64)) / (Z.shape[1] * self.n_samples)
+        return RIDGE * _positive(max(float(diagonal.mean()), LEAST_BEND * most))
 
     def _blocks(self) -> Wide:
         Z, P, shares = self._stacked
@@ -120,7 +128,7 @@ class Curvature:
         found = (ratios.T @ grams.reshape(n_classes, -1)).reshape(grams.shape) / self.n_samples
         diagonals = np.einsum("cii->ci", found)
         diagonals[:, :-1] += self.decay
-        diagonals += RIDGE * _positive(float(diagonals.mean()))
+        diagonals += self._ridge(diagonals)
         return np.asarray(found)
 
 

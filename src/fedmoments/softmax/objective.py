@@ -136,16 +136,19 @@ class SoftmaxLoss:
         """
         classes = self.classes
         W, b = weights[:, classes], bias[classes]
-        loss, n = 0.0, 0
+        loss, n, skipped = 0.0, 0, 0
         grad_w, grad_b = np.zeros(W.T.shape), np.zeros(len(classes))
         curvature = Curvature(self.decay, free_bias=self.free_bias)
         for block in self._chunks(len(classes)):
             voices = self._voices(block, W, b)
             n += len(block.Z)
             if keep:
-                kept = block.Z[::keep]
+                kept = block.Z[skipped::keep]
                 curvature.n_samples += len(kept)
-                curvature.parts += [(kept, voice.probabilities[:, ::keep].copy(), voice.share) for voice in voices]
+                curvature.parts += [
+                    (kept, voice.probabilities[:, skipped::keep].copy(), voice.share) for voice in voices if len(kept)
+                ]
+                skipped = (skipped - len(block.Z)) % keep  # the stride goes on where the last chunk ended
             slope = voices[0].slope()
             for voice in voices[1:]:
                 slope += voice.slope()
@@ -167,12 +170,8 @@ class SoftmaxLoss:
         size = max(AT_ONCE // max(n_classes, 1), 64)
         for whole in self.blocks:
             block = whole if self.every == 1 else whole.rows(slice(None, None, self.every))
-            labels = None if block.labels is None else rank[block.labels]
-            if labels is not None and np.any(labels < 0):
-                absent = np.asarray(block.labels)[labels < 0]
-                raise InputError(f"samples are labelled {np.unique(absent).tolist()}, of classes that take no part")
-            if labels is not None:
-                block = replace(block, labels=int(labels) if labels.ndim == 0 else labels)
+            if block.labels is not None:
+                block = replace(block, labels=_ranked(block.labels, rank))
             for rows in slices(len(block.Z), size):
                 yield block.rows(rows)
 
@@ -202,3 +201,16 @@ class SoftmaxLoss:
         """Return a copy of scores (m, C) as (C, m), of the classes that take part."""
         columns = scores if self.present is None or self.present.all() else scores[:, self.present]
         return np.array(columns.T, dtype, order="C")
+
+
+def _ranked(labels: NDArray[np.int64] | int, rank: NDArray[np.intp]) -> NDArray[np.int64] | int:
+    """Return labels counted among classes that take part; rank (C,) is −1 for those that do not."""
+    given, total = np.asarray(labels), len(rank)
+    if given.size and not (given.min() >= 0 and given.max() < total):
+        wrong = given[(given < 0) | (given >= total)].flat[0]
+        raise InputError(f"labels must be from 0 to {total - 1} ({total} classes), but {wrong} arrived")
+    ranked = rank[given]
+    if np.any(ranked < 0):
+        absent = given[ranked < 0]
+        raise InputError(f"samples are labelled {np.unique(absent).tolist()}, of classes that take no part")
+    return int(ranked) if ranked.ndim == 0 else ranked

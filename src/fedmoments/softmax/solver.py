@@ -7,13 +7,17 @@ one over all by p/N in the same measure, so that there is a point beyond which o
 stops there.
 
 Newton's steps are safe on the flat side of the optimum, where scores are too small; a start with scores that are too
-large is right by a wide margin or wrong by one, has almost no curvature, and costs many halved steps.
+large is right by a wide margin or wrong by one and has almost no curvature. Where a step had to be halved often, weights
+are first divided by 4 until larger ones would be better (the loss is convex along the ray: it falls all the way); where
+Newton's steps still fail, a quasi-Newton method takes over for a while, which needs no curvature.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from fedmoments.softmax.curvature import Curvature
 from fedmoments.softmax.objective import SoftmaxLoss
@@ -28,8 +32,14 @@ ROWS, ROWS_PER_CLASS = 8_000, 200
 MOST_BYTES = 1 << 28
 #: Residual of the linear system at which a direction is good enough, and most products for it.
 RESIDUAL, MOST_PRODUCTS = 0.1, 50
-#: Most halvings of a step.
-MOST_HALVINGS = 30
+#: Share of its preconditioned size below which a direction has no curvature to speak of.
+NO_BEND = 1e-10
+#: Most halvings of a step, and how many are a sign that the curvature here tells nothing.
+MOST_HALVINGS, MANY_HALVINGS = 12, 4
+#: Gain, as a share of the loss, that is lost in rounding.
+ROUNDING = 1e-15
+#: Most divisions of weights by 4.
+MOST_DIVISIONS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +51,7 @@ class SoftmaxFit:
     weights, bias
         (k, C) and (C,).
     loss
-        Where the solver stopped; never above that of the start.
+        Where the solver stopped, over all samples; never above that of the start.
     passes
         How often all samples were visited, products with the curvature counted by the samples that they visit.
     """
@@ -91,13 +101,20 @@ def fit_softmax(
     classes = loss.classes
     point, passes = np.vstack([weights[:, classes], bias[classes]]), 0.0
     stop = _Stop(tolerance, noise, float(most_passes))
+    start = point
     if thin > 1:
-        point, _, passes = _minimise(replace(loss, every=loss.every * thin), point, stop)
+        point, _, passes = _minimise(replace(loss, every=loss.every * thin), start, stop)
         passes /= thin
     point, value, more = _minimise(loss, point, replace(stop, passes=stop.passes - passes))
+    passes += more
+    if thin > 1:
+        passes += 1.0
+        if not value <= loss(weights, bias)[0]:  # the thinner set led astray, and no passes were left to come back
+            point, value, more = _minimise(loss, start, replace(stop, passes=stop.passes - passes))
+            passes += more
     weights, bias = weights.copy(), bias.copy()
     weights[:, classes], bias[classes] = point[:-1], point[-1]
-    return SoftmaxFit(weights, bias, value, int(np.ceil(passes + more)))
+    return SoftmaxFit(weights, bias, value, int(np.ceil(passes)))
 
 
 @dataclass(frozen=True)
@@ -109,40 +126,89 @@ class _Stop:
     passes: float
 
 
-def _minimise(loss: SoftmaxLoss, point: Floats, stop: _Stop) -> tuple[Floats, float, float]:
-    """Return the minimiser (k+1, C) over classes that take part, its loss, and how many passes it took."""
-    n, keep = loss.n_samples, _stride(loss.n_samples, point)
-    enough = stop.noise**2 * point.size / n
-    (value, gradient, curvature), passes = _visit(loss, point, keep), 1.0
-    while passes < stop.passes and np.abs(gradient).max(initial=0.0) > stop.tolerance:
-        step, products = _direction(curvature, gradient)
-        passes += products * curvature.n_samples / n
-        decrement = -float(np.einsum("kc,kc->", gradient, step))
-        if not decrement > enough:
-            break
-        for halvings in range(MOST_HALVINGS):
-            if halvings == 1:  # too few samples bend too little along what was sought for bending little
-                keep = max(keep // 2, 1)
-            new_value, new_gradient, curvature = _visit(loss, point + step, keep)
-            passes += 1.0
-            if new_value <= value - 1e-4 * decrement or passes >= stop.passes:
-                break
-            step, decrement = 0.5 * step, 0.5 * decrement
-        if not new_value < value:
-            break
-        gain, point, value, gradient = value - new_value, point + step, new_value, new_gradient
-        if 2.0 * gain < enough:  # the curvature of few samples promises more than there is
-            break
-    return point, value, passes
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Weights and bias stacked to (k+1, C), with loss, gradient and curvature there."""
+
+    point: Floats
+    value: float
+    gradient: Floats
+    curvature: Curvature
 
 
-def _visit(loss: SoftmaxLoss, point: Floats, keep: int) -> tuple[float, Floats, Curvature]:
-    """Return loss, gradient and curvature in weights and bias stacked to (k+1, C)."""
+_Rescue = Callable[[SoftmaxLoss, _Place, int, _Stop], tuple[_Place, float]]
+
+
+def _visit(loss: SoftmaxLoss, point: Floats, keep: int) -> _Place:
     classes = loss.classes
     weights, bias = np.zeros((len(point) - 1, loss.n_classes)), np.zeros(loss.n_classes)
     weights[:, classes], bias[classes] = point[:-1], point[-1]
     value, (grad_w, grad_b), curvature = loss.visit(weights, bias, keep)
-    return value, np.vstack([grad_w[:, classes], grad_b[classes]]), curvature
+    return _Place(point, value, np.vstack([grad_w[:, classes], grad_b[classes]]), curvature)
+
+
+def _minimise(loss: SoftmaxLoss, point: Floats, stop: _Stop) -> tuple[Floats, float, float]:
+    """Return the minimiser (k+1, C) over classes that take part, its loss, and how many passes it took."""
+    n, keep = loss.n_samples, _stride(loss.n_samples, point)
+    enough = stop.noise**2 * point.size / n
+    here, passes = _visit(loss, point, keep), 1.0
+    rescues: list[_Rescue] = [_divided, _quasi_newton]
+    while passes < stop.passes and np.abs(here.gradient).max(initial=0.0) > stop.tolerance:
+        step, products = _direction(here.curvature, here.gradient)
+        passes += products * here.curvature.n_samples / n
+        decrement = -float(np.einsum("kc,kc->", here.gradient, step))
+        if decrement <= max(enough, ROUNDING * abs(here.value)):
+            break
+        new, halvings = here, 0
+        for halvings in range(MOST_HALVINGS):
+            if halvings == 1:  # too few samples bend too little along what was sought for bending little
+                keep = max(keep // 2, 1)
+            new = _visit(loss, here.point + step, keep)
+            passes += 1.0
+            if new.value <= here.value - 1e-4 * decrement or passes >= stop.passes:
+                break
+            step, decrement = 0.5 * step, 0.5 * decrement
+        gain = here.value - new.value
+        here = new if gain > 0 else here
+        if halvings >= MANY_HALVINGS and rescues:
+            here, more = rescues.pop(0)(loss, here, keep, replace(stop, passes=stop.passes - passes))
+            passes += more
+        elif not gain > 0 or 2.0 * gain < enough:  # the curvature of few samples promises more than there is
+            break
+    return here.point, here.value, passes
+
+
+def _divided(loss: SoftmaxLoss, here: _Place, keep: int, stop: _Stop) -> tuple[_Place, float]:
+    """Return the first place on the way to weights of 0 from which larger ones would be better, and the passes."""
+    passes = 0.0
+    ray = here.point.copy()
+    ray[-1] *= loss.free_bias
+    fixed = here.point - ray
+    for division in range(1, MOST_DIVISIONS + 1):
+        if passes >= stop.passes or float(np.einsum("kc,kc->", here.gradient, ray)) <= 0:
+            break
+        new = _visit(loss, fixed + ray / 4.0**division, keep)
+        passes += 1.0
+        if not new.value < here.value:
+            break
+        here = new
+    return here, passes
+
+
+def _quasi_newton(loss: SoftmaxLoss, here: _Place, keep: int, stop: _Stop) -> tuple[_Place, float]:
+    """Return where L-BFGS ends, and the passes."""
+
+    def flat(x: Floats) -> tuple[float, Floats]:
+        place = _visit(loss, x.reshape(here.point.shape), 0)
+        return place.value, place.gradient.ravel()
+
+    most = max(int(stop.passes) - 1, 0)
+    if not most:
+        return here, 0.0
+    options = {"maxfun": most, "maxiter": most, "gtol": stop.tolerance, "ftol": 1e-12, "maxcor": 20}
+    found = minimize(flat, here.point.ravel(), jac=True, method="L-BFGS-B", options=options)
+    new = _visit(loss, found.x.reshape(here.point.shape), keep)
+    return new if new.value < here.value else here, found.nfev + 1.0
 
 
 def _stride(n_samples: int, point: Floats) -> int:
@@ -161,7 +227,10 @@ def _direction(curvature: Curvature, gradient: Floats) -> tuple[Floats, int]:
     while size > RESIDUAL**2 * first * (products > 0) and products < MOST_PRODUCTS:
         bent = curvature.product(towards)
         products += 1
-        length = size / float(np.einsum("kc,kc->", towards, bent))
+        bend = float(np.einsum("kc,kc->", towards, bent))
+        if not bend > NO_BEND * size:  # all probabilities are 0 or 1 along it: what was found, or the gradient
+            return (step if step.any() else guess), products
+        length = size / bend
         step += length * towards
         residual -= length * bent
         guess = solve(residual)
