@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 import fedmoments as fm
 from fedmoments.classifier import LinearClassifier
@@ -129,7 +129,10 @@ def test_fishermix_beats_the_recipe_in_torch(size: Size, compare: Compare, note:
     fitted = ours[0]
     assert isinstance(fitted, LinearClassifier)
     weights = np.linalg.pinv(task.classes.subspace.basis) @ fitted.weights
-    mine = loss(weights / TAU**2, fitted.bias / TAU**2)[0]
+    # What is minimised has a scale that the head undoes: it is found again along the ray.
+    mine = float(
+        minimize_scalar(lambda s: loss(s * weights, s * fitted.bias)[0], bounds=(0.01, 3.0), method="bounded").fun
+    )
     accuracy = float(np.mean(fitted.predict(task.X) == task.y))
     lda = float(np.mean(fm.make_head("gh-lda").fit(task.stats).predict(task.X) == task.y))
     reference, their_loss = task.accuracy(*theirs[0]), loss(*theirs[0])[0]

@@ -227,9 +227,43 @@ def test_what_is_sent_is_counted(name: str) -> None:
     X, y = draw()
     sent = make(name).local(X, y, n_classes=C, seed=0)
     assert isinstance(sent, Upload)
-    assert sent.n_floats == sum(array.size for array in sent.arrays.values())
     assert all(array.dtype == np.float64 for array in sent.arrays.values())
     assert np.array_equal(sent.counts, np.bincount(y, minlength=C))
     few = make(name).local(X[y < 2], y[y < 2], n_classes=C, seed=0)
     assert few.n_counts == 2
     assert few.n_floats < 0.6 * sent.n_floats
+
+
+def through_the_wire(sent: Upload) -> Upload:
+    """Return what a server can know: n_floats float64 and n_counts counts, their places, and nothing else."""
+    told = np.flatnonzero(sent.counts)
+    floats = b"".join(array.astype("<f8").tobytes() for array in sent.arrays.values())
+    counts = sent.counts[told].astype("<i8").tobytes()
+    assert len(floats) == 8 * sent.n_floats
+    assert len(counts) == 8 * sent.n_counts
+    read, arrays = np.frombuffer(floats, "<f8"), {}
+    for name, shape in [(name, array.shape) for name, array in sent.arrays.items()]:
+        size = int(np.prod(shape))
+        arrays[name], read = read[:size].reshape(shape), read[size:]
+    assert not len(read)
+    every = np.zeros(len(sent.counts), np.int64)
+    every[told] = np.frombuffer(counts, "<i8")
+    return Upload(arrays, every)
+
+
+def test_law_the_server_reads_nothing_but_what_is_counted_as_sent(name: str) -> None:
+    X, y = draw()
+    holders = np.arange(len(y)) // C % 3
+    kept = (holders != 2) | (y < 2)  # a client with two classes
+    method = make(name)
+    sent = [
+        method.local(X[kept & (holders == k)], y[kept & (holders == k)], n_classes=C, seed=int(k)) for k in range(3)
+    ]
+    read = [through_the_wire(each) for each in sent]
+    here, there = method.combine(sent, dim=D, seed=0), make(name).combine(read, dim=D, seed=0)
+    assert here.digest() == there.digest()
+    # and everything that is counted is read: another number gives another classifier
+    for field in sent[0].arrays:
+        changed = {**read[0].arrays, field: read[0].arrays[field] * 1.01 + 0.01}
+        other = method.combine([Upload(changed, read[0].counts), *read[1:]], dim=D, seed=0)
+        assert other.digest() != here.digest(), field

@@ -1,5 +1,7 @@
 """Features made from heads and statistics alone: gradients, steps, weights, students."""
 
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,29 @@ def test_the_mixture_says_what_the_ensemble_says() -> None:
     np.testing.assert_allclose(mixed.probabilities.sum(axis=1), 1.0, rtol=1e-5)
 
 
+def test_an_ensemble_takes_no_more_columns_than_clients_hold_classes_and_says_what_whole_heads_say() -> None:
+    ensemble = ensemble_of(UPLOADS, SHARES)
+    assert ensemble.weights.shape == (D, sum(len(held) + 1 for held in HELD))
+    X = parts()[3][0]
+    mixed = np.zeros((len(X), C))
+    for share, head in zip(SHARES, read_heads(UPLOADS), strict=True):
+        weights, bias = head.expand()
+        mixed += share * LinearClassifier(weights=weights, bias=bias, present=np.ones(C, bool)).predict_proba(X)
+    np.testing.assert_allclose(np.exp(ensemble.scores(X)[:, PRESENT]), mixed[:, PRESENT], rtol=1e-10)
+
+
+def test_a_teacher_needs_the_mixed_probabilities_alone() -> None:
+    np.testing.assert_array_equal(MIXTURE.probabilities(U, SHARES), MIXTURE.mix(U, SHARES).probabilities)
+    head, n = read_heads(UPLOADS)[3], 5_000
+    many = Synthesis(HeadMixture([head] * 40, OFFSET, SCALE), PRESENT, 1.0, 1.0)
+    features = np.resize(U, (n, D))
+    tracemalloc.start()
+    many.distil(features, np.full(40, 1 / 40), None, decay=1e-2, temperature=1.0, passes=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * n * len(head.labels) * 4  # what all clients' own probabilities take
+
+
 def test_what_each_client_gives_a_label_mixes_to_the_probability() -> None:
     mixed = MIXTURE.mix(U, SHARES)
     for label in range(C):
@@ -67,10 +92,7 @@ def test_pull_is_the_gradient_of_any_function_of_the_probabilities() -> None:
     found = MIXTURE.pull(MIXTURE.mix(U, SHARES), G, SHARES)
 
     def value(at: Array) -> Array:
-        scores = ensemble_of(UPLOADS, SHARES)
-        exact = EnsembleClassifier(
-            weights=scores.weights, bias=scores.bias, mixing=SHARES, present=np.ones(C, bool)
-        ).predict_proba(OFFSET + SCALE * at)
+        exact = replace(ensemble_of(UPLOADS, SHARES), present=np.ones(C, bool)).predict_proba(OFFSET + SCALE * at)
         return np.asarray((G * exact).sum(axis=1))
 
     for j in range(D):
@@ -215,6 +237,19 @@ def test_boosting_can_silence_a_client_but_never_all() -> None:
     for _ in range(50):
         shares = boosted_shares(shares, given, 0.1)
     np.testing.assert_allclose(shares, [1.0, 0.0])
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 50.0])
+def test_boosting_with_any_step_leaves_weights_that_sum_to_1(step: float) -> None:
+    rng = np.random.default_rng(0)
+    shares = np.full(3, 1 / 3)
+    np.testing.assert_allclose(boosted_shares(shares, np.zeros((3, 5)), step), shares)  # nobody gives anything
+    for _ in range(200):
+        shares = rng.dirichlet(np.full(6, 0.3))
+        given = (rng.uniform(size=(6, 4)) * (rng.uniform(size=(6, 4)) < 0.3)).astype(np.float32)
+        moved = boosted_shares(shares, given, step)
+        assert (moved >= 0).all()
+        assert np.isclose(moved.sum(), 1.0)
 
 
 def test_the_boosted_ensemble_is_the_plain_one_when_weights_do_not_move() -> None:

@@ -10,6 +10,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.cli.output import print_table
 from fedmoments.data import Split
+from fedmoments.simulation import Federation
 
 
 def document(result: Any) -> Any:
@@ -211,6 +212,36 @@ def test_simulate_again_keeps_what_was_found(run: Any, features: str) -> None:
     arguments = ["simulate", features, "--heads", "fedncm,fedcof", "--clients", "5", "--out", "r"]
     assert "kept" not in run(*arguments, "--seeds", "2").stdout
     assert "4 results of an earlier run in r were kept" in run(*arguments, "--seeds", "3").stdout
+
+
+@pytest.mark.parametrize(
+    ("after", "arguments", "told"),
+    [
+        (3, ["--out", "r"], "interrupted; 3 results are kept in r, the same command goes on from there\n"),
+        (1, ["--out", "r"], "interrupted; 1 result is kept in r, the same command goes on from there\n"),
+        (0, ["--out", "r"], "interrupted; no result is kept in r yet\n"),
+        (3, [], "interrupted\n"),
+    ],
+)
+def test_an_interrupted_simulation_says_what_is_kept_and_goes_on_from_there(
+    run: Any, features: str, monkeypatch: pytest.MonkeyPatch, after: int, arguments: list[str], told: str
+) -> None:
+    really = Federation.try_head
+    tried: list[Any] = []
+
+    def interrupted(self: Federation, head: Any) -> Any:
+        if len(tried) == after:
+            raise KeyboardInterrupt
+        tried.append(head)
+        return really(self, head)
+
+    command = ["simulate", features, "--heads", "fedncm,gh-lda", "--seeds", "2", "--clients", "5", *arguments]
+    monkeypatch.setattr(Federation, "try_head", interrupted)
+    result = run(*command, code=130)
+    assert (result.stdout, result.stderr) == ("", told)
+    monkeypatch.setattr(Federation, "try_head", really)
+    kept = f"{after} result{'s' if after > 1 else ''} of an earlier run in r were kept"
+    assert (kept in run(*command).stdout) == (bool(arguments) and after > 0)
 
 
 def test_simulate_names_and_counts_what_is_missing(run: Any, workshop: Path, arrays: Any) -> None:

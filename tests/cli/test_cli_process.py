@@ -90,7 +90,7 @@ HEARING = (
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_an_interrupted_run_exits_with_130_in_silence(workshop: Path, arrays: Any) -> None:
+def test_an_interrupted_run_exits_with_130_and_says_what_is_kept(workshop: Path, arrays: Any) -> None:
     np.savez(workshop / "large.npz", **{**arrays, **{x: np.tile(arrays[x], 40) for x in ("x_train", "x_test")}})
     arguments = ["simulate", "large.npz", "--seeds", "1000", "--out", "out"]
     process = subprocess.Popen(
@@ -102,5 +102,7 @@ def test_an_interrupted_run_exits_with_130_in_silence(workshop: Path, arrays: An
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
-    assert (process.returncode, stdout, stderr) == (130, "", "")
+    kept = found.read_bytes().count(b"\n")
+    told = f"interrupted; {kept} results are kept in out, the same command goes on from there\n"
+    assert (process.returncode, stdout, stderr) == (130, "", told.replace("1 results are", "1 result is", kept == 1))
     assert [path.name for path in (workshop / "out").iterdir()] == ["progress.jsonl"]

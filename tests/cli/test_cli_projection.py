@@ -78,7 +78,7 @@ def test_a_narrow_terminal_names_every_setting(simulated: Any, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("13", "the features, which have 12; 13 were asked for: ask for 1 to 12, or for 'full'"),
+        ("13", "the features, which have 12; 13 were asked for: ask for 1 to 12, or ask for 'full'"),
         ("full,none", "a projection is typed as full or as a number of dimensions from 1, not 'none'"),
         (",", "--project takes at least one value"),
     ],
@@ -87,6 +87,15 @@ def test_projections_that_cannot_be_are_refused(simulated: Any, given: str, word
     result = simulated("--project", given, "--heads", "fedncm", code=2)
     assert words in result.stderr
     assert result.stdout == ""
+
+
+def test_measure_and_diagnose_refuse_more_dimensions_than_there_are(run: Any, features: str) -> None:
+    words = "a projection has no more dimensions than the features, which have 12; 13 were asked for: ask for 1 to 12"
+    refused = run("measure", features, "--head", "fedncm", "--project", "13", "-o", "a.stats", code=2)
+    assert f"{words}, or leave --project out" in refused.stderr
+    assert not Path("a.stats").exists()
+    assert words in run("diagnose", features, "--clients", "3", "--project", "13", code=2).stderr
+    run("measure", features, "--head", "fedncm", "--project", "12", "-o", "a.stats")
 
 
 # -------------------------------------------------------------------------------------------------- baselines
@@ -151,6 +160,27 @@ def test_simulate_tells_a_note_once_below_the_table(simulated: Any) -> None:
     assert result.stdout.count(SENTENCE) == 1
     assert f"note: fedncm: {SENTENCE}\n" in result.stdout
     assert result.stderr == ""
+
+
+def test_simulate_tells_what_a_head_chose_on_the_first_seed(simulated: Any) -> None:
+    arguments = ["--heads", "gh-auto,gh-lda", "--clients", "4", "--seeds", "2", "--out", "chosen"]
+    result = simulated(*arguments)
+    document = json.loads(Path("chosen/results.json").read_text("utf-8"))
+    auto, lda = document["rows"]
+    assert auto["choice"].startswith(("chose LDA: class covariances differ ", "chose QDA: class covariances differ "))
+    assert auto["choice"] == auto["seeds"][0]["choice"] == document["details"][0]["choice"]
+    assert (lda["choice"], document["details"][1]["choice"]) == (None, None)
+    told = " ".join(result.stdout.split())
+    assert f"note: gh-auto {auto['choice']} " in told
+    assert told.count(" chose ") == 1
+    assert "Chosen from the statistics" in Path("chosen/report.html").read_text("utf-8")
+    assert " ".join(simulated(*arguments).stdout.split()).count(f"note: gh-auto {auto['choice']} ") == 1, "resumed"
+
+
+def test_a_deviation_is_explained_where_there_is_one(simulated: Any) -> None:
+    words = "± is the standard deviation over seeds"
+    assert words not in simulated("--heads", "fedncm", "--seeds", "1").stdout
+    assert words in simulated("--heads", "fedncm", "--seeds", "2").stdout
 
 
 @pytest.mark.usefixtures("warning_head")

@@ -267,3 +267,10 @@ def test_it_needs_what_its_spread_and_source_need() -> None:
 def test_wrong_hyper_parameters_are_refused_before_anything_is_fitted(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"arrived|Known are"):
         ProtoHyper(**settings)
+
+
+def test_a_fit_that_would_take_hours_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedmoments.heads.proto_hyper.MUCH", 1e3)
+    with pytest.warns(FitWarning, match="do not fit into most_bytes=0: use fewer samples"):
+        fitted(most_bytes=0)
+    fitted()

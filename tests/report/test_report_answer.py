@@ -93,7 +93,7 @@ def test_a_gain_within_the_noise_is_no_win(make_row: Make) -> None:
         "fedcof reaches 92.5 % with 100 B a client, as fedncm does at the same bytes within the noise of 1,000 test "
         "samples"
     )
-    assert "1.0 points above fedncm at the same bytes;" in sentences(*rows, test=10_000)[1]
+    assert "1.0 point above fedncm at the same bytes;" in sentences(*rows, test=10_000)[1]
     assert "noise" not in sentences(*rows)[1], "not known how many test samples"
 
 

@@ -143,3 +143,10 @@ def test_what_was_fitted_in_a_lesser_way_is_told_once_a_head(make_row: Make) -> 
     assert "Fitted in a lesser way than asked for proto-hyper : the teacher <teaches> nothing" in notes
     assert notes.count("teaches") == 1
     assert '<section id="notes"' not in render({"data": {}, "rows": [make_row("gh-lda", 0.9, 9000.0)]})
+
+
+def test_what_a_head_chose_is_told_once_for_the_first_setting(make_row: Make) -> None:
+    rows = [make_row("gh-auto", 0.8, 500.0, choice=f"chose QDA: p < {k}", clients=k) for k in (5, 10)]
+    notes = words_of(section(render({"data": {}, "seeds": 1, "rows": rows}), "notes"))
+    assert "Chosen from the statistics, on the first seed gh-auto chose QDA: p < 5 (5 clients)" in notes
+    assert notes.count("chose QDA") == 1

@@ -165,6 +165,17 @@ def test_a_thinner_set_is_every_so_many_th_sample(kind: str) -> None:
     assert few.n_samples == 25  # of 100, the stride going on from block to block
 
 
+def test_the_stride_of_the_curvature_goes_on_over_chunks_and_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objective, "AT_ONCE", 1)  # 64 samples, the least
+    Z, labels = np.arange(8000.0)[:, None], np.arange(8000) % 2
+    blocks = [Block(Z[:100], labels[:100]), Block(Z[100:], labels[100:])]
+    for keep in (1, 3, 64, 1000, 10_000):
+        kept = SoftmaxLoss(blocks, 2).visit(np.zeros((1, 2)), np.zeros(2), keep=keep)[2]
+        assert kept.n_samples == -(-8000 // keep)
+        np.testing.assert_array_equal(np.concatenate([part[0] for part in kept.parts]), Z[::keep])
+        assert all(part[0].shape[0] == part[1].shape[1] for part in kept.parts)
+
+
 def test_what_cannot_be_fitted_is_refused() -> None:
     W, b = np.zeros((K, C)), np.zeros(C)
     with pytest.raises(InputError, match="every block is empty"):
@@ -173,5 +184,9 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         SoftmaxLoss([Block(np.zeros((2, K)), 2)], C, PRESENT)(W, b)
     with pytest.raises(InputError, match=r"labelled \[2\], of classes that take no part"):
         SoftmaxLoss([Block(np.zeros((2, K)), np.array([0, 2]))], C, PRESENT)(W, b)
+    wrong: list[tuple[Any, int]] = [(-1, -1), (5, 5), (np.array([0, -1]), -1), (np.array([0, 7]), 7)]
+    for labels, arrived in wrong:
+        with pytest.raises(InputError, match=rf"labels must be from 0 to 4 \(5 classes\), but {arrived} arrived"):
+            SoftmaxLoss([Block(np.zeros((2, K)), labels)], C)(W, b)
     with pytest.raises(InputError, match="neither labels nor a teacher"):
         SoftmaxLoss([Block(np.zeros((2, K)), teacher=np.zeros((2, C)))], C)(W, b)

@@ -73,6 +73,62 @@ def test_the_loss_is_never_above_that_of_the_start(scale: float, decay: float) -
         assert fit.loss == pytest.approx(loss(fit.weights, fit.bias)[0], rel=1e-12)
 
 
+def test_probabilities_of_0_and_1_have_no_curvature_and_are_fitted_all_the_same() -> None:
+    block = Block(np.array([[1000.0], [-1000.0]]), np.array([1, 0]))
+    for decay in (0.0, 1e-3):
+        loss = SoftmaxLoss([block], 2, decay=decay)
+        start = np.array([[10.0, 0.0]]), np.zeros(2)
+        fit = fit_softmax(loss, *start)
+        assert np.isfinite(fit.weights).all()
+        assert np.isfinite(fit.bias).all()
+        assert loss(*start)[0] == pytest.approx(1e4, rel=1e-2)
+        assert fit.loss < 0.1
+
+
+@pytest.mark.parametrize("scale", [5.0, 50.0, 200.0, 1000.0, -50.0, -1000.0])
+@pytest.mark.parametrize("decay", [0.0, 1e-3])
+@pytest.mark.parametrize("free_bias", [True, False])
+def test_a_start_with_scores_that_are_far_too_large_leads_to_the_minimum(
+    scale: float, decay: float, free_bias: bool
+) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(5, size=500)
+        Z = rng.normal(size=(5, 8))[y] + rng.normal(size=(500, 8))
+        loss = SoftmaxLoss([Block(Z, y)], 5, decay=decay, free_bias=free_bias)
+        best = fit_softmax(loss, np.zeros((8, 5)), np.zeros(5), tolerance=1e-7)
+        start = scale * best.weights, scale * best.bias
+        fit = fit_softmax(loss, *start)
+        assert loss(*start)[0] > 2 * best.loss
+        assert fit.loss == pytest.approx(best.loss, abs=1e-5)
+
+
+def test_scores_that_are_far_too_large_before_any_weight_lead_to_the_minimum() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(C, size=400)
+    Z = rng.normal(size=(C, K))[y] + rng.normal(size=(400, K))
+    plain = SoftmaxLoss([Block(Z, y)], C, decay=0.0)
+    wrong = 300.0 * rng.normal(size=(K, C))
+    shifted = SoftmaxLoss([Block(Z, y, base=Z @ wrong)], C, decay=0.0)
+    # smaller weights cannot help: the minimum is that without a base, at weights less those of the base
+    assert shifted(*zero())[0] > 100
+    assert fit_softmax(shifted, *zero()).loss == pytest.approx(least(plain), abs=1e-5)
+
+
+@pytest.mark.parametrize("most_passes", [1, 4, 200])
+def test_a_thinner_set_that_leads_astray_does_not_raise_the_loss(most_passes: int) -> None:
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(400, K)), rng.integers(C, size=400)
+    y[::8] = Z[::8].argmax(axis=1)  # the thinner set is separable, the whole is noise
+    loss = SoftmaxLoss([Block(Z, y)], C)
+    start = fit_softmax(loss, *zero(), tolerance=1e-9)
+    alone = fit_softmax(replace(loss, every=8), start.weights, start.bias, most_passes=8 * most_passes)
+    assert loss(alone.weights, alone.bias)[0] > start.loss + 0.1
+    fit = fit_softmax(loss, start.weights, start.bias, thin=8, most_passes=most_passes)
+    assert fit.loss <= loss(start.weights, start.bias)[0]
+    assert fit.loss == pytest.approx(loss(fit.weights, fit.bias)[0], rel=1e-12)
+
+
 def test_separable_samples_without_decay_end_all_the_same() -> None:
     loss = problem(50, decay=0.0, far=50.0)
     fit = fit_softmax(loss, *zero())

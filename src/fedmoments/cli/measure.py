@@ -134,14 +134,16 @@ def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | N
 def _map(
     dim: int, *, normalize: bool, project: int | None, fourier: int | None, bandwidth: float | None, seed: int
 ) -> Any:
-    from fedmoments.maps import FeatureMap, Normalize, RandomFourier, RandomProjection, compose
+    from fedmoments.maps import FeatureMap, Normalize, RandomFourier, compose
+    from fedmoments.simulation.projection import make_projection
 
     if (fourier is None) != (bandwidth is None):
         raise InputError("--fourier and --bandwidth belong together: give both or none")
     maps: list[FeatureMap] = [Normalize()] if normalize else []
-    if project is not None:
-        maps.append(RandomProjection(dim, project, seed))
-        dim = project
+    projection = make_projection(project, dim, seed, without="leave --project out")
+    if projection is not None:
+        maps.append(projection)
+        dim = projection.n_components
     if fourier is not None and bandwidth is not None:
         maps.append(RandomFourier(dim, fourier, bandwidth, seed))
     return compose(*maps) if maps else None

@@ -186,8 +186,12 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     if out is not None:
         results_folder(out)
     command = shlex.join(["fedmoments", *sys.argv[1:]])
-    with progress_bar("simulating") as progress:
-        found = run_job(config, out, command=command, cache_dir=cache, progress=progress)
+    try:
+        with progress_bar("simulating") as progress:
+            found = run_job(config, out, command=command, cache_dir=cache, progress=progress)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{_interrupted(out)}\n")
+        raise
     if json:
         print_json(found.document)
         return found
@@ -200,6 +204,20 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     if found.files:
         print_line(f"wrote {', '.join(str(path) for path in found.files)}")
     return found
+
+
+def _interrupted(out: Path | None) -> str:
+    """Return what an interruption has left."""
+    from fedmoments.jobs.record import Record
+    from fedmoments.jobs.run import PROGRESS
+
+    if out is None:
+        return "interrupted"
+    kept = len(Record(out / PROGRESS, ""))
+    if not kept:
+        return f"interrupted; no result is kept in {out} yet"
+    verb = "is" if kept == 1 else "are"
+    return f"interrupted; {plural(kept, 'result')} {verb} kept in {out}, the same command goes on from there"
 
 
 def _show_digests(details: list[dict[str, Any]], result: Any) -> None:
@@ -280,7 +298,7 @@ def show_result(result: Any) -> None:
     else:
         _show_sections(result, swept)
     _show_reasons(result)
-    _show_notes(result)
+    _show_notes(result, swept)
     spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
     print_line(f"{result.seconds:.1f} s in all; 4 bytes a number{spread}")
 
@@ -319,10 +337,22 @@ def _show_reasons(result: Any) -> None:
         print_line(f"note: {head} could not be fitted ({plural(times, 'time')}): {reason}")
 
 
-def _show_notes(result: Any) -> None:
-    """Print what was fitted in a lesser way than asked for, each sentence once."""
+def _show_notes(result: Any, swept: list[str]) -> None:
+    """Print what was fitted in a lesser way than asked for, each sentence once, and what heads chose."""
     for head, note in dict.fromkeys((row.head, note) for row in result.rows for note in row.notes):
         print_line(f"note: {head}: {note}")
+    for head, (setting, choice) in _choices(result).items():
+        where = f" ({_fixed(setting, [name for name in _setting(setting) if name not in swept])})" if swept else ""
+        print_line(f"note: {head} {choice}{where}")
+
+
+def _choices(result: Any) -> dict[str, tuple[Any, str]]:
+    """Return what heads chose for themselves, in the first setting and on the first seed."""
+    found: dict[str, tuple[Any, str]] = {}
+    for row in result.rows:
+        if row.choice:
+            found.setdefault(row.head, (row.setting, row.choice))
+    return found
 
 
 def _accuracy(row: Any) -> str:

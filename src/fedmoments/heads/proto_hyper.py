@@ -48,6 +48,8 @@ Floats = NDArray[np.float64]
 
 #: A first solution is sought on every so-many-th sample; the solver stops at this share of the sampling noise.
 THIN, NOISE = 8, 0.1
+#: Floating-point operations in a pass that are worth a warning: some ten minutes of a core.
+MUCH = 1e13
 #: Beyond it, a teacher says no more than "all classes alike".
 MOST_SOFTNESS = 1e6
 
@@ -199,6 +201,15 @@ class ProtoHyper(Head):
         rules = {self.base: base} | {kind: _rule(kind, classes) for kind in ("lda", teacher) if kind != self.base}
         narrowed = float(np.mean(tau[classes.present] ** 2))
         taught = _Taught(samples, rules, self.base, teacher, self.teacher_lda, narrowed, self.most_bytes)
+        work = 2.0 * samples.shape[0] * np.count_nonzero(classes.present) * dim**2
+        if "qda" in rules and not taught.held and work > MUCH:
+            warnings.warn(
+                f"Proto-Hyper's QDA scores of {samples.shape[0]:,} samples take {work / 1e12:.3g} TFLOP in every pass, "
+                f"because they do not fit into most_bytes={self.most_bytes}: use fewer samples (now {self.samples} a "
+                "class), fewer directions, or fishermix",
+                FitWarning,
+                stacklevel=5,
+            )
         loss = SoftmaxLoss(taught, n_classes, classes.present, self.decay, self.distill, self.softness, free_bias=False)
         fit = fit_softmax(loss, np.zeros((dim, n_classes)), np.zeros(n_classes), thin=THIN, noise=NOISE)
         n_present = int(np.count_nonzero(classes.present))
@@ -261,10 +272,14 @@ class _Taught:
     most_bytes: int
 
     def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks if self.held else self._made())
+
+    @property
+    def held(self) -> bool:
+        """Whether samples and scores are made once and held in memory."""
         rows, dim = self.samples.shape
         numbers = rows * (dim + 2 * len(self.samples.present))
-        held = numbers * self.samples.dtype.itemsize <= self.most_bytes
-        return iter(self._blocks if held else self._made())
+        return numbers * self.samples.dtype.itemsize <= self.most_bytes
 
     @cached_property
     def _blocks(self) -> list[Block]:

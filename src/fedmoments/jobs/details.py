@@ -26,6 +26,7 @@ from fedmoments.linalg import blocks
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
 from fedmoments.simulation.methods import Method
+from fedmoments.simulation.notices import choice_of
 from fedmoments.simulation.projection import make_projection, map_features
 from fedmoments.simulation.rounds import Participation, simulate_rounds
 from fedmoments.simulation.run import make_split
@@ -116,6 +117,7 @@ def look_closer(
                 "seed": seed,
                 "confusion": confusion.tolist(),
                 "calibration": calibration.to_dict(),
+                "choice": choice_of(classifier),
                 **_digests(federation, head, classifier, reason),
             }
         )

@@ -27,8 +27,8 @@ class Record:
     >>> record = Record(None, "digits")
     >>> setting = Setting(10, "iid")
     >>> record.keep(setting, "fedncm", {}, Outcome(0, 0.9, 10, 640, 10, 0.01))
-    >>> record.find(setting, "fedncm", {}, 0).accuracy
-    0.9
+    >>> record.find(setting, "fedncm", {}, 0).accuracy, len(record)
+    (0.9, 1)
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, basis: str) -> None:
@@ -59,6 +59,10 @@ class Record:
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":
                         file.write(b"\n")
+
+    def __len__(self) -> int:
+        """Return how many outcomes are known."""
+        return len(self._known)
 
     def find(self, setting: Setting, head: str, hyper: dict[str, Any], seed: int) -> Outcome | None:
         """Return an outcome that was found before, or None."""

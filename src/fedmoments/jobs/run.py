@@ -23,7 +23,10 @@ from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
 from fedmoments.simulation.run import make_split
 
-__all__ = ["JobResult", "run_job"]
+__all__ = ["PROGRESS", "JobResult", "run_job"]
+
+#: File of a job's folder that holds what was found so far.
+PROGRESS = "progress.jsonl"
 
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -87,7 +90,7 @@ def run_job(
     encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
     timings["encode"] = time.perf_counter() - clock
     config = replace(config, heads=config.head_names, encoder=encoded.encoder.name)
-    record = Record(out / "progress.jsonl" if out else None, _basis(encoded))
+    record = Record(out / PROGRESS if out else None, _basis(encoded))
     clock = time.perf_counter()
     simulation = simulate(
         encoded.features,

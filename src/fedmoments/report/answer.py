@@ -52,7 +52,7 @@ def first_detail(results: Results, details: Sequence[Detail]) -> str:
 def question(results: Results) -> Html:
     """Return the question."""
     if len(results.settings) > 1:
-        clients = sorted({number for s in results.settings if (number := results.clients_of(s))})
+        clients = sorted({known for s in results.settings if (known := results.clients_of(s))})
         splits = list(dict.fromkeys(s.word("split") for s in results.settings if s.split))
         number = count(clients[0], "client") if len(clients) == 1 else "any number of clients"
         if len(clients) > 1:

@@ -1,4 +1,4 @@
-"""What went wrong or needs a word: unreadable samples, heads that had to make do, and what the splits report."""
+"""What went wrong or needs a word: unreadable samples, heads that made do or chose, and what the splits report."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from fedmoments.report.formats import count, split_words
 from fedmoments.report.markup import Html, join, tag
 from fedmoments.report.plain import as_number, items, mapping
-from fedmoments.report.reading import Results
+from fedmoments.report.reading import Results, Row
 from fedmoments.report.table import sortable
 
 __all__ = ["notes_section"]
@@ -20,12 +20,17 @@ def notes_section(results: Results) -> Html | None:
     problems = [mapping(each) for each in items(results.data.get("problems"))]
     splits = [mapping(each) for each in items(results.raw.get("splits"))]
     lesser = list(dict.fromkeys((row.head, note) for row in results.rows for note in row.notes))
-    if not problems and not splits and not lesser:
+    choices: dict[str, str] = {}
+    for row in results.rows:
+        if row.choice:
+            choices.setdefault(row.head, row.choice + _where(results, row))
+    if not problems and not splits and not lesser and not choices:
         return None
     return join(
         [
             _problems(problems) if problems else None,
             _lesser(lesser) if lesser else None,
+            _chosen(choices) if choices else None,
             _splits(splits) if splits else None,
         ]
     )
@@ -35,6 +40,17 @@ def _lesser(notes: list[tuple[str, str]]) -> Html:
     """Return what heads warned of while they were fitted."""
     shown = [tag("li", tag("b", head), ": ", note) for head, note in notes]
     return join([tag("h3", "Fitted in a lesser way than asked for"), tag("ul", *shown, class_="plain")])
+
+
+def _where(results: Results, row: Row) -> str:
+    words = results.setting_words(row.setting)
+    return f" ({words})" if words else ""
+
+
+def _chosen(choices: Mapping[str, str]) -> Html:
+    """Return what heads chose for themselves."""
+    shown = [tag("li", tag("b", head), " ", choice) for head, choice in choices.items()]
+    return join([tag("h3", "Chosen from the statistics, on the first seed"), tag("ul", *shown, class_="plain")])
 
 
 def _problems(problems: list[Mapping[str, Any]]) -> Html:

@@ -72,6 +72,7 @@ class Row:
     baseline: bool = False
     notes: tuple[str, ...] = ()
     client_seconds: float | None = None
+    choice: str | None = None
 
     @property
     def drawn(self) -> bool:
@@ -245,6 +246,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         baseline=row.get("baseline") is True,
         notes=tuple(str(note) for note in items(row.get("notes"))),
         client_seconds=as_number(row.get("client_seconds")),
+        choice=_word(row.get("choice")),
     )
 
 

@@ -19,7 +19,7 @@ from fedmoments.simulation.comparison import collect, combine
 from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.methods import Method
-from fedmoments.simulation.notices import fit_notes
+from fedmoments.simulation.notices import choice_of, fit_notes
 from fedmoments.simulation.payload import upload_size
 from fedmoments.simulation.projection import map_features
 from fedmoments.simulation.results import Outcome
@@ -171,6 +171,7 @@ class Federation:
         accuracy: float | None = None
         seconds: float | None = None
         reason: str | None = None
+        choice: str | None = None
         notes: list[str] = []
         try:
             own = self._own_map(head)
@@ -178,10 +179,11 @@ class Federation:
             with fit_notes() as notes:
                 classifier, seconds = self.fit(head, own)
             accuracy = self._accuracy(classifier)
+            choice = choice_of(classifier)
         except FedMomentsError as error:
             reason = str(error)
         found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
-        return Outcome(*found, notes=tuple(notes))
+        return Outcome(*found, notes=tuple(notes), choice=choice)
 
     def _compare(self, baseline: Baseline) -> Outcome:
         size = PayloadSize(0, 0)

@@ -1,12 +1,32 @@
-"""What heads warn of while they are fitted, as sentences for tables instead of Python's warnings."""
+"""What heads warn of and choose while they are fitted, as sentences for tables."""
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fedmoments.classifier import Classifier
 from fedmoments.errors import FitWarning
 
-__all__ = ["fit_notes"]
+__all__ = ["choice_of", "fit_notes"]
+
+
+def choice_of(classifier: Classifier) -> str | None:
+    """Return what a head chose for itself, and by which criterion; None of a head that does not choose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.heads import make_head
+    >>> from fedmoments.statistics import Statistics, StatisticsSpec
+    >>> X, y = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
+    >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
+    >>> choice_of(make_head("gh-auto").fit(stats)), choice_of(make_head("gh-lda").fit(stats))
+    ('chose LDA: class covariances differ ...', None)
+    """
+    chosen, criterion = (classifier.info.get(name) for name in ("chosen", "criterion"))
+    if not chosen:
+        return None
+    return f"chose {str(chosen).upper()}" + (f": {criterion}" if criterion else "")
 
 
 @contextmanager

@@ -35,8 +35,21 @@ def parse_projection(word: str) -> int | None:
     return int(word)
 
 
-def make_projection(n_components: int | None, dim: int, seed: int) -> RandomProjection | None:
+def make_projection(
+    n_components: int | None, dim: int, seed: int, *, without: str = f"ask for '{FULL}'"
+) -> RandomProjection | None:
     """Return the public projection of ``dim`` dimensions to no more, or None for the features as they are.
+
+    Parameters
+    ----------
+    n_components
+        Dimensions behind it, from 1 to ``dim``.
+    dim
+        Dimension of the features.
+    seed
+        Public; draws the projection.
+    without
+        How one asks for the features as they are, for the sentence of a refusal.
 
     Examples
     --------
@@ -51,7 +64,7 @@ def make_projection(n_components: int | None, dim: int, seed: int) -> RandomProj
     if n_components > dim:
         raise InputError(
             f"a projection has no more dimensions than the features, which have {dim}; {n_components} were asked for: "
-            f"ask for 1 to {dim}, or for '{FULL}', the features as they are"
+            f"ask for 1 to {dim}, or {without} for the features as they are"
         )
     return RandomProjection(dim, n_components, seed)
 

@@ -64,6 +64,8 @@ class Outcome:
         What was fitted in a lesser way than asked for, and why.
     client_seconds
         Time of all clients' own work together, for a baseline. None for a head: its clients measure once for all heads.
+    choice
+        What a head that chooses for itself has chosen, and why; None for others.
     """
 
     seed: int
@@ -75,6 +77,7 @@ class Outcome:
     reason: str | None = None
     notes: tuple[str, ...] = ()
     client_seconds: float | None = None
+    choice: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(self.notes))  # JSON gives a list
@@ -149,6 +152,11 @@ class Row:
         """What seeds fitted in a lesser way than asked for, each note once."""
         return tuple(dict.fromkeys(note for outcome in self.outcomes for note in outcome.notes))
 
+    @property
+    def choice(self) -> str | None:
+        """What the head chose for itself on the first seed, and why; None if it does not choose."""
+        return self.outcomes[0].choice if self.outcomes else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row, ready for JSON."""
         return {
@@ -165,6 +173,7 @@ class Row:
             "client_seconds": self.client_seconds,
             "reasons": list(self.reasons),
             "notes": list(self.notes),
+            "choice": self.choice,
             "seeds": [outcome.to_dict() for outcome in self.outcomes],
         }
 

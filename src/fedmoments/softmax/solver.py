@@ -7,9 +7,9 @@ one over all by p/N in the same measure, so that there is a point beyond which o
 stops there.
 
 Newton's steps are safe on the flat side of the optimum, where scores are too small; a start with scores that are too
-large is right by a wide margin or wrong by one and has almost no curvature. Where a step had to be halved often, weights
-are first divided by 4 until larger ones would be better (the loss is convex along the ray: it falls all the way); where
-Newton's steps still fail, a quasi-Newton method takes over for a while, which needs no curvature.
+large is right by a wide margin or wrong by one and has almost no curvature. Where a step had to be halved often,
+weights are first divided by 4 until larger ones would be better (the loss is convex along the ray, so it falls on the
+way); where Newton's steps still fail, a quasi-Newton method takes over for a while, which needs no curvature.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ RESIDUAL, MOST_PRODUCTS = 0.1, 50
 NO_BEND = 1e-10
 #: Most halvings of a step, and how many are a sign that the curvature here tells nothing.
 MOST_HALVINGS, MANY_HALVINGS = 12, 4
-#: Gain, as a share of the loss, that is lost in rounding.
-ROUNDING = 1e-15
+#: Promised gain, as a share of the loss, below which a step that fails is one that rounding hides.
+ROUNDING = 1e-6
 #: Most divisions of weights by 4.
 MOST_DIVISIONS = 12
 
@@ -157,9 +157,9 @@ def _minimise(loss: SoftmaxLoss, point: Floats, stop: _Stop) -> tuple[Floats, fl
         step, products = _direction(here.curvature, here.gradient)
         passes += products * here.curvature.n_samples / n
         decrement = -float(np.einsum("kc,kc->", here.gradient, step))
-        if decrement <= max(enough, ROUNDING * abs(here.value)):
+        if decrement <= enough:
             break
-        new, halvings = here, 0
+        new, halvings, hidden = here, 0, decrement < ROUNDING * abs(here.value)
         for halvings in range(MOST_HALVINGS):
             if halvings == 1:  # too few samples bend too little along what was sought for bending little
                 keep = max(keep // 2, 1)
@@ -170,7 +170,7 @@ def _minimise(loss: SoftmaxLoss, point: Floats, stop: _Stop) -> tuple[Floats, fl
             step, decrement = 0.5 * step, 0.5 * decrement
         gain = here.value - new.value
         here = new if gain > 0 else here
-        if halvings >= MANY_HALVINGS and rescues:
+        if halvings >= MANY_HALVINGS and rescues and not hidden:
             here, more = rescues.pop(0)(loss, here, keep, replace(stop, passes=stop.passes - passes))
             passes += more
         elif not gain > 0 or 2.0 * gain < enough:  # the curvature of few samples promises more than there is
