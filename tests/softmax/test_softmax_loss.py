@@ -31,7 +31,7 @@ def naive(blocks: list[Block], W: Array, b: Array, loss: SoftmaxLoss) -> float:
             scores = scores if block.base is None else scores + block.base[i]
             label = block.labels if block.labels is None or isinstance(block.labels, int) else block.labels[i]
             told = block.teacher is not None and loss.distill > 0
-            share, before = 0.0 if not told else 1.0 if label is None else loss.distill, total
+            share = 0.0 if not told else 1.0 if label is None else loss.distill
             n += 1
             if label is not None and share < 1:
                 index = np.flatnonzero(present).tolist().index(label)
@@ -41,7 +41,6 @@ def naive(blocks: list[Block], W: Array, b: Array, loss: SoftmaxLoss) -> float:
                 T = loss.temperature
                 p, q = softmax(scores[present] / T), softmax(block.teacher[i][present] / T)
                 total += share * T * T * sum(q * (np.log(q) - np.log(p)))
-            total = before + block.weight * (total - before)
     return total / n + 0.5 * loss.decay * float((W[:, present] ** 2).sum())
 
 
@@ -62,7 +61,6 @@ def case(
                 None if kind == "teacher" else labels,
                 scores() if "teacher" in kind or kind == "all" else None,
                 scores() if "base" in kind or kind == "all" else None,
-                0.25 + 0.5 * label,
             )
         )
     distill = 1.0 if kind == "teacher" else 0.4 if "teacher" in kind or kind == "all" else 0.0
@@ -142,7 +140,7 @@ def test_scores_beyond_what_exp_can_take(kind: str, dtype: Any) -> None:
         alone = SoftmaxLoss([block], C, PRESENT)
         scores = block.Z.astype(np.float64) @ W + b
         far = (scores[:, PRESENT].max(axis=1) - scores[np.arange(M), block.labels]).mean()
-        assert alone(W, b)[0] == pytest.approx(block.weight * far, rel=1e-4)
+        assert alone(W, b)[0] == pytest.approx(far, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", NAMED)

@@ -4,7 +4,7 @@ Scores are S = base + Z·W + b. A block has labels, a teacher's scores, or both:
 
     loss = mean of (1−α)·CE(softmax S, label) + α·T²·KL(softmax(teacher/T) ‖ softmax(S/T))  +  ½·decay·‖W‖²,
 
-each sample times the weight of its block. It is convex in W and b, and its slope in a sample's scores is
+which is convex in W and b, and whose slope in a sample's scores is
 
     ∂/∂S = (1−α)(softmax S − one-hot) + α·T·(softmax(S/T) − softmax(teacher/T)).
 """
@@ -46,15 +46,12 @@ class Block:
         (m, C) scores of a teacher, or None.
     base
         (m, C) scores that the linear part is added to, or None for 0.
-    weight
-        How much each of these samples counts.
     """
 
     Z: Floats
     labels: NDArray[np.int64] | int | None = None
     teacher: Floats | None = None
     base: Floats | None = None
-    weight: float = 1.0
 
     def rows(self, rows: slice) -> "Block":
         """Return some of the samples.
@@ -66,7 +63,7 @@ class Block:
         """
         labels = self.labels[rows] if isinstance(self.labels, np.ndarray) else self.labels
         teacher, base = (None if each is None else each[rows] for each in (self.teacher, self.base))
-        return Block(self.Z[rows], labels, teacher, base, self.weight)
+        return Block(self.Z[rows], labels, teacher, base)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +186,11 @@ class SoftmaxLoss:
         if teacher is None:
             if label is None:
                 raise InputError("a block has neither labels nor a teacher that has a share in the loss")
-            return [label_voice(scores, label, block.weight, relative=relative)]
+            return [label_voice(scores, label, 1.0, relative=relative)]
         voices = []
         if label is not None and self.distill < 1.0:
-            voices.append(label_voice(scores.copy(), label, block.weight * (1.0 - self.distill)))
-        share = block.weight * (1.0 if label is None else self.distill)
+            voices.append(label_voice(scores.copy(), label, 1.0 - self.distill))
+        share = 1.0 if label is None else self.distill
         voices.append(teacher_voice(scores, self._of_classes(teacher, scores.dtype), share, self.temperature))
         return voices
 
