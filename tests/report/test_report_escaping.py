@@ -54,7 +54,7 @@ def test_names_never_become_markup(results: dict[str, Any], attack: str) -> None
     assert dirty.found.count("script") == clean.found.count("script")
     assert "img" not in dirty.found
     assert not {name for name in dirty.attributes if name.startswith("on") or name == "autofocus"}
-    assert set(dirty.found) <= set(clean.found)
+    assert set(dirty.found) <= {*clean.found, "wbr"}  # a name may break after its own slash
 
 
 def test_keys_never_become_markup(results: dict[str, Any]) -> None:
