@@ -139,7 +139,7 @@ def _few_samples(found: Findings) -> Caution | None:
         "few-samples",
         f"{_classes(len(classes))} fewer samples than there are dimensions ({found.dim:,}; the fewest: "
         f"{counts[classes].min():,}): a covariance of one such class is singular, and QDA stands on shrinkage.",
-        "Prefer heads with one covariance for all classes (gh-lda, ridge), shrink more, or work in fewer dimensions "
+        "Prefer heads with one covariance for all classes (gh-lda, ridge) or that pool (gh-qda does), or fewer dimensions "
         "(a Fisher subspace, or measure --project).",
         *_listed(classes, counts[classes], least_first=True),
     )
@@ -175,7 +175,7 @@ def _heavy(found: Findings) -> Caution | None:
         "heavy-tails",
         f"{_classes(len(classes))} heavy tails: half of the coordinates have an excess kurtosis beyond {HEAVY:g}, that "
         "of a Laplace distribution.",
-        "Prefer LDA and ridge to naive Bayes and QDA, whose probabilities are not to be trusted here. Square roots of "
+        "Do not use QDA without pooling (gh-qda pools) or naive Bayes, nor trust their probabilities. Square roots of "
         "features that are never negative, taken before measuring, shorten tails.",
         *_listed(classes, medians[classes]),
     )
