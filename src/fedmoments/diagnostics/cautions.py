@@ -139,8 +139,8 @@ def _few_samples(found: Findings) -> Caution | None:
         "few-samples",
         f"{_classes(len(classes))} fewer samples than there are dimensions ({found.dim:,}; the fewest: "
         f"{counts[classes].min():,}): a covariance of one such class is singular, and QDA stands on shrinkage.",
-        "Prefer heads with one covariance for all classes (gh-lda, ridge) or that pool (gh-qda does), or fewer dimensions "
-        "(a Fisher subspace, or measure --project).",
+        "Prefer heads with one covariance for all classes (gh-lda, ridge) or that pool (gh-qda does), or fewer "
+        "dimensions (a Fisher subspace, or measure --project).",
         *_listed(classes, counts[classes], least_first=True),
     )
 
