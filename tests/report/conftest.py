@@ -103,7 +103,7 @@ def results() -> dict[str, Any]:
             "test": 120,
             "dim": 64,
             "classes": 6,
-            "class_names": CLASSES,
+            "class_names": list(CLASSES),
             "modality": "image",
             "digest": "sha256:1234",
             "problems": [{"where": "cat/broken.jpg", "why": "it is cut short"}],

@@ -50,11 +50,12 @@ def elements(page: str) -> Elements:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_names_never_become_markup(results: dict[str, Any], attack: str) -> None:
+    results["data"]["class_names"][0] = "a/b"  # a name may break after its slash
     clean, dirty = elements(render(results)), elements(render(poisoned(results, attack)))
     assert dirty.found.count("script") == clean.found.count("script")
     assert "img" not in dirty.found
     assert not {name for name in dirty.attributes if name.startswith("on") or name == "autofocus"}
-    assert set(dirty.found) <= {*clean.found, "wbr"}  # a name may break after its own slash
+    assert set(dirty.found) <= set(clean.found)
 
 
 def test_keys_never_become_markup(results: dict[str, Any]) -> None:

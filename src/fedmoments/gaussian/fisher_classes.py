@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError
 from fedmoments.gaussian.class_gaussians import ClassGaussians
 from fedmoments.gaussian.fisher import FisherSubspace
-from fedmoments.gaussian.pooling import Pooling
-from fedmoments.gaussian.projected import projected_class_covariances
+from fedmoments.gaussian.pooling import Pooling, fisher_class_covariances
 from fedmoments.gaussian.shrinkage import Shrinkage
 
 __all__ = ["FisherClasses", "check_spread"]
@@ -97,14 +96,6 @@ class FisherClasses:
             same = np.broadcast_to(identity, (n_classes, subspace.dim, subspace.dim))
             return cls(subspace, same, present, differ=False)
         kind = Pooling("borrow", subspace.dim / 4.0) if pooling == "quarter" else Pooling.parse(pooling)
-        scatter = gaussians.scatter
-        keep, add = Shrinkage.parse(shrinkage).amounts(trace=scatter.trace, dim=scatter.dim, dof=scatter.dof)
-        dof, own = np.zeros(n_classes), np.zeros((n_classes, subspace.dim, subspace.dim))
-        for label, inside, freedom in projected_class_covariances(gaussians, subspace.basis):
-            own[label], dof[label] = inside, freedom
-        own *= keep
-        own += add * (subspace.basis.T @ subspace.basis)
-        share = kind.shares(dof, dim=subspace.dim)[:, None, None]
-        own *= 1.0 - share
-        own += share * identity
+        own = fisher_class_covariances(gaussians, subspace, kind, shrinkage)
+        dof = gaussians.class_variances()[1]
         return cls(subspace, own, present, differ=bool((dof > 0).any()))

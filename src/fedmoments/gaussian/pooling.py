@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError
 from fedmoments.gaussian.class_gaussians import ClassGaussians
 from fedmoments.gaussian.fisher import FisherSubspace
+from fedmoments.gaussian.projected import projected_class_covariances
 from fedmoments.gaussian.shrinkage import Shrinkage
 
 __all__ = ["PooledClasses", "Pooling", "fisher_class_covariances", "pooled_amounts"]
@@ -242,10 +243,10 @@ def fisher_class_covariances(
     unit = np.ones(fisher.dim) if diagonal else np.eye(fisher.dim)
     inside = np.repeat(unit[None], gaussians.stats.n_classes, axis=0)
     identity = fisher.basis.T @ fisher.basis
-    for label, covariance, _ in gaussians.class_covariances():
+    for label, covariance, _ in projected_class_covariances(gaussians, fisher.basis):
         share = shares[label]
         if share < 1.0:
-            own = keep * fisher.covariance(covariance) + add * identity
+            own = keep * covariance + add * identity
             inside[label] *= share
             inside[label] += (1.0 - share) * (np.diagonal(own) if diagonal else own)
     return inside
