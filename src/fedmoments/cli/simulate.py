@@ -33,30 +33,15 @@ from fedmoments.cli.options import (
     listed,
     results_folder,
 )
-from fedmoments.cli.output import (
-    fits_width,
-    plural,
-    print_json,
-    print_line,
-    print_table,
-    progress_bar,
-    readable_bytes,
-    readable_seconds,
-)
+from fedmoments.cli.output import plural, print_json, print_line, progress_bar
+from fedmoments.cli.simulation_tables import show_digests, show_problems, show_result, show_rounds
 from fedmoments.errors import InputError
 
-__all__ = ["run_and_show", "show_result", "simulate_command"]
+__all__ = ["run_and_show", "simulate_command"]
 
 EXAMPLE = example(
     "fedmoments simulate runs/demo/digits.npz --heads fedncm,fedcof,gh-lda --clients 10,50 --alpha 0.1 --seeds 2"
 )
-
-
-#: Hexadecimal digits of a digest that are printed; results.json has all 64.
-DIGITS = 16
-FIGURES = ("accuracy %", "up / client", "up, total", "fit")
-#: Time of all clients of a baseline together, apart from the server's.
-CLIENTS_WORK = "clients' work"
 
 
 def simulate_command(app: typer.Typer) -> None:
@@ -195,10 +180,10 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     if json:
         print_json(found.document)
         return found
-    _show_problems(found.document["data"]["problems"])
+    show_problems(found.document["data"]["problems"])
     show_result(found.simulation)
-    _show_rounds(found.document["rounds"])
-    _show_digests(found.document["details"], found.simulation)
+    show_rounds(found.document["rounds"])
+    show_digests(found.document["details"], found.simulation)
     if found.resumed:
         print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
     if found.files:
@@ -218,182 +203,6 @@ def _interrupted(out: Path | None) -> str:
         return f"interrupted; no result is kept in {out} yet"
     verb = "is" if kept == 1 else "are"
     return f"interrupted; {plural(kept, 'result')} {verb} kept in {out}, the same command goes on from there"
-
-
-def _show_digests(details: list[dict[str, Any]], result: Any) -> None:
-    """Print what the classifiers of a deployed federation can be compared with, and why some cannot."""
-    known = [detail for detail in details if detail["digest"]]
-    if known:
-        setting, swept = result.rows[0].setting, _swept(result)
-        which = [f"seed {known[0]['seed']}", _fixed(setting, [name for name in _setting(setting) if name not in swept])]
-        print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
-        print_line(f"each client sends {known[0]['measured']}")
-        rows = [[each["head"], each["digest"][:DIGITS], each["statistics_digest"][:DIGITS]] for each in known]
-        print_table(["head", "classifier", "statistics"], rows)
-    for reason in dict.fromkeys(detail["digest_reason"] for detail in details if not detail["digest"]):
-        heads = ", ".join(detail["head"] for detail in details if detail["digest_reason"] == reason)
-        print_line(f"note: no digest of {heads}: {reason}")
-
-
-def _show_rounds(curves: list[dict[str, Any]]) -> None:
-    """Print accuracy once a quarter, half, three quarters and all of the clients were seen, mean over seeds."""
-    shares = (0.25, 0.5, 0.75, 1.0)
-    for how in dict.fromkeys((curve["per_round"], curve["replacement"]) for curve in curves):
-        mine = [curve for curve in curves if (curve["per_round"], curve["replacement"]) == how]
-        rows = []
-        for head in dict.fromkeys(curve["head"] for curve in mine):
-            cells = [[_at(curve, share) for curve in mine if curve["head"] == head] for share in shares]
-            rows.append([head, *(_mean(cell) for cell in cells)])
-        print_line(f"\naccuracy %, {plural(how[0], 'client')} a round, {'with' if how[1] else 'without'} replacement")
-        columns = [f"{share:.0%} seen" for share in shares]
-        print_table(["head", *columns], rows, right=columns)
-
-
-def _at(curve: dict[str, Any], share: float) -> float | None:
-    """Return the accuracy after the first round in which this share of the clients was seen."""
-    reached = (point for point in curve["points"] if point["seen"] >= share * curve["clients"])
-    first: dict[str, Any] = next(reached, {"accuracy": None})
-    accuracy: float | None = first["accuracy"]
-    return accuracy
-
-
-def _mean(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{100 * sum(known) / len(known):.2f}" if known else "not yet"
-
-
-def _show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
-    """Print what could not be used, by name."""
-    if not problems:
-        return
-    print_line(f"{plural(len(problems), 'problem')}:")
-    for problem in problems[:most]:
-        print_line(f"  {problem['where']}: {problem['why']}")
-    if len(problems) > most:
-        print_line(f"  … and {len(problems) - most} more, all in results.json")
-
-
-def show_result(result: Any) -> None:
-    """Print a result as a table: what all rows share above it, why heads could not be fitted below it."""
-    data = result.data
-    print_line(
-        f"{data['name']}: {data['train']:,} training and {data['test']:,} test samples, d = {data['dim']}, "
-        f"{plural(data['classes'], 'class')}; {plural(result.seeds, 'seed')}"
-    )
-    swept = _swept(result)
-    setting = result.rows[0].setting
-    print_line(_fixed(setting, swept if setting.projection else [*swept, "projection"]))
-    for sentence in dict.fromkeys(note for report in result.splits for note in [report["why"], *report["notes"]]):
-        if sentence:
-            print_line(f"note: {sentence}")
-    print_line()
-    figures = _columns(result)
-    columns = ["head", *swept, *figures]
-    rows = [
-        [_name(row), *(_setting(row.setting, row)[name] for name in swept), *_figures(row)[: len(figures)]]
-        for row in result.rows
-    ]
-    if fits_width(columns, rows):
-        print_table(columns, rows, right=[*figures, "clients", "means", "projection"])
-    else:
-        _show_sections(result, swept)
-    _show_reasons(result)
-    _show_notes(result, swept)
-    spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
-    print_line(f"{result.seconds:.1f} s in all; 4 bytes a number{spread}")
-
-
-def _show_sections(result: Any, swept: list[str]) -> None:
-    """Print one table a setting: for a terminal that is too narrow for the settings as columns."""
-    for setting in dict.fromkeys(row.setting for row in result.rows):
-        print_line(_fixed(setting, [name for name in _setting(setting) if name not in swept]))
-        figures = _columns(result)
-        rows = [[_name(row), *_figures(row)[: len(figures)]] for row in result.rows if row.setting == setting]
-        print_table(["head", *figures], rows, right=figures)
-        print_line()
-
-
-def _columns(result: Any) -> list[str]:
-    """Return the figures to show: the time of clients' own work only where a baseline has one."""
-    return [*FIGURES, CLIENTS_WORK] if any(row.baseline for row in result.rows) else [*FIGURES]
-
-
-def _name(row: Any) -> str:
-    return f"{row.head} (baseline)" if row.baseline else str(row.head)
-
-
-def _figures(row: Any) -> list[str]:
-    sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes)]
-    return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds), readable_seconds(row.client_seconds)]
-
-
-def _show_reasons(result: Any) -> None:
-    reasons: dict[tuple[str, str], int] = {}
-    for row in result.rows:
-        for outcome in row.outcomes:
-            if outcome.reason:
-                reasons[row.head, outcome.reason] = reasons.get((row.head, outcome.reason), 0) + 1
-    for (head, reason), times in reasons.items():
-        print_line(f"note: {head} could not be fitted ({plural(times, 'time')}): {reason}")
-
-
-def _show_notes(result: Any, swept: list[str]) -> None:
-    """Print what was fitted in a lesser way than asked for, each sentence once, and what heads chose."""
-    for head, note in dict.fromkeys((row.head, note) for row in result.rows for note in row.notes):
-        print_line(f"note: {head}: {note}")
-    for head, (setting, choice) in _choices(result).items():
-        where = f" ({_fixed(setting, [name for name in _setting(setting) if name not in swept])})" if swept else ""
-        print_line(f"note: {head} {choice}{where}")
-
-
-def _choices(result: Any) -> dict[str, tuple[Any, str]]:
-    """Return what heads chose for themselves, in the first setting and on the first seed."""
-    found: dict[str, tuple[Any, str]] = {}
-    for row in result.rows:
-        if row.choice:
-            found.setdefault(row.head, (row.setting, row.choice))
-    return found
-
-
-def _accuracy(row: Any) -> str:
-    if row.accuracy is None:
-        return "not fitted"
-    spread = "" if row.accuracy_std is None else f" ± {100 * row.accuracy_std:.2f}"
-    missing = len(row.outcomes) - len(row.accuracies)
-    return f"{100 * row.accuracy:.2f}{spread}" + (f" ({missing} not fitted)" if missing else "")
-
-
-def _setting(setting: Any, row: Any = None) -> dict[str, str]:
-    """Return a setting as texts; what does not concern a row's head is a dash."""
-    shrinks = row is None or ("shrinkage" in row.hyper and not row.baseline)
-    several = row is None or "client_means" in row.sends
-    return {
-        "clients": "" if setting.clients is None else f"{setting.clients:,}",
-        "split": setting.split,
-        "means": str(setting.means_per_client) if several else "–",
-        "projection": "full" if setting.projection is None else str(setting.projection),
-        "shrinkage": (setting.shrinkage or "") if shrinks else "–",
-    }
-
-
-def _fixed(setting: Any, swept: list[str]) -> str:
-    """Return what all rows share, as one line."""
-    texts = {
-        "clients": "clients as the data say" if setting.clients is None else plural(setting.clients, "client"),
-        "split": f"split {setting.split}",
-        "means": f"{plural(setting.means_per_client, 'mean')} a client and class",
-        "projection": f"projected to {plural(setting.projection, 'dimension')}"
-        if setting.projection
-        else "all dimensions",
-        "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
-    }
-    return ", ".join(text for name, text in texts.items() if name not in swept)
-
-
-def _swept(result: Any) -> list[str]:
-    """Return the settings that differ between rows."""
-    settings = [_setting(row.setting) for row in result.rows]
-    return [name for name in settings[0] if len({setting[name] for setting in settings}) > 1]
 
 
 def _splits(split: str | None, alpha: str | None) -> list[str] | None:
