@@ -12,6 +12,7 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     ├── LedgerError                      a client joined twice or is unknown, or a ledger cannot be written or read
     ├── RefusedError                     a contribution that arrived must not be taken in; has a reason's code
     ├── PolicyError                      a client's own policy forbids what it was asked for
+    ├── PrivacyError                     a request that would break a promise of privacy: budget, batch, replay
     ├── DeploymentError                  a server, node or run of a deployed federation failed
     ├── FixedPointOverflowError          a number does not fit the agreed fixed-point range
     ├── NotEnoughDataError               the statistics are sound but too few for what was asked
@@ -39,6 +40,7 @@ __all__ = [
     "MissingWeightsError",
     "NotEnoughDataError",
     "PolicyError",
+    "PrivacyError",
     "RefusedError",
     "UnknownNameError",
 ]
@@ -117,6 +119,10 @@ class RefusedError(FedMomentsError):
 
 class PolicyError(FedMomentsError):
     """A client's own policy forbids what it was asked for."""
+
+
+class PrivacyError(FedMomentsError):
+    """A request that would break a promise of privacy: a spent budget, a batch too small, something asked twice."""
 
 
 class DeploymentError(FedMomentsError):

@@ -87,7 +87,7 @@ def show_result(result: Any) -> None:
         for row in result.rows
     ]
     if fits_width(columns, rows):
-        print_table(columns, rows, right=[*figures, "clients", "means", "projection"])
+        print_table(columns, rows, right=[*figures, "clients", "means", "projection", "ε"])
     else:
         _show_sections(result, swept)
     _show_reasons(result)
@@ -166,6 +166,8 @@ def _setting(setting: Any, row: Any = None) -> dict[str, str]:
         "means": str(setting.means_per_client) if several else "–",
         "projection": "full" if setting.projection is None else str(setting.projection),
         "shrinkage": (setting.shrinkage or "") if shrinks else "–",
+        "ε": "∞" if setting.protection.agreed.epsilon is None else f"{setting.protection.agreed.epsilon:g}",
+        "protection": setting.to_dict()["privacy"] or "none",
     }
 
 
@@ -179,8 +181,10 @@ def _fixed(setting: Any, swept: list[str]) -> str:
         if setting.projection
         else "all dimensions",
         "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
+        "ε": "" if setting.protection.agreed.epsilon is None else f"ε = {setting.protection.agreed.epsilon:g}",
+        "protection": setting.to_dict()["privacy"] or "",
     }
-    return ", ".join(text for name, text in texts.items() if name not in swept)
+    return ", ".join(text for name, text in texts.items() if text and name not in swept)
 
 
 def _swept(result: Any) -> list[str]:

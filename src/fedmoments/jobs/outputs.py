@@ -29,6 +29,8 @@ COLUMNS = (
     "projection",
     "client_seconds",
     "baseline",
+    "epsilon",
+    "privacy",
 )
 
 
@@ -40,7 +42,7 @@ def to_csv(results: Mapping[str, Any]) -> str:
     >>> row = {"head": "fedncm", "clients": 10, "split": "iid", "means_per_client": 1, "shrinkage": None, "seeds": [
     ...     {"seed": 0, "accuracy": 0.9, "clients": 10, "up_floats": 640, "fit_seconds": 0.1, "reason": None}]}
     >>> print(to_csv({"bytes_per_number": 4, "rows": [row]}).splitlines()[1])
-    fedncm,10,iid,1,,0,0.9,2560,256.0,0.1,,,,
+    fedncm,10,iid,1,,0,0.9,2560,256.0,0.1,,,,,,
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")

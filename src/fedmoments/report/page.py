@@ -18,6 +18,7 @@ from fedmoments.report.frontier import frontier_section
 from fedmoments.report.holders import holders_section
 from fedmoments.report.markup import Html, join, tag
 from fedmoments.report.notes import notes_section
+from fedmoments.report.privacy import privacy_section
 from fedmoments.report.reading import Results, read_results
 from fedmoments.report.reproduce import facts, reproduce_section
 from fedmoments.report.rounds import rounds_section
@@ -31,6 +32,7 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("bytes", "Bytes", "What bytes buy", frontier_section),
     ("heads", "Heads", "All heads", table_section),
     ("federation", "Federation", "What happened", events_section),
+    ("privacy", "Privacy", "Who learns what", privacy_section),
     ("sweep", "Sweep", "What the settings change", sweep_section),
     ("rounds", "Rounds", "Accuracy per round", rounds_section),
     ("holders", "Who holds what", "Who holds what", holders_section),

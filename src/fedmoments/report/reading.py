@@ -25,13 +25,18 @@ class Setting:
     means_per_client: int | None = None
     shrinkage: str | None = None
     projection: int | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
 
     def word(self, key: str) -> str:
         """Return the value of one of its parts, as one says it."""
         value = getattr(self, key)
         if value is None:
             words = {"clients": "as in the data", "shrinkage": "each head’s own", "projection": "full"}
+            words |= {"epsilon": "∞", "privacy": "none"}
             return words.get(key, "–")
+        if key == "epsilon":
+            return f"{value:g}"
         return split_words(value) if key == "split" else str(value)
 
     def spelled(self, key: str) -> str:
@@ -41,7 +46,7 @@ class Setting:
         --------
         >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5", 64)
         >>> [setting.spelled(key) for key in SWEPT]
-        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions']
+        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions', 'ε = ∞', 'protection none']
         """
         value = getattr(self, key)
         if key == "clients" and value is not None:
@@ -50,6 +55,8 @@ class Setting:
             return f"{count(value, 'mean')} per client"
         if key == "projection":
             return "all dimensions" if value is None else count(value, "dimension")
+        if key == "epsilon":
+            return f"ε = {self.word(key)}"
         return self.word(key) if key == "split" else f"{SWEPT[key]} {self.word(key)}"
 
 
@@ -99,6 +106,8 @@ SWEPT = {
     "means_per_client": "means per client",
     "shrinkage": "shrinkage",
     "projection": "projection",
+    "epsilon": "ε",
+    "privacy": "protection",
 }
 
 
@@ -232,6 +241,8 @@ def _row(row: Mapping[str, Any]) -> Row:
             _whole(row.get("means_per_client")),
             _word(row.get("shrinkage")),
             _whole(row.get("projection")),
+            as_number(row.get("epsilon")),
+            _word(row.get("privacy")),
         ),
         accuracy=as_number(row.get("accuracy")),
         deviation=as_number(row.get("accuracy_std")),

@@ -19,9 +19,10 @@ NAMES = SWEPT | {
     "clients": "number of clients",
     "means_per_client": "number of means per client",
     "projection": "dimension of a random projection",
+    "epsilon": "budget ε of differential privacy",
 }
 #: What a horizontal axis shows.
-TITLES = SWEPT | {"projection": "dimensions measured"}
+TITLES = SWEPT | {"projection": "dimensions measured", "epsilon": "ε, the more the less private"}
 
 
 def sweep_section(results: Results) -> Html | None:

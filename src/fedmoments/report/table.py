@@ -14,7 +14,7 @@ __all__ = ["accuracy_cell", "bar", "sortable", "table_section"]
 #: Tables with more rows scroll inside their own frame.
 TALL = 30
 #: Parts of a setting that are numbers.
-NUMBERS = ("clients", "means_per_client", "projection")
+NUMBERS = ("clients", "means_per_client", "projection", "epsilon")
 
 
 def sortable(caption: str, columns: list[tuple[str, bool]], rows: list[Html], sorted_by: int | None = None) -> Html:

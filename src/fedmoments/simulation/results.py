@@ -3,8 +3,10 @@
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from fedmoments.privacy.protection import Protection
 
 __all__ = ["Outcome", "Row", "Setting", "SimulationResult"]
 
@@ -29,6 +31,8 @@ class Setting:
     projection
         Dimensions of the public random projection that features are measured behind; None for the features as they
         are.
+    protection
+        What clients, sums and server do for privacy and against poison.
     """
 
     clients: int | None
@@ -36,10 +40,14 @@ class Setting:
     means_per_client: int = 1
     shrinkage: str | None = None
     projection: int | None = None
+    protection: Protection = Protection()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the setting, ready for JSON."""
-        return vars(self).copy()
+        """Return the setting, ready for JSON: ε by itself, whatever else protects as words."""
+        plain = {name: value for name, value in vars(self).items() if name != "protection"}
+        agreed = self.protection.agreed
+        rest = replace(self.protection, agreed=replace(agreed, epsilon=None))
+        return {**plain, "epsilon": agreed.epsilon, "privacy": rest.words or None}
 
 
 @dataclass(frozen=True)
