@@ -18,16 +18,27 @@ from fedmoments.linalg import new_gram, symmetrize_upper
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
-__all__ = ["ClassGaussians", "check_priors", "require"]
+__all__ = ["ClassGaussians", "check_priors", "require", "require_classes"]
 
 Floats = NDArray[np.float64]
 
+#: What the free covariance of every class is made of.
+ROWS = StatisticsSpec.of("client_means")
+
+
+def _holds_free_scatter(stats: Statistics) -> bool:
+    """Whether the pooled free scatter is held in place of the client means that it is made of."""
+    return "free_scatter" in stats.spec.moments and not stats.spec.keeps_clients_apart
+
 
 def require(stats: Statistics, needs: StatisticsSpec, who: str) -> None:
-    """Refuse statistics that lack what ``who`` needs, before anything is computed."""
+    """Refuse statistics that lack what ``who`` needs, before anything is computed.
+
+    Where client means are needed, the pooled free scatter will do: :func:`require_classes` is for those who need more.
+    """
     if stats.n_samples == 0:
         raise NotEnoughDataError(f"{who} cannot be fitted from no sample at all: no client contributed any")
-    if needs <= stats.spec:
+    if needs <= stats.spec or (_holds_free_scatter(stats) and needs <= stats.spec | ROWS):
         return
     if needs.keeps_clients_apart and not stats.spec.keeps_clients_apart:
         raise ClientsPooledError(
@@ -38,6 +49,17 @@ def require(stats: Statistics, needs: StatisticsSpec, who: str) -> None:
     raise MissingMomentError(
         f"{who} needs {needs}, but these statistics hold {stats.spec}: measure again with what is missing"
     )
+
+
+def require_classes(stats: Statistics, needs: StatisticsSpec, who: str) -> None:
+    """Refuse statistics that lack what ``who`` needs for every class by itself: a pooled scatter is not enough."""
+    require(stats, needs, who)
+    if needs.keeps_clients_apart and _holds_free_scatter(stats):
+        raise ClientsPooledError(
+            f"{who} needs the client means of every class, but these statistics ({stats.spec}) hold one free scatter "
+            "pooled over all classes, as two-phase secure sums make it: choose a head on the pooled covariance (fedcof,"
+            " lda-free), or secure sums inside cohorts, which keep rows"
+        )
 
 
 def check_priors(priors: str) -> None:
@@ -155,13 +177,13 @@ class ClassGaussians:
 
     def class_covariances(self) -> Iterator[tuple[int, Floats, float]]:
         """Yield (label, covariance (d, d), degrees of freedom) of every class present; zeros where there are none."""
-        require(self.stats, self._source.class_needs, f"class covariances of source '{self.source}'")
+        require_classes(self.stats, self._source.class_needs, f"class covariances of source '{self.source}'")
         for label, scatter, dof in self._source.class_scatters(self.stats, self.means):
             yield label, scatter / max(dof, 1.0), dof
 
     def class_variances(self) -> tuple[Floats, Floats]:
         """Return the scatter's diagonal (C, d), not yet divided, and degrees of freedom (C,) of every class."""
-        require(self.stats, self._source.variance_needs, f"class variances of source '{self.source}'")
+        require_classes(self.stats, self._source.variance_needs, f"class variances of source '{self.source}'")
         return self._source.variances(self.stats, self.means)
 
     @cached_property

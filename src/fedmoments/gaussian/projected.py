@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from fedmoments.gaussian.class_gaussians import ClassGaussians, require
+from fedmoments.gaussian.class_gaussians import ClassGaussians, require_classes
 from fedmoments.gaussian.sources import covariance_source
 from fedmoments.linalg import blocks
 
@@ -39,7 +39,7 @@ def projected_class_covariances(gaussians: ClassGaussians, basis: Floats) -> Ite
     [(0, 2.0, 1.0), (1, 0.0, 0.0)]
     """
     needs = covariance_source(gaussians.source).class_needs
-    require(gaussians.stats, needs, f"class covariances of source '{gaussians.source}'")
+    require_classes(gaussians.stats, needs, f"class covariances of source '{gaussians.source}'")
     if gaussians.source == "exact":
         scatters = _of_grams(gaussians, basis)
     elif gaussians.source == "free":

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.linalg import add_gram, blocks
+from fedmoments.linalg import add_gram, add_packed, blocks, unpacked_dim
 from fedmoments.statistics.statistics import MeanRows
 
-__all__ = ["DiagonalScatter", "MatrixScatter", "RowScatter", "Scatter"]
+__all__ = ["DiagonalScatter", "FreeScatter", "MatrixScatter", "RowScatter", "Scatter"]
 
 Floats = NDArray[np.float64]
 
@@ -127,3 +127,36 @@ class RowScatter(Scatter):
     def factor(self) -> Floats:
         keep = self._row_weights > 0
         return np.asarray((self._centred(slice(None)) * self._row_weights[:, None])[keep])
+
+
+class FreeScatter(Scatter):
+    """FedCOF's free scatter as a matrix: several parties added it up, and no row of it is known.
+
+    Parameters
+    ----------
+    packed
+        (d(d+1)/2 + 1,) the packed matrix, then Σ n ‖μ_kc − μ_c‖²; see the moment ``free_scatter``.
+    counts
+        (C,) samples of every class.
+    held_by
+        (C,) clients K_c that hold a class.
+
+    Examples
+    --------
+    >>> scatter = FreeScatter(np.array([6.0, 2.0]), np.array([4, 9]), np.array([3.0, 1.0]))
+    >>> scatter.weight, scatter.dof, scatter.trace
+    (3.0, 2.0, 1.0)
+    """
+
+    def __init__(self, packed: Floats, counts: NDArray[np.int64], held_by: Floats) -> None:
+        self._packed, self._spread, self.dim = packed[:-1], float(packed[-1]), unpacked_dim(len(packed) - 1)
+        estimable = held_by >= 2
+        self.weight = float((counts[estimable] - 1).sum())
+        self.dof = float((held_by[estimable] - 1).sum())
+
+    @property
+    def trace(self) -> float:
+        return self._spread / self.dof if self.dof > 0 else 0.0
+
+    def add_to(self, out: Floats, factor: float) -> None:
+        add_packed(out, self._packed, weight=factor)

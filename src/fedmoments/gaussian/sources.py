@@ -6,7 +6,7 @@ source     pooled within-class scatter                              needs
 exact      B − Σ_c N_c μ_c μ_cᵀ                                     gram (per class: class grams)
 diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
 spherical  its trace, spread evenly                                 class norms
-free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means
+free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means (pooled: or it, as free scatter)
 =========  =======================================================  ==========================================
 
 The divisor of the free estimate is K_c − 1, how many means the server holds for class c less one (FedCOF's Eq. 7 and
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import UnknownNameError
-from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
+from fedmoments.gaussian.scatter import DiagonalScatter, FreeScatter, MatrixScatter, RowScatter, Scatter
 from fedmoments.linalg import add_gram, add_packed, blocks, new_gram, symmetrize_upper
 from fedmoments.statistics.moments import cell_sums
 from fedmoments.statistics.spec import StatisticsSpec
@@ -123,7 +123,11 @@ class Free(CovarianceSource):
     variance_needs = pooled_needs
 
     def pooled(self, stats: Statistics, means: Floats) -> Scatter:
-        return RowScatter(stats.rows, stats.counts, means)
+        if stats.spec.keeps_clients_apart:
+            return RowScatter(stats.rows, stats.counts, means)
+        held_by = np.zeros(stats.n_classes)
+        held_by[stats.classes] = stats.class_array("contributors")[:, 0]
+        return FreeScatter(stats.global_array("free_scatter"), stats.counts, held_by)
 
     def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
         rows = stats.rows

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import MergeError
-from fedmoments.statistics.moments import Layout, moment
+from fedmoments.statistics.moments import DERIVED, Layout, moment
 
 if TYPE_CHECKING:
     from fedmoments.statistics.statistics import Statistics
@@ -25,6 +25,12 @@ def require_mergeable(ours: "Statistics", theirs: "Statistics") -> None:
             raise MergeError(
                 f"statistics can only be merged if their {name} is the same, but one has {a} and the other {b}"
             )
+    derived = sorted(ours.spec.moments & DERIVED.keys())
+    if derived:
+        raise MergeError(
+            f"statistics that hold {', '.join(derived)} were made around the class means of all their clients together,"
+            " so neither can more be added nor a part be taken out: make them again with all clients"
+        )
 
 
 def add_up(items: list["Statistics"]) -> "Statistics":

@@ -13,6 +13,10 @@ ROWS      (rows, width), each row with label, count   concatenation: clients sta
 
 Counts N_c and sums A_c = Σ x are part of every statistic. A new moment is one class with ``@register``: the lattice of
 specs, the ledger, the costs and the command line read the registry.
+
+Derived moments (``DERIVED``) are held by merged statistics, but no client measures them: several parties compute them
+together, around numbers that all of them made (:mod:`fedmoments.privacy.secure.two_phase`). So they are never sent
+alone, and statistics that hold them are not merged any further.
 """
 
 from abc import ABC, abstractmethod
@@ -23,10 +27,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import UnknownNameError
+from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
 
-__all__ = ["MOMENTS", "Layout", "Moment", "cell_sums", "moment", "register"]
+__all__ = ["DERIVED", "MOMENTS", "Layout", "Moment", "cell_sums", "moment", "register"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -101,6 +105,8 @@ class Moment(ABC):
 
 #: All known moments by name, in the order in which they are shown.
 MOMENTS: dict[str, Moment] = {}
+#: Those that only merged statistics hold.
+DERIVED: dict[str, Moment] = {}
 
 
 def register(cls: type[Moment]) -> type[Moment]:
@@ -110,13 +116,15 @@ def register(cls: type[Moment]) -> type[Moment]:
 
 
 def moment(name: str) -> Moment:
-    """Return the moment of that name.
+    """Return the moment of that name, derived ones too.
 
     Examples
     --------
     >>> moment("gram").width(dim=3)
     6
     """
+    if name in DERIVED:
+        return DERIVED[name]
     if name not in MOMENTS:
         raise UnknownNameError("moment", name, MOMENTS)
     return MOMENTS[name]
@@ -271,3 +279,45 @@ class ClientMeans(_Powers):
     layout = Layout.ROWS
     degree = 1
     implies: ClassVar[dict[str, Derivation | None]] = {"sums": None}
+
+
+class _Derived(Moment):
+    """What no client measures alone."""
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002 - refused for any
+        raise InputError(
+            f"the moment '{self.name}' is not measured by a client: several parties compute it together. Measure "
+            "client_means, and add them up in two phases"
+        )
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:  # noqa: ARG002
+        self.workspace(0, 0)
+
+
+class Contributors(_Derived):
+    """K_c: how many clients hold class c."""
+
+    name = "contributors"
+    symbol = "K_c"
+    degree = 0
+
+    def width(self, dim: int) -> int:  # noqa: ARG002 - one number whatever the dimension
+        return 1
+
+
+class FreeScatter(_Derived):
+    """FedCOF's pooled scatter Σ_c w_c Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ, w_c = (N_c−1)/(K_c−1), packed; then its spread.
+
+    The spread, Σ_c Σ_k n_kc ‖μ_kc−μ_c‖², is the last number: shrinkage is measured against it.
+    """
+
+    name = "free_scatter"
+    symbol = "Ŝ"
+    layout = Layout.GLOBAL
+    degree = 2
+
+    def width(self, dim: int) -> int:
+        return packed_size(dim) + 1
+
+
+DERIVED.update({each.name: each for each in (Contributors(), FreeScatter())})

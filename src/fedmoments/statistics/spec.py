@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedmoments.errors import InputError
-from fedmoments.statistics.moments import MOMENTS, Layout, moment
+from fedmoments.statistics.moments import DERIVED, MOMENTS, Layout, moment
 
 __all__ = ["StatisticsSpec"]
 
@@ -74,17 +74,17 @@ class StatisticsSpec:
     def sent(self) -> tuple[str, ...]:
         """The fewest moments from which all others follow, in registry order: what an upload really holds."""
         implied = {coarse for name in self.moments for coarse in moment(name).implies}
-        return tuple(name for name in MOMENTS if name in self.moments and name not in implied)
+        return tuple(name for name in (*MOMENTS, *DERIVED) if name in self.moments and name not in implied)
 
     @property
     def keeps_clients_apart(self) -> bool:
         """Whether clients' contributions must not be added up."""
-        return any(MOMENTS[name].layout is Layout.ROWS for name in self.moments)
+        return any(moment(name).layout is Layout.ROWS for name in self.moments)
 
     @property
     def additive(self) -> "StatisticsSpec":
         """The part that may be added up across clients."""
-        return StatisticsSpec(frozenset(n for n in self.moments if MOMENTS[n].layout is not Layout.ROWS))
+        return StatisticsSpec(frozenset(n for n in self.moments if moment(n).layout is not Layout.ROWS))
 
     def __or__(self, other: "StatisticsSpec") -> "StatisticsSpec":
         return StatisticsSpec(self.moments | other.moments, max(self.means_per_client, other.means_per_client))

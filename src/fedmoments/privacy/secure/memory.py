@@ -1,0 +1,246 @@
+"""What the helper remembers for ever: which reports it unmasked where, and in which company.
+
+Three rules are kept, each within the transaction that remembers the batch:
+
+1. *Once.* In a context, a client has one report, and each of its coordinates is unmasked once. A later version of a
+   report that was collected is refused as well: a client that reports the same data again would otherwise give the
+   leader two sums to subtract.
+2. *Company.* The batches of a federation cut its clients into cells: two clients are in the same cell if they were
+   always collected together. Whatever the leader adds and subtracts, over all blocks and rounds, is a sum of cells. So
+   a batch is refused when it would cut a cell of fewer than ``minimum`` clients off. This is what stops "the same
+   batch plus one" in another round, and at other coordinates, where moments that belong together (a count and a trace)
+   would tell what the newcomer holds. A batch that the helper adds noise to is exempt: the noise protects it.
+3. *Same answer.* A request that was answered before is recognised by its digest. Its answer is computed again, with the
+   noise of the first time: fresh noise could be averaged away.
+"""
+
+import sqlite3
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from fedmoments.errors import FileFormatError, PrivacyError
+from fedmoments.privacy.secure.database import Database
+from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.privacy.secure.stream import Block
+
+__all__ = ["Memory"]
+
+#: "fmH1".
+NUMBER = 0x666D4831
+
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- blocks: pairs of 64-bit numbers; noise: int64, little-endian, NULL without
+CREATE TABLE batches (
+    batch INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, context BLOB NOT NULL, blocks BLOB NOT NULL, noise BLOB
+);
+CREATE TABLE reports (
+    context BLOB NOT NULL, client TEXT NOT NULL, report TEXT NOT NULL,
+    PRIMARY KEY (context, client), UNIQUE (context, report)
+) WITHOUT ROWID;
+CREATE TABLE parts (
+    context BLOB NOT NULL, client TEXT NOT NULL, batch INTEGER NOT NULL REFERENCES batches,
+    PRIMARY KEY (context, client, batch)
+) WITHOUT ROWID;
+CREATE TABLE cells (
+    federation TEXT NOT NULL, client TEXT NOT NULL, cell INTEGER NOT NULL, PRIMARY KEY (federation, client)
+) WITHOUT ROWID;
+CREATE INDEX cells_by_number ON cells (federation, cell);
+"""
+
+
+class Memory:
+    """The helper's memory.
+
+    Parameters
+    ----------
+    path
+        Its file; None: in memory, for simulations.
+    owner
+        The helper's public key: a file belongs to one key.
+    minimum
+        Fewest clients of a cell.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is no helper's memory, or that of another key.
+
+    Examples
+    --------
+    :class:`~fedmoments.privacy.secure.helper.Helper` keeps one:
+
+    >>> memory = Memory(None, "ab" * 32, minimum=3)
+    >>> memory.batches()
+    0
+    >>> memory.close()
+    """
+
+    def __init__(self, path: str | Path | None, owner: str, minimum: int) -> None:
+        self._database = Database(path, "the helper's memory", NUMBER, _SCHEMA)
+        self._minimum = minimum
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('owner', ?)", (owner,))
+            found = connection.execute("SELECT value FROM meta WHERE name = 'owner'").fetchone()[0]
+        if found != owner:
+            self.close()
+            raise FileFormatError(
+                f"{path} is the memory of the helper with the key {found[:16]}..., not of {owner[:16]}...: a key and "
+                "its memory stay together; open it with that key, or give the new key a new file"
+            )
+
+    def remember(
+        self, request: SumRequest, reports: Mapping[str, str], noise: Callable[[], bytes] | None
+    ) -> bytes | None:
+        """Remember a batch for ever, or recognise it; on the disk when this returns.
+
+        Parameters
+        ----------
+        request
+            What was asked.
+        reports
+            The report's id of each client of the batch.
+        noise
+            Draws the noise, as bytes; called once, for a batch that is new. None: without noise.
+
+        Returns
+        -------
+        bytes or None
+            The noise of this batch: drawn now, or when it was first asked for.
+
+        Raises
+        ------
+        PrivacyError
+            When it would break a rule; nothing is remembered then.
+        """
+        with self._database.writing() as connection:
+            known = connection.execute("SELECT noise FROM batches WHERE digest = ?", (request.digest,)).fetchone()
+            if known is not None:
+                return None if known[0] is None else bytes(known[0])
+            self._check_once(connection, request, reports)
+            if noise is None:
+                self._keep_company(connection, request.context.federation, sorted(reports))
+            drawn = None if noise is None else noise()
+            self._write(connection, request, reports, drawn)
+        return drawn
+
+    def batches(self) -> int:
+        """Return how many batches were answered, of all contexts."""
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    # ---------------------------------------------------------------------------------------------- once
+
+    @staticmethod
+    def _check_once(connection: sqlite3.Connection, request: SumRequest, reports: Mapping[str, str]) -> None:
+        context = request.context.digest
+        overlapping: dict[int, bool] = {}
+        for client, report in reports.items():
+            found = connection.execute(
+                "SELECT client, report FROM reports WHERE context = ? AND client = ? "
+                "UNION SELECT client, report FROM reports WHERE context = ? AND report = ?",
+                (context, client, context, report),
+            ).fetchall()
+            if any(row != (client, report) for row in found):
+                raise PrivacyError(
+                    f"another report of client '{client}' was collected in round {request.context.round} before: one "
+                    "report of a client counts in a round; leave it out of the batch, or begin a new round"
+                )
+            rows = connection.execute("SELECT batch FROM parts WHERE context = ? AND client = ?", (context, client))
+            for (batch,) in rows.fetchall():
+                if batch not in overlapping:
+                    row = connection.execute("SELECT blocks FROM batches WHERE batch = ?", (batch,)).fetchone()
+                    overlapping[batch] = _overlap(_unpacked(row[0]), request.blocks)
+                if overlapping[batch]:
+                    raise PrivacyError(
+                        f"the report of client '{client}' was unmasked before at a coordinate that is asked for again: "
+                        "every coordinate of a report is unmasked once, in one batch; ask for disjoint blocks, or "
+                        "repeat the former request unchanged"
+                    )
+
+    # ---------------------------------------------------------------------------------------------- company
+
+    def _keep_company(self, connection: sqlite3.Connection, federation: str, clients: Sequence[str]) -> None:
+        """Cut the cells of a federation by a batch; refuse if one becomes too small."""
+        touched: dict[int | None, list[str]] = defaultdict(list)
+        for client in clients:
+            row = connection.execute(
+                "SELECT cell FROM cells WHERE federation = ? AND client = ?", (federation, client)
+            ).fetchone()
+            touched[None if row is None else row[0]].append(client)
+        last = connection.execute("SELECT max(cell) FROM cells WHERE federation = ?", (federation,)).fetchone()[0] or 0
+        for cell, inside in touched.items():
+            outside = 0
+            if cell is not None:
+                whole = connection.execute(
+                    "SELECT count(*) FROM cells WHERE federation = ? AND cell = ?", (federation, cell)
+                ).fetchone()[0]
+                outside = whole - len(inside)
+            self._check_cell(inside, outside, is_new=cell is None)
+            if cell is None or outside:
+                last += 1
+                connection.executemany(
+                    "INSERT INTO cells VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET cell = excluded.cell",
+                    [(federation, client, last) for client in inside],
+                )
+
+    def _check_cell(self, inside: Sequence[str], outside: int, *, is_new: bool) -> None:
+        if len(inside) >= self._minimum and (not outside or outside >= self._minimum):
+            return
+        names = ", ".join(f"'{name}'" for name in inside[:3]) + (", ..." if len(inside) > 3 else "")
+        what = (
+            f"{len(inside)} clients that were in no batch before ({names})"
+            if is_new
+            else f"{len(inside)} clients ({names}) of a group of {len(inside) + outside} that were always together"
+        )
+        raise PrivacyError(
+            f"this batch joins others and {what}: the difference of two batches must be {self._minimum} clients or "
+            "more, or it would show what few clients hold; let at least so many join or stay out together"
+        )
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    @staticmethod
+    def _write(
+        connection: sqlite3.Connection, request: SumRequest, reports: Mapping[str, str], noise: bytes | None
+    ) -> None:
+        context = request.context.digest
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(
+                "INSERT INTO batches (digest, context, blocks, noise) VALUES (?, ?, ?, ?)",
+                (request.digest, context, _packed(request.blocks), noise),
+            )
+            batch = cursor.lastrowid
+            cursor.executemany(
+                "INSERT OR IGNORE INTO reports VALUES (?, ?, ?)",
+                [(context, client, report) for client, report in reports.items()],
+            )
+            cursor.executemany("INSERT INTO parts VALUES (?, ?, ?)", [(context, client, batch) for client in reports])
+
+
+def _packed(blocks: Sequence[Block]) -> bytes:
+    return b"".join(struct.pack("<QQ", *block) for block in blocks)
+
+
+def _unpacked(data: bytes) -> list[Block]:
+    return [(start, stop) for start, stop in struct.iter_unpack("<QQ", data)]
+
+
+def _overlap(one: Sequence[Block], other: Sequence[Block]) -> bool:
+    """Say whether two ascending lists of disjoint blocks share a coordinate."""
+    i = j = 0
+    while i < len(one) and j < len(other):
+        if one[i][0] < other[j][1] and other[j][0] < one[i][1]:
+            return True
+        if one[i][1] <= other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return False

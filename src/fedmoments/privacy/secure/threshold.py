@@ -1,0 +1,199 @@
+"""A helper that opens no class that too few clients hold, as far as it can tell.
+
+Two steps for every group of reports:
+
+1. ``learn``: the leader asks for the masks of the contributors, and hands over its own sum of *masked* contributors.
+   Both servers now know how many clients of the group hold each class, and nothing about a single client.
+2. ``open``: the leader asks for blocks of classes over one group or several. The helper adds up what it knows of those
+   groups, and refuses the whole request if a class in it has fewer clients than the threshold.
+
+What it can check: that every report is in one group and every class of a group is opened once (its memory of
+coordinates), that numbers of clients are possible (from 0 to the reports of the group), that the leader does not tell
+two stories about one group. What it cannot: that the sum of masked contributors it was handed is the true one. A leader
+that lies there gets a class opened that too few clients hold; it still gets no sum over fewer clients than the batch.
+"""
+
+import json
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import InputError, PrivacyError
+from fedmoments.privacy.dense import DenseLayout
+from fedmoments.privacy.secure.database import Database
+from fedmoments.privacy.secure.envelope import read_envelope
+from fedmoments.privacy.secure.request import SumRequest
+
+__all__ = ["Sums", "ThresholdHelper", "clients_of"]
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+#: "fmT1".
+NUMBER = 0x666D5431
+_SCHEMA = """
+-- a group of reports, what the leader said of it, and how many clients hold each class (int64)
+CREATE TABLE groups (
+    id BLOB PRIMARY KEY, masked BLOB NOT NULL, held BLOB NOT NULL, context BLOB NOT NULL, clients TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE members (report TEXT PRIMARY KEY, id BLOB NOT NULL REFERENCES groups) WITHOUT ROWID;
+CREATE INDEX members_by_group ON members (id);
+-- draws of cohorts (fedmoments.privacy.secure.cohort_helper): both nonces, and the reports of each cohort
+CREATE TABLE draws (
+    context BLOB PRIMARY KEY, commitment BLOB NOT NULL, roster BLOB NOT NULL, own BLOB NOT NULL, theirs BLOB
+) WITHOUT ROWID;
+CREATE TABLE cohorts (report TEXT PRIMARY KEY, context BLOB NOT NULL, cohort INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX cohorts_by_number ON cohorts (context, cohort);
+"""
+
+
+def clients_of(request: SumRequest) -> str:
+    """Return who made the reports of a request, as text: the same for the same clients."""
+    return json.dumps(sorted(read_envelope(sealed, request.context).client for _, sealed in request.reports))
+
+
+class Sums(Protocol):
+    """Whoever adds up masks: :class:`~fedmoments.privacy.secure.helper.Helper`, in this process or at another party."""
+
+    def sum(self, request: SumRequest) -> Words:
+        """Return the masks of the reports at the blocks, added up modulo 2⁶⁴."""
+        ...
+
+
+class ThresholdHelper:
+    """Adds up masks, and minds how many clients hold a class.
+
+    Parameters
+    ----------
+    helper
+        Adds up masks: every coordinate of a report once, batches of a minimum size.
+    layout
+        Where contributors and classes stand; no moments of all classes together.
+    contributors
+        Fewest clients that an opened class must be held by.
+    path
+        File of its memory (SQLite); None: in memory, gone with the process.
+
+    Examples
+    --------
+    See :func:`fedmoments.privacy.secure.two_phase.run_two_phase` and
+    :func:`fedmoments.privacy.secure.cohorts.run_cohorts`.
+    """
+
+    def __init__(self, helper: Sums, layout: DenseLayout, contributors: int, path: str | Path | None = None) -> None:
+        if contributors < 1 or layout.global_width:
+            raise InputError(
+                f"a threshold is 1 client or more and holds for classes one by one, but contributors={contributors} "
+                f"and {layout.spec} arrived: take moments of a class only"
+            )
+        self._helper, self._layout, self._least = helper, layout, contributors
+        self._database = Database(path, "the memory of thresholds", NUMBER, _SCHEMA)
+
+    def learn(self, request: SumRequest, masked: Words) -> Words:
+        """Return the masks of the contributors of a group of reports, and learn how many clients hold each class.
+
+        Parameters
+        ----------
+        request
+            The group's reports, and the block of contributors.
+        masked
+            (C,) uint64, the leader's sum of masked contributors over the same reports.
+
+        Raises
+        ------
+        PrivacyError
+            When the numbers of clients are impossible, or others than the leader said before.
+        """
+        block = self._layout.contributor_block
+        if request.blocks != ((block.start, block.stop),) or masked.shape != (self._layout.n_classes,):
+            raise InputError(
+                f"the contributors stand at {block.start} to {block.stop}, but the blocks {request.blocks} and "
+                f"{masked.shape} masked numbers arrived: ask for exactly those"
+            )
+        masks = self._helper.sum(request)
+        held = (masks + masked).view(np.int64)
+        possible = held.min() >= 0 and held.max() <= len(request.reports)
+        # An impossible story is remembered too: a leader that may try again would learn from what is refused.
+        self._remember(request, masked, held if possible else np.zeros_like(held))
+        if not possible:
+            raise PrivacyError(
+                f"of {len(request.reports)} clients from 0 to all can hold a class, but the sum that the leader handed "
+                f"over gives from {held.min()} to {held.max()}: it is not the sum over these reports"
+            )
+        return masks
+
+    def _remember(self, request: SumRequest, masked: Words, held: Ints) -> None:
+        with self._database.writing() as connection:
+            query = "SELECT id, masked FROM groups WHERE id IN (SELECT id FROM members WHERE report = ?)"
+            known = {row for name in request.ids for row in connection.execute(query, (name,))}
+            story = (request.digest, masked.tobytes())
+            if known and known != {story}:
+                raise PrivacyError(
+                    "the contributors of these reports were asked for before, with other reports or with another sum "
+                    "of masked contributors: every report has one group, and a group one story"
+                )
+            if not known:
+                values = (*story, held.tobytes(), request.context.digest, clients_of(request))
+                connection.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?)", values)
+                rows = [(report, request.digest) for report in request.ids]
+                connection.executemany("INSERT INTO members VALUES (?, ?)", rows)
+
+    def open(self, request: SumRequest) -> Words:
+        """Return the masks of classes, over one group of reports or several, if enough clients hold each class.
+
+        Raises
+        ------
+        PrivacyError
+            When a report is in no group that was learned, a group is not there whole, or too few clients hold a class.
+        """
+        labels, held = self._labels(request), self._held(request)
+        few = [label for label in labels if held[label] < self._least]
+        if few:
+            raise PrivacyError(
+                f"no class may be opened that fewer than {self._least} clients hold, but {int(held[few[0]])} of these "
+                f"{len(request.reports)} clients hold class {few[0]}: pool it over more cohorts, or suppress it"
+            )
+        return self._helper.sum(request)
+
+    def _labels(self, request: SumRequest) -> list[int]:
+        """Return the classes of the blocks, which must be whole."""
+        width, start = self._layout.class_width, self._layout.n_classes
+        labels: list[int] = []
+        for first, last in request.blocks:
+            if first < start or last > self._layout.size or (first - start) % width or (last - start) % width:
+                raise PrivacyError(
+                    f"classes are opened whole, {width} numbers each from {start} on, but the block {(first, last)} "
+                    "was asked for"
+                )
+            labels += range((first - start) // width, (last - start) // width)
+        return labels
+
+    def _held(self, request: SumRequest) -> Ints:
+        """Return how many clients of the request's groups hold each class, (C,)."""
+        left = set(request.ids)
+        held = np.zeros(self._layout.n_classes, np.int64)
+        with self._database.reading() as connection:
+            while left:
+                some = min(left)
+                row = connection.execute("SELECT id FROM members WHERE report = ?", (some,)).fetchone()
+                if row is None:
+                    raise PrivacyError(
+                        f"classes of report {some[:12]}... are to be opened, but it is not known how many clients of "
+                        "its group hold them: learn the contributors of the group first"
+                    )
+                group = {name for (name,) in connection.execute("SELECT report FROM members WHERE id = ?", row)}
+                if not group <= left:
+                    raise PrivacyError(
+                        f"{len(group - left)} of {len(group)} reports of a group are missing: groups are opened whole, "
+                        "because nobody knows how many clients of a part of them hold a class"
+                    )
+                (counts,) = connection.execute("SELECT held FROM groups WHERE id = ?", row).fetchone()
+                held += np.frombuffer(counts, np.int64)
+                left -= group
+        return held
+
+    def close(self) -> None:
+        """Close the file of its memory."""
+        self._database.close()

@@ -1,0 +1,69 @@
+"""The helper's side of the second phase: the same clients, told of no class that too few of them hold.
+
+A server could broadcast a weight for a class that it had to suppress, and read one client's mean from the sum. So the
+helper sees the broadcast too. Reports of the second phase are bound to it by their context, which the helper computes
+itself; it adds them up only if every class in the broadcast is held by enough clients, and if the clients are exactly
+those whose contributors it learned in the first phase.
+
+What it cannot check: the means and weights themselves, which it does not know. Wrong ones give a wrong matrix, still
+summed over all clients.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import PrivacyError
+from fedmoments.privacy.secure.broadcast import Broadcast
+from fedmoments.privacy.secure.context import Context
+from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.privacy.secure.threshold import ThresholdHelper, clients_of
+
+__all__ = ["TwoPhaseHelper"]
+
+Words = NDArray[np.uint64]
+
+
+class TwoPhaseHelper(ThresholdHelper):
+    """A helper for both phases: ``learn`` and ``open`` in the first, ``second`` in the second.
+
+    Examples
+    --------
+    See :func:`fedmoments.privacy.secure.two_phase.run_two_phase`.
+    """
+
+    def second(self, request: SumRequest, first: Context, broadcast: Broadcast) -> Words:
+        """Return the masks of the second phase, added up.
+
+        Parameters
+        ----------
+        request
+            All reports of the second phase, all coordinates.
+        first
+            Context of the first phase.
+        broadcast
+            What the clients were told.
+
+        Raises
+        ------
+        PrivacyError
+            When reports are for another broadcast, the clients are not those of the first phase, or the broadcast has
+            a class that too few clients hold.
+        """
+        if request.context != broadcast.context(first):
+            raise PrivacyError("these reports were made for another broadcast than the one that the leader showed")
+        with self._database.reading() as connection:
+            query = "SELECT held FROM groups WHERE context = ? AND clients = ?"
+            row = connection.execute(query, (first.digest, clients_of(request))).fetchone()
+        if row is None:
+            raise PrivacyError(
+                f"the second phase must be over exactly the clients of the first, but these {len(request.reports)} are "
+                "not: weights and class means belong to the clients of the first phase. Begin a new round"
+            )
+        held = np.frombuffer(row[0], np.int64)
+        few = [int(label) for label in broadcast.classes if held[label] < self._least]
+        if few:
+            raise PrivacyError(
+                f"the broadcast has class {few[0]}, which {int(held[few[0]])} clients hold, fewer than {self._least}: "
+                "such classes are suppressed, and nothing about them is added up"
+            )
+        return self._helper.sum(request)

@@ -1,0 +1,273 @@
+"""What both servers remember survives kill -9, a lost answer is given again bit for bit, and noise is drawn once."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.privacy.secure_workshop import CONTEXT, SIZE, Workshop
+
+from fedmoments.errors import FileFormatError, InputError, LedgerError, PrivacyError, RefusedError
+from fedmoments.privacy.secure import Helper, HelperKey, Leader, SumRequest
+from fedmoments.privacy.secure.database import Database
+
+#: Answers a request and is killed: before the commit, or between the commit and the answer.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fedmoments.privacy.secure import Helper, HelperKey, SumRequest
+from fedmoments.privacy.secure import helper as module, memory
+
+def die(*args, **words):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+folder, when = Path(sys.argv[1]), sys.argv[2]
+if when == "before the answer":
+    module.add_stream = die
+else:
+    write = memory.Memory._write
+    memory.Memory._write = staticmethod(lambda *args: (write(*args), die()))
+helper = Helper(HelperKey.from_bytes((folder / "key").read_bytes()), minimum=3, path=folder / "memory.db")
+helper.sum(SumRequest.from_bytes((folder / "request").read_bytes()))
+"""
+
+
+def reopened(shop: Workshop, path: Path) -> Helper:
+    return Helper(HelperKey.from_bytes(shop.secret.to_bytes()), minimum=3, path=path)
+
+
+def killed(folder: Path, shop: Workshop, request: SumRequest, when: str) -> None:
+    (folder / "key").write_bytes(shop.secret.to_bytes())
+    (folder / "request").write_bytes(request.to_bytes())
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), when], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+# -------------------------------------------------------------------------------------------------- the helper
+
+
+def test_a_helper_killed_before_it_answered_remembers_the_batch_and_answers_it_again(tmp_path: Path) -> None:
+    shop = Workshop()
+    request = shop.request("abcd")
+    killed(tmp_path, shop, request, "before the answer")
+    with reopened(shop, tmp_path / "memory.db") as helper:
+        assert helper.batches == 1
+        for names in ("abc", "abcde"):
+            with pytest.raises(PrivacyError, match="unmasked before"):
+                helper.sum(shop.request(names))
+        assert np.array_equal(shop.unmasked("abcd", helper.sum(request)), shop.plain("abcd"))
+        assert helper.batches == 1
+
+
+def test_a_helper_killed_before_the_commit_has_promised_nothing(tmp_path: Path) -> None:
+    shop = Workshop()
+    killed(tmp_path, shop, shop.request("abcd"), "before the commit")
+    with reopened(shop, tmp_path / "memory.db") as helper:
+        assert helper.batches == 0
+        assert np.array_equal(shop.unmasked("abc", helper.sum(shop.request("abc"))), shop.plain("abc"))
+
+
+def test_the_same_request_gets_the_same_answer_also_after_a_restart(tmp_path: Path) -> None:
+    shop = Workshop(path=tmp_path / "memory.db")
+    request = shop.request("abc", [(3, 20)])
+    first = shop.helper.sum(request)
+    assert np.array_equal(shop.helper.sum(SumRequest.from_bytes(request.to_bytes())), first)
+    shop.helper.close()
+    with reopened(shop, tmp_path / "memory.db") as helper:
+        assert np.array_equal(helper.sum(request), first)
+        assert helper.batches == 1
+        with pytest.raises(PrivacyError, match="1 clients that were in no batch before"):
+            helper.sum(shop.request("abcd", context=replace(CONTEXT, round=9)))
+
+
+def test_a_refused_request_leaves_nothing_behind(tmp_path: Path) -> None:
+    shop = Workshop(path=tmp_path / "memory.db")
+    shop.helper.sum(shop.request("abc"))
+    with pytest.raises(PrivacyError, match="in no batch before"):  # cells of a, b, c are looked at first
+        shop.helper.sum(shop.request("abcde", context=replace(CONTEXT, round=4)))
+    with sqlite3.connect(tmp_path / "memory.db") as connection:
+        counts = [connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("batches", "parts", "cells")]
+    connection.close()
+    assert counts == [1, 3, 3]
+    shop.helper.sum(shop.request("defg", context=replace(CONTEXT, round=4)))
+
+
+def test_helpers_that_share_a_file_answer_one_of_two_overlapping_batches(tmp_path: Path) -> None:
+    shop = Workshop(path=tmp_path / "memory.db")
+    helpers = [reopened(shop, tmp_path / "memory.db") for _ in range(4)]
+    asks = [shop.request(names) for names in ("abcd", "abce", "abcf", "abcg")]
+
+    def ask(number: int) -> bool:
+        try:
+            helpers[number].sum(asks[number])
+        except PrivacyError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(ask, range(4))) == 1
+    assert shop.helper.batches == 1
+    for helper in helpers:
+        helper.close()
+
+
+def test_a_memory_belongs_to_one_key_and_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "memory.db"
+    Workshop(path=path).helper.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileFormatError, match="a key and its memory stay together"):
+        Helper(HelperKey.generate(), minimum=3, path=path)
+
+
+def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, but long enough to be looked at" * 100)
+    with pytest.raises(FileFormatError, match="no such file, or is damaged"):
+        Helper(HelperKey.generate(), minimum=3, path=tmp_path / "text")
+    Leader(CONTEXT, SIZE, 3, path=tmp_path / "reports.db").close()
+    with pytest.raises(FileFormatError, match="but not the helper's memory"):
+        Helper(HelperKey.generate(), minimum=3, path=tmp_path / "reports.db")
+    with pytest.raises(LedgerError, match="cannot be used"):
+        Helper(HelperKey.generate(), minimum=3, path=tmp_path / "text" / "below")
+
+
+def test_a_memory_that_cannot_be_written_lets_nothing_leave(tmp_path: Path) -> None:
+    shop = Workshop(path=tmp_path / "memory.db")
+    shop.helper.close()
+    with pytest.raises(LedgerError, match="was closed"):
+        shop.helper.sum(shop.request("abc"))
+    with reopened(shop, tmp_path / "memory.db") as helper:
+        blocker = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        helper._memory._database._connection.execute("PRAGMA busy_timeout=1")  # type: ignore[union-attr]
+        with pytest.raises(LedgerError, match="nothing may leave"):
+            helper.sum(shop.request("abc"))
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        assert helper.batches == 0
+        helper.sum(shop.request("abc"))
+        assert helper.batches == 1
+
+
+def test_commits_are_forced_to_the_disk(tmp_path: Path) -> None:
+    database = Database(tmp_path / "x.db", "the example", 7, "CREATE TABLE t (x INTEGER);")
+    with database.reading() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
+    database.close()
+
+
+# -------------------------------------------------------------------------------------------------- noise
+
+
+class Dice:
+    """Noise of the operating system's randomness, which counts how often it is drawn."""
+
+    def __init__(self) -> None:
+        self.coordinates: list[list[int]] = []
+        self.drawn: list[NDArray[np.int64]] = []
+
+    def __call__(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        self.coordinates.append(coordinates.tolist())
+        self.drawn.append(np.frombuffer(os.urandom(8 * len(coordinates)), np.int64) >> 40)
+        return self.drawn[-1]
+
+
+def test_noise_is_drawn_once_and_given_again_after_a_restart(tmp_path: Path) -> None:
+    shop = Workshop(path=tmp_path / "memory.db")
+    request = shop.request("abc", [(2, 5), (30, 40)])
+    dice = Dice()
+    answer = shop.helper.sum(request, noise=dice)
+    for noise in (dice, Dice(), None):  # averaging over repetitions removes nothing
+        assert np.array_equal(shop.helper.sum(request, noise=noise), answer)
+    shop.helper.close()
+    with reopened(shop, tmp_path / "memory.db") as helper:
+        assert np.array_equal(helper.sum(request, noise=dice), answer)
+    assert dice.coordinates == [[2, 3, 4, *range(30, 40)]]
+    places = np.array(dice.coordinates[0])
+    masked = sum(shop.report(name).masked[places] for name in "abc")
+    assert np.array_equal(answer + masked - shop.plain("abc")[places], dice.drawn[0].view(np.uint64))
+
+
+def test_noisy_batches_may_differ_by_one_in_another_round_but_no_coordinate_is_noised_twice() -> None:
+    shop, dice = Workshop(), Dice()
+    shop.helper.sum(shop.request("abc"), noise=dice)
+    shop.helper.sum(shop.request("abcd", context=replace(CONTEXT, round=4)), noise=dice)
+    with pytest.raises(PrivacyError, match="unmasked before"):
+        shop.helper.sum(shop.request("abcd"), noise=dice)
+    assert len(dice.drawn) == 2
+
+
+def test_a_batch_that_was_answered_without_noise_stays_as_it_was() -> None:
+    shop, dice = Workshop(), Dice()
+    first = shop.helper.sum(shop.request("abc"))
+    assert np.array_equal(shop.helper.sum(shop.request("abc"), noise=dice), first)
+    assert dice.drawn == []
+
+
+def test_noise_of_the_wrong_form_is_refused_and_nothing_remembered() -> None:
+    shop = Workshop()
+    for wrong in (np.zeros(SIZE), np.zeros(SIZE - 1, np.int64)):
+        with pytest.raises(InputError, match="type int64"):
+            shop.helper.sum(shop.request("abc"), noise=lambda coordinates, wrong=wrong: wrong)  # type: ignore[misc]
+    assert shop.helper.batches == 0
+
+
+# -------------------------------------------------------------------------------------------------- the leader
+
+
+def test_a_leader_that_crashed_asks_again_what_it_asked(tmp_path: Path) -> None:
+    shop = Workshop()
+    path = tmp_path / "reports.db"
+    leader = shop.leader("abcd", path)
+    request = leader.request([shop.report(name).id for name in "abc"])
+    shop.helper.sum(request)  # the answer is lost with the leader
+    leader.close()
+    with Leader(CONTEXT, SIZE, 3, path=path) as leader:
+        assert sorted(leader.present) == list("abcd")
+        (again,) = leader.pending()
+        assert again == request
+        with pytest.raises(RefusedError, match="cannot be replaced"):
+            leader.take(shop.report("a", version=2))
+        assert leader.take(shop.report("d", version=2))
+        assert np.array_equal(leader.finish(again, shop.helper.sum(again)), shop.plain("abc"))
+        assert leader.pending() == []
+        assert np.array_equal(leader.finish(again, shop.helper.sum(again)), shop.plain("abc"))
+
+
+def test_rounds_share_a_file_and_do_not_meet(tmp_path: Path) -> None:
+    shop = Workshop()
+    with shop.leader("abc", tmp_path / "reports.db") as leader:
+        later = Leader(replace(CONTEXT, round=4), SIZE, 3, path=tmp_path / "reports.db")
+        assert later.present == {}
+        leader.request()
+        for name in "abc":
+            later.take(shop.report(name, later.context))
+        leader.forget()
+        request = later.request()
+        assert np.array_equal(later.finish(request, shop.helper.sum(request)), shop.plain("abc"))
+        later.close()
+
+
+def test_a_withdrawn_request_frees_its_reports_unless_another_holds_them(tmp_path: Path) -> None:
+    shop = Workshop()
+    leader = shop.leader("abcd", tmp_path / "reports.db")
+    one, two = leader.request(blocks=[(0, 5)]), leader.request(blocks=[(5, SIZE)])
+    leader.withdraw(one)
+    with pytest.raises(RefusedError, match="cannot be replaced"):
+        leader.take(shop.report("a", version=2))
+    leader.withdraw(two)
+    assert leader.take(shop.report("a", version=2))
+    assert leader.drop("b")
+    assert not leader.drop("b")
+    with pytest.raises(InputError, match="withdrawn"):
+        leader.withdraw(two)
+    leader.close()
