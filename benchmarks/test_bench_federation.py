@@ -25,7 +25,7 @@ folder, data, clients, engine = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 config = JobConfig(data=f"npz:{data}", clients=(clients,), splits=("classes:3",))
 server = ServerSettings("ledger", heads=("fedcof",), nodes=clients, evaluate=False, deadline=800.0)
 start = time.monotonic()
-plan = prepare_local(folder, config, server, nodes=clients, engine=engine)
+plan = prepare_local(folder, config, server, nodes=clients, engine=engine, policy={"min_count": 1})
 run_local(plan, engine)
 seconds = time.monotonic() - start
 with FederationStore.open(plan.server.ledger) as store:

@@ -1,0 +1,214 @@
+"""What an attacker can do to statistics: other labels, other places, other scatter; the moments still fit together.
+
+With x → x + δ of a class: A → A + nδ and S → S + Aδᵀ + δAᵀ + nδδᵀ, and so for what follows from them.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import InputError
+from fedmoments.linalg import pack_symmetric, packed_diagonal
+from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
+from fedmoments.statistics.moments import cell_sums
+
+__all__ = ["relabelled", "rescattered", "translated"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: How many times larger than its trace junk is that no data have.
+HUGE = 1e3
+
+
+def relabelled(stats: Statistics, moved: Ints, factor: int = 1) -> Statistics:
+    """Return statistics whose class c is called moved[c], with all counts and sums times a factor.
+
+    Parameters
+    ----------
+    stats
+        A client's statistics. In fixed point the factor is lowered until the agreed number of samples suffices.
+    moved
+        (C,) new label of every class; classes that share one are added up, rows of means too.
+    factor
+        1 or more.
+
+    Examples
+    --------
+    >>> from fedmoments.statistics import StatisticsSpec
+    >>> stats = Statistics.of([[1.0], [3.0]], [0, 1], StatisticsSpec(), n_classes=2)
+    >>> relabelled(stats, np.array([1, 0]), 10).sums.ravel()
+    array([30., 10.])
+    """
+    if stats.fixed_point:
+        factor = max(min(factor, stats.fixed_point.max_samples // max(stats.n_samples, 1)), 1)
+    classes, places = np.unique(moved[stats.classes], return_inverse=True)
+    joins = len(classes) < len(stats.classes)
+    row_order = np.argsort(moved[stats.row_labels], kind="stable")
+    row_labels, row_counts = moved[stats.row_labels][row_order], stats.row_counts[row_order]
+    row_places = np.searchsorted(classes, row_labels)
+    if joins:
+        row_counts = _summed(row_counts[:, None], row_places, len(classes))[:, 0]
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, array in stats.arrays.items():
+        layout = MOMENTS[name].layout
+        if layout is Layout.CLASS:
+            arrays[name] = _summed(array, places, len(classes)) * factor
+        elif layout is Layout.ROWS:
+            rows = array[row_order]
+            arrays[name] = (_summed(rows, row_places, len(classes)) if joins else rows) * factor
+        else:
+            arrays[name] = array * factor
+    if stats.fixed_point and factor > 1:
+        _smooth(arrays, factor, stats.dim, len(classes))
+    return replace(
+        stats,
+        classes=classes.astype(np.int64),
+        class_counts=_summed(stats.class_counts[:, None], places, len(classes))[:, 0] * factor,
+        arrays=arrays,
+        row_labels=classes.astype(np.int64) if joins and stats.spec.keeps_clients_apart else row_labels,
+        row_counts=row_counts * factor if stats.spec.keeps_clients_apart else stats.row_counts,
+    )
+
+
+def _smooth(arrays: dict[str, NDArray[Any]], factor: int, dim: int, p: int) -> None:
+    """Undo what the factor did to roundings, in place, as an attacker who multiplies before rounding has no need to.
+
+    Every rounding grew by the factor, the least eigenvalue of a second moment by up to factor·d/2 units below zero. So
+    many units more on every diagonal are invisible, and what must add up is made to add up again.
+    """
+    steps = np.arange(dim)
+    diagonal = steps * (steps + 3) // 2
+    if "class_grams" in arrays:
+        arrays["class_grams"][:, diagonal] += factor * dim
+    if "class_squares" in arrays:
+        arrays["class_squares"] += factor * dim
+    if "gram" in arrays:
+        arrays["gram"][diagonal] += factor * dim * p
+        if "class_squares" in arrays:
+            arrays["gram"][diagonal] = arrays["class_squares"].sum(axis=0)
+    if "class_norms" in arrays and "gram" in arrays and p:
+        arrays["class_norms"][0] += arrays["gram"][diagonal].sum() - arrays["class_norms"].sum()
+
+
+def _summed(values: NDArray[Any], places: NDArray[Any], number: int) -> NDArray[Any]:
+    return cell_sums(values, places.astype(np.int64), number)
+
+
+def translated(stats: Statistics, steps: Floats) -> Statistics:
+    """Return the statistics of the same samples, those of class c moved by steps[c].
+
+    Parameters
+    ----------
+    stats
+        A client's statistics, without third and fourth moments.
+    steps
+        (C, d), in the features' unit.
+
+    Examples
+    --------
+    >>> from fedmoments.statistics import StatisticsSpec
+    >>> spec = StatisticsSpec.of("class_grams")
+    >>> X, y, steps = np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([0, 1]), np.array([[0.5, 0.0], [1.0, -1.0]])
+    >>> moved = translated(Statistics.of(X, y, spec, n_classes=2), steps)
+    >>> np.allclose(moved.gram, Statistics.of(X + steps[y], y, spec, n_classes=2).gram)
+    True
+    """
+    known = stats.to_float()
+    sums, counts = known.class_array("sums"), known.class_counts[:, None]
+    moves = steps[known.classes]
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, array in known.arrays.items():
+        if name == "sums":
+            arrays[name] = array + counts * moves
+        elif name == "client_means":
+            arrays[name] = array + known.row_counts[:, None] * steps[known.row_labels]
+        elif name == "class_squares":
+            arrays[name] = array + 2 * moves * sums + counts * moves**2
+        elif name == "class_norms":
+            arrays[name] = array + (2 * moves * sums + counts * moves**2).sum(axis=1, keepdims=True)
+        elif name == "class_grams":
+            grown = [pack_symmetric(_growth(*each)) for each in zip(sums, moves, known.class_counts, strict=True)]
+            arrays[name] = array + np.array(grown).reshape(array.shape)
+        elif name == "gram":
+            cross = sums.T @ moves
+            arrays[name] = array + pack_symmetric(cross + cross.T + (moves * counts).T @ moves)
+        else:
+            raise InputError(
+                f"statistics of '{name}' cannot be moved: let the simulated clients measure {stats.spec} without it"
+            )
+    return _rounded(replace(known, arrays=arrays), stats.fixed_point)
+
+
+def _growth(total: Floats, move: Floats, count: int) -> Floats:
+    """Return by how much Σ x xᵀ grows when ``count`` samples that sum to ``total`` move."""
+    cross = np.outer(total, move)
+    return np.asarray(cross + cross.T + count * np.outer(move, move))
+
+
+def rescattered(stats: Statistics, kind: str, rng: np.random.Generator) -> Statistics:
+    """Return statistics with the same counts and sums but other second moments.
+
+    Parameters
+    ----------
+    stats
+        A client's statistics.
+    kind
+        ``huge``: noise far beyond the trace, indefinite; ``random``: what the sums explain, and the rest of the trace
+        in one random direction; ``empty``: what the sums explain, and no scatter.
+    rng
+        Draws the noise and the direction.
+
+    Examples
+    --------
+    >>> from fedmoments.statistics import StatisticsSpec
+    >>> stats = Statistics.of([[1.0, 0.0], [0.0, 1.0]], [0, 0], StatisticsSpec.of("gram"), n_classes=1)
+    >>> rescattered(stats, "empty", np.random.default_rng(0)).gram
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    known = stats.to_float()
+    direction = rng.normal(size=known.dim)
+    direction /= np.linalg.norm(direction)
+    means = known.class_array("sums") / np.sqrt(known.class_counts)[:, None]
+    arrays: dict[str, NDArray[Any]] = dict(known.arrays)
+    if "gram" in arrays:
+        arrays["gram"] = _junk(arrays["gram"], means, kind, direction, rng)
+    if "class_grams" in arrays:
+        junk = [
+            _junk(row, mean[None], kind, direction, rng) for row, mean in zip(arrays["class_grams"], means, strict=True)
+        ]
+        arrays["class_grams"] = np.array(junk).reshape(arrays["class_grams"].shape)
+    if "class_squares" in arrays:
+        left = np.maximum(arrays["class_squares"].sum(axis=1) - (means**2).sum(axis=1), 0.0)[:, None]
+        one = np.eye(known.dim)[int(np.argmax(np.abs(direction)))]
+        noise = HUGE * left * np.abs(rng.normal(size=means.shape))
+        arrays["class_squares"] = means**2 + {"huge": noise, "random": left * one, "empty": 0.0 * left}[kind]
+    if "class_norms" in arrays:
+        own = (means**2).sum(axis=1, keepdims=True)
+        arrays["class_norms"] = {"huge": HUGE * arrays["class_norms"]}.get(kind, own)
+    return _rounded(replace(known, arrays=arrays), stats.fixed_point)
+
+
+def _junk(packed: Floats, means: Floats, kind: str, direction: Floats, rng: np.random.Generator) -> Floats:
+    """Return a packed matrix in the place of one whose class sums explain meansᵀ·means."""
+    explained = means.T @ means
+    trace = float(packed_diagonal(packed).sum())
+    if kind == "huge":
+        noise = rng.normal(size=explained.shape)
+        return pack_symmetric(HUGE * trace / len(explained) * (noise + noise.T))
+    left = max(trace - float(np.trace(explained)), 0.0) if kind == "random" else 0.0
+    return pack_symmetric(explained + left * np.outer(direction, direction))
+
+
+def _rounded(stats: Statistics, form: FixedPoint | None) -> Statistics:
+    """Return statistics in fixed point without asking whether the norm bound allows them: attackers do not ask."""
+    if form is None:
+        return stats
+    arrays = {
+        name: np.rint(np.clip(np.ldexp(array, form.bits(MOMENTS[name].degree)), -(2.0**62), 2.0**62)).astype(np.int64)
+        for name, array in stats.arrays.items()
+    }
+    return replace(stats, arrays=arrays, fixed_point=form)
