@@ -34,7 +34,25 @@ from fedmoments.cli.options import (
     results_folder,
 )
 from fedmoments.cli.output import plural, print_json, print_line, progress_bar
-from fedmoments.cli.simulation_tables import show_digests, show_problems, show_result, show_rounds
+from fedmoments.cli.privacy_options import (
+    Attack,
+    Batch,
+    Budget,
+    ClientNorm,
+    ClipNorm,
+    Cohort,
+    Contributors,
+    Delta,
+    Epsilons,
+    MaxClientSamples,
+    MinCount,
+    Neighbours,
+    Obfuscate,
+    Robust,
+    Secure,
+    Unit,
+)
+from fedmoments.cli.simulation_tables import show_card, show_digests, show_problems, show_result, show_rounds
 from fedmoments.errors import InputError
 
 __all__ = ["run_and_show", "simulate_command"]
@@ -106,6 +124,22 @@ def _simulate(
         str | None,
         typer.Option(help="10 or 10:replacement: accuracy after each round of so many clients, until all were seen."),
     ] = None,
+    min_count: MinCount = None,
+    obfuscate: Obfuscate = None,
+    secure: Secure = None,
+    batch: Batch = None,
+    cohort: Cohort = None,
+    contributors: Contributors = None,
+    epsilon: Epsilons = None,
+    delta: Delta = None,
+    unit: Unit = None,
+    neighbours: Neighbours = None,
+    clip: ClipNorm = None,
+    client_norm: ClientNorm = None,
+    budget: Budget = None,
+    robust: Robust = None,
+    max_client_samples: MaxClientSamples = None,
+    attack: Attack = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds: splits differ, features do not.")] = None,
     seed: Annotated[int | None, typer.Option(help="The first seed; every random choice follows from it.")] = None,
     settings: Set = None,
@@ -157,7 +191,27 @@ def _simulate(
         "hyper": hyper_of_heads(settings, baselines=True) if settings else None,
         "memory_limit": memory_limit,
     }
+    rules: dict[str, Any] = {
+        "min_count": min_count,
+        "obfuscation": listed(obfuscate, str, "--obfuscate") if obfuscate else None,
+        "secure": secure,
+        "batch": batch,
+        "cohort": cohort,
+        "contributors": contributors,
+        "epsilon": listed(epsilon, float, "--epsilon") if epsilon else None,
+        "delta": delta,
+        "unit": unit,
+        "neighbours": neighbours,
+        "clip": clip,
+        "client_norm": client_norm,
+        "budget": budget,
+        "robust": robust,
+        "max_samples": max_client_samples,
+        "attack": attack,
+    }
     base = JobConfig.load(config) if config else JobConfig()
+    rules = {name: value for name, value in rules.items() if value is not None}
+    typed["privacy"] = {**base.privacy, **rules} if rules else None
     if data is None and config is None:
         raise InputError("say which data: digits, folder:PATH, csv:PATH, npz:PATH …, or --config FILE")
     job = base.changed({name: value for name, value in typed.items() if value is not None}, "the command line")
@@ -184,6 +238,7 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     show_result(found.simulation)
     show_rounds(found.document["rounds"])
     show_digests(found.document["details"], found.simulation)
+    show_card(found.document["privacy"], plain=not config.privacy)
     if found.resumed:
         print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
     if found.files:

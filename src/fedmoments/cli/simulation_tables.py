@@ -4,7 +4,7 @@ from typing import Any
 
 from fedmoments.cli.output import fits_width, plural, print_line, print_table, readable_bytes, readable_seconds
 
-__all__ = ["show_digests", "show_problems", "show_result", "show_rounds"]
+__all__ = ["show_card", "show_digests", "show_problems", "show_result", "show_rounds"]
 
 #: Hexadecimal digits of a digest that are printed; results.json has all 64.
 DIGITS = 16
@@ -26,6 +26,22 @@ def show_digests(details: list[dict[str, Any]], result: Any) -> None:
     for reason in dict.fromkeys(detail["digest_reason"] for detail in details if not detail["digest"]):
         heads = ", ".join(detail["head"] for detail in details if detail["digest_reason"] == reason)
         print_line(f"note: no digest of {heads}: {reason}")
+
+
+def show_card(card: dict[str, Any], *, plain: bool) -> None:
+    """Print the privacy card of the first setting; one line of it where nothing protects."""
+    if plain:
+        exposed = card["exposed"]
+        if exposed and exposed["single"]:
+            print_line(
+                f"note: {exposed['single']:,} of {exposed['cells']:,} class means are over one sample, which they show "
+                "exactly: clients in the field withhold such classes (--min-count 5)"
+            )
+        return
+    print_line(f"\nprivacy: {card['mode']}")
+    print_table(["what", "how"], [[str(name), str(value)] for name, value in (*card["facts"], *card["sees"])])
+    for sentence in card["not_promised"]:
+        print_line(f"not promised: {sentence}")
 
 
 def show_rounds(curves: list[dict[str, Any]]) -> None:

@@ -9,7 +9,9 @@ from fedmoments.baselines import Baseline
 from fedmoments.data import parse_split
 from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
+from fedmoments.jobs.protections import read_protections
 from fedmoments.jobs.settings import parse_toml, read_toml, to_toml, with_values
+from fedmoments.privacy.protection import Protection
 from fedmoments.simulation.methods import all_names, choose_methods
 from fedmoments.simulation.projection import parse_projection
 from fedmoments.simulation.rounds import Participation
@@ -48,6 +50,9 @@ class JobConfig:
         as they are.
     participation
         ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too. Heads only.
+    privacy
+        What protects the federation, and what attacks it (:func:`fedmoments.jobs.protections.read_protections`); lists
+        of ε and of obfuscations are swept, too.
     seeds, seed
         How many seeds, and the first of them.
     memory_limit
@@ -86,6 +91,7 @@ class JobConfig:
     means_per_client: tuple[int, ...] = (1,)
     projections: tuple[str, ...] = ()
     participation: tuple[str, ...] = ()
+    privacy: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
     seed: int = 0
     memory_limit: float = 4.0
@@ -100,16 +106,16 @@ class JobConfig:
         """Dimensions behind each projection; None for the features as they are."""
         return tuple(parse_projection(word) for word in self.projections) or (None,)
 
+    @property
+    def protections(self) -> tuple[Protection, ...]:
+        """What protects the federation: one value for each point of a sweep."""
+        return read_protections(self.privacy)
+
     def check(self) -> None:
         """Refuse what cannot be run, before any work is done."""
         methods = choose_methods(self.head_names, self.hyper)
-        baselines = [name for name, method in methods.items() if isinstance(method, Baseline)]
-        if self.participation and baselines:
-            raise InputError(
-                f"rounds of participation are for heads, which are fitted anew from whoever was seen; "
-                f"{', '.join(baselines)} cannot take part: leave out the participation, or the baselines"
-            )
-        _ = self.dimensions
+        self._check_rounds([name for name, method in methods.items() if isinstance(method, Baseline)])
+        _ = self.dimensions, self.protections
         for scheme in self.splits:
             parse_split(scheme)
         for shrinkage in self.shrinkages:
@@ -125,11 +131,25 @@ class JobConfig:
         if not self.splits or not self.means_per_client:
             raise InputError("there is nothing to simulate: give at least one split and number of means")
 
+    def _check_rounds(self, baselines: list[str]) -> None:
+        """Refuse rounds of participation of what is not fitted anew from whoever was seen."""
+        if self.participation and baselines:
+            raise InputError(
+                f"rounds of participation are for heads, which are fitted anew from whoever was seen; "
+                f"{', '.join(baselines)} cannot take part: leave out the participation, or the baselines"
+            )
+        if self.participation and any(each.acts_after_measuring for each in self.protections):
+            raise InputError(
+                "rounds of participation are simulated in the clear: leave out the participation, or all of [privacy] "
+                "but min_count"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return what differs from "not given", ready for JSON or TOML."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
         plain["hyper"] = {head: dict(settings) for head, settings in self.hyper.items()}
+        plain["privacy"] = dict(self.privacy)
         return {name: value for name, value in plain.items() if value is not None and value not in ({}, [])}
 
     def to_toml(self) -> str:

@@ -23,8 +23,10 @@ from fedmoments.errors import FedMomentsError
 from fedmoments.gaussian import covariance_bias
 from fedmoments.heads import Head
 from fedmoments.linalg import blocks
+from fedmoments.privacy.card import privacy_card
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
+from fedmoments.simulation.measuring import sent_by
 from fedmoments.simulation.methods import Method
 from fedmoments.simulation.notices import choice_of
 from fedmoments.simulation.projection import make_projection, map_features
@@ -37,6 +39,8 @@ __all__ = ["MOST_NUMBERS", "Details", "look_closer", "round_curves"]
 #: Numbers that all clients together may send for their statistics to be measured client by client, which takes about
 #: 8 s of one core then. More are measured in float64, all clients at once, and have no digest.
 MOST_NUMBERS = 500_000_000
+#: Means over fewer samples than a client's policy lets out by default.
+SMALL = 5
 
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -49,6 +53,8 @@ class Details:
     heads: list[dict[str, Any]]
     holders: dict[str, Any]
     bias: dict[str, Any] | None
+    privacy: dict[str, Any]
+    robust: dict[str, Any] | None
     classifiers: dict[str, Classifier]
 
 
@@ -92,6 +98,7 @@ def look_closer(
             means_per_client=setting.means_per_client,
             seed=seed,
             memory_limit=memory_limit,
+            protection=setting.protection,
         )
     )
     found: list[dict[str, Any]] = []
@@ -121,11 +128,45 @@ def look_closer(
                 **_digests(federation, head, classifier, reason),
             }
         )
-    return Details(found, _holders(features, split, setting, seed), _bias(federation.mapped, split), classifiers)
+    bias = _bias(federation.mapped, federation.split)
+    card, robust = _card(federation, split), _examination(federation, {name: heads[name] for name in classifiers})
+    return Details(found, _holders(features, split, setting, seed), bias, card, robust, classifiers)
+
+
+def _examination(federation: Federation, fitted: dict[str, Method]) -> dict[str, Any] | None:
+    """Return whom the server left out and who moves the first quick head most; None where nobody looks."""
+    quick = [(name, head) for name, head in fitted.items() if isinstance(head, Head) and not head.slow]
+    if federation.shield is None or not quick:
+        return None
+    name, head = quick[0]
+    return federation.shield.examination(name, head, sent_by(head, federation.means_per_client))
+
+
+def _card(federation: Federation, split: Split) -> dict[str, Any]:
+    """Return who learns what, what clients withheld and what their means are over, ready for JSON."""
+    protection, shield = federation.protection, federation.shield
+    labels, n_classes = federation.features.train.y, federation.features.n_classes
+    held, sent = (each.cells(labels, n_classes) for each in (split, federation.split))
+    withheld = {"classes": int(held.nnz - sent.nnz), "samples": int(held.sum() - sent.sum())}
+    exposed = {"cells": int(sent.nnz), "single": int((sent.data == 1).sum()), "small": int((sent.data < SMALL).sum())}
+    return privacy_card(
+        protection.agreed,
+        min_count=protection.min_count,
+        withheld=withheld,
+        spent=shield.spent if shield else None,
+        obfuscation=protection.obfuscation,
+        robust=protection.robust,
+        dropped=shield.dropped if shield else None,
+        exposed=exposed if protection.agreed.is_clear else None,
+    )
 
 
 def _as_deployed(make: Callable[..., Federation]) -> tuple[Federation, str | None]:
     """Return the federation in fixed point, as a deployed one measures, or else in float64 with the reason why."""
+    plain = make()
+    if plain.shield:
+        secret = plain.protection.agreed.secure and plain.protection.agreed.epsilon is None
+        return plain, None if secret else "noise, obfuscation and filters give no two federations the same bits"
     form = FixedPoint()
     federation = make(fixed_point=form)
     if federation.numbers > MOST_NUMBERS:
@@ -157,14 +198,14 @@ def _digests(federation: Federation, head: Method, classifier: Classifier, reaso
     """Return what a deployed federation's classifier can be compared with, ready for JSON."""
     if isinstance(head, Baseline):
         reason = "the clients of a baseline send what does not add up, so that no federation collects it"
-    elif head.has_own_map:
+    elif head.has_own_map and not reason:
         reason = "it has a feature map of its own, whose parameters a federation agrees on first"
     if isinstance(head, Baseline) or reason:
         return {"digest": None, "statistics_digest": None, "measured": None, "digest_reason": reason}
     return {
         "digest": classifier.digest(),
         "statistics_digest": federation.received(head).digest(),
-        "measured": str(federation.spec),
+        "measured": "masked sums" if federation.shield else str(federation.spec),
         "digest_reason": None,
     }
 

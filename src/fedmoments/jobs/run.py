@@ -22,6 +22,7 @@ from fedmoments.simulation import SimulationResult, simulate
 from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
 from fedmoments.simulation.run import make_split
+from fedmoments.simulation.shield import public_map
 
 __all__ = ["PROGRESS", "JobResult", "run_job"]
 
@@ -100,6 +101,7 @@ def run_job(
         shrinkages=config.shrinkages or (None,),
         means_per_client=config.means_per_client,
         projections=config.dimensions,
+        protections=config.protections,
         seeds=config.seeds,
         first_seed=config.seed,
         hyper=config.hyper,
@@ -146,7 +148,8 @@ def _document(
     rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
     fingerprint = _fingerprint(encoded)
-    measured = _fingerprint(encoded, make_projection(setting.projection, encoded.features.dim, config.seed))
+    projection = make_projection(setting.projection, encoded.features.dim, config.seed)
+    measured = _fingerprint(encoded, public_map(projection, setting.protection.agreed))
     notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
     classifiers = {name: classifier.noting(**notes) for name, classifier in details.classifiers.items()}
     where = {detail["head"]: place for place, detail in enumerate(details.heads)}
@@ -156,6 +159,7 @@ def _document(
     document["config"] = config.to_dict()
     document["data"] = {**about, "fingerprint": fingerprint.digest}
     document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
+    document |= {"privacy": details.privacy, "robust": details.robust}
     document["diagnostics"] = quick_diagnostics(encoded.features, split, setting, config.seed)
     return document, classifiers
 

@@ -17,7 +17,6 @@ _MODES = {
     "two-phase": "secure sums in two phases",
     "cohorts": "secure sums inside cohorts",
 }
-_CLEAR_SEES = "each client's own counts and moments, class by class"
 _SEALED = "Two servers, leader and helper, do not work together: whoever has both their views has every contribution."
 _MEMBERS = "Most members of a batch are real: a leader that enrols clients of its own sees the sum less what it put in."
 
@@ -44,7 +43,8 @@ def privacy_card(
     withheld
         ``classes`` and ``samples`` that clients said they kept back, over all clients.
     spent
-        Of differential privacy: ``epsilon``, ``delta``, ``releases``, and whatever else the accountant tells.
+        Of differential privacy: ``epsilon``, ``delta``, ``releases``, and whatever else the accountant tells;
+        ``each_head``: whether every head has a release of its own, as in a simulation.
     obfuscation
         What clients did to their counts.
     robust, dropped
@@ -100,10 +100,12 @@ def _found_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     if spent.get("epsilon") is not None:
         releases = int(spent.get("releases", 1))
         times = "1 release" if releases == 1 else f"{releases} releases"
-        found.append(("Spent", f"ε = {spent['epsilon']:.4g} in {times}"))
+        found.append(
+            ("Spent", f"ε = {spent['epsilon']:.4g} in {times}{', by each head' if spent.get('each_head') else ''}")
+        )
     if card["min_count"] is not None:
         least = card["min_count"]
-        found.append(("Smallest class", f"{least} samples" if least > 1 else "none: single samples are sent"))
+        found.append(("Smallest class", f"{least} samples" if least > 1 else "no minimum"))
     if withheld is not None:
         classes, samples = withheld.get("classes", 0), withheld.get("samples", 0)
         found.append(("Withheld by clients", f"{classes:,} classes, {samples:,} samples"))
@@ -121,19 +123,19 @@ def _sees(agreed: Agreed) -> list[tuple[str, str]]:
     """Return pairs (who, what it learns)."""
     out = "the classifier" if agreed.epsilon is None else "the noised sums, and all that follows from them"
     if agreed.secure is None:
-        first = [("The server", f"{_CLEAR_SEES}; never samples, but see what a mean over one sample is")]
+        first = [("The server", "each client's own counts and moments, class by class; never samples")]
     elif agreed.secure == "sums":
-        what = "sums over a batch" + (", with the helper's noise on them" if agreed.epsilon is not None else "")
+        what = "sums over a batch, and how many of its clients hold a class" + (", with the helper's noise on them" if agreed.epsilon is not None else "")
         first = [("The leader", what), ("The helper", "who takes part, and nothing of what they send")]
     elif agreed.secure == "two-phase":
         first = [
             ("The leader", "how many clients hold a class, class means, and one matrix over all clients"),
-            ("The helper", "who takes part, and nothing of what they send"),
+            ("The helper", "who takes part, how many clients hold a class, and the class means of all together"),
             ("The clients", "the class means of all together, which are sent back to them"),
         ]
     else:
         first = [
-            ("The leader", "class means of cohorts, of classes that enough members hold"),
+            ("The leader", "how many members of a cohort hold a class, and class means where enough do"),
             ("The helper", "who takes part, and how many members of a cohort hold a class"),
         ]
     return [*first, ("Other clients and users", out)]
@@ -163,6 +165,8 @@ def _not_promised(agreed: Agreed, obfuscation: str | None, exposed: Mapping[str,
     elif agreed.unit == "sample":
         found.append("A client with many samples is not hidden: the noise hides one sample.")
     if agreed.secure:
+        if agreed.secure == "sums" and agreed.epsilon is None:
+            found.append("A class that one client of the batch holds alone: its sum is that client's.")
         found.append("Nobody can check a single client's numbers, nor take one client out of a sum.")
     else:
         found.append("Secrecy from the server itself: it reads every contribution.")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError
+from fedmoments.errors import FixedPointOverflowError, InputError
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics, StatisticsSpec
 
 __all__ = ["DenseLayout"]
@@ -148,6 +148,8 @@ class DenseLayout:
         InputError
             When the vector has another length, or holds a negative count or one beyond what was agreed on: its masks
             did not cancel, or a contributor lied.
+        FixedPointOverflowError
+            When all classes together have more samples than were agreed on: moments of all classes may have wrapped.
         """
         numbers = self.signed(vector)
         table = numbers[self.classes_block].reshape(self.n_classes, self.class_width)
@@ -157,6 +159,11 @@ class DenseLayout:
             raise InputError(
                 f"a sum of counts must be from 0 to {form.max_samples}, but one of {worst} came out: masks that do not "
                 "cancel, or a contributor that did not send statistics"
+            )
+        if counts.sum() > form.max_samples:
+            raise FixedPointOverflowError(
+                f"together these contributions hold {counts.sum()} samples, more than the agreed "
+                f"max_samples={form.max_samples}: agree on a larger one and measure again"
             )
         classes = np.flatnonzero(counts)
         arrays: dict[str, NDArray[Any]] = {}

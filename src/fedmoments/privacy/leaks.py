@@ -13,7 +13,8 @@ With n samples of a class (or of a row of means), in d dimensions:
 - n = 1: the sum is the sample.
 - class grams and n = 2: with mean m, S/2 − m mᵀ = δ δᵀ has rank one, and the samples are m ± δ. So it is for a gram, if
   one class has two samples and all others have one.
-- power sums of degrees 1 … g and n ≤ g: Newton's identities give the n values of every coordinate, as a set.
+- power sums of g degrees and n ≤ g: Newton's identities give the n values of every coordinate, as a set (of few
+  possible ones, where a degree between is missing).
 - second moments over n ≤ d samples: a sample lies in the span of the matrix, another vector does not (almost surely),
   so membership of a known vector is certain. Above d the test becomes a guess by leverage xᵀB⁻¹x. If features are
   isotropic and of one length, that of a non-member is d/n·(1 ± √(2/n)) and that of a member d/n·(1 − d/n) as much
@@ -246,12 +247,9 @@ class _Finder:
 
     def _values(self) -> list[Finding]:
         """Classes of so few samples that power sums determine every coordinate's values."""
-        degree = 1
-        for name, reached in (("class_squares", 2), ("class_thirds", 3), ("class_fourths", 4)):
-            if name in self.moments and degree == reached - 1:
-                degree = reached
+        degrees = 1 + sum(name in self.moments for name in ("class_squares", "class_thirds", "class_fourths"))
         told = {2} if "class_grams" in self.moments else set()
-        labels = [label for label, n in self.outline.counts.items() if 2 <= n <= degree and n not in told]
+        labels = [label for label, n in self.outline.counts.items() if 2 <= n <= degrees and n not in told]
         text = "every coordinate's values, exactly (not which belong together), from its power sums"
         return (
             [self._finding("values", EXPOSED, text, labels, sum(self.outline.counts[label] for label in labels))]

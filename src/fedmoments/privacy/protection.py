@@ -6,10 +6,12 @@ own part. A simulation plays all three (:class:`Protection`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.privacy.obfuscation import parse_obfuscation
+from fedmoments.privacy.robust.attacks import parse_attack
 
 __all__ = ["BUDGETS", "NEIGHBOURS", "SECURE", "UNITS", "Agreed", "Protection"]
 
@@ -91,7 +93,11 @@ class Agreed:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
                 raise InputError(f"{name} must be a finite number above 0, not {value!r}")
-        if not 0 < self.delta < 1:
+        for name in ("helper", "budget"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be a text, not {getattr(self, name)!r}")
+        delta: object = self.delta  # as TOML and JSON give it
+        if not isinstance(delta, float) or not 0 < delta < 1:
             raise InputError(f"delta must be between 0 and 1, and well below one over the samples, not {self.delta!r}")
 
     def _check_together(self) -> None:
@@ -170,10 +176,15 @@ class Protection:
     attack: str | None = None
 
     def __post_init__(self) -> None:
-        if self.min_count < 1:
-            raise InputError(f"min_count must be 1 or more, not {self.min_count}")
-        if self.max_samples is not None and self.max_samples < 1:
-            raise InputError(f"max_samples of a client must be 1 or more, not {self.max_samples}")
+        for name in ("min_count", "max_samples"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and (value is not None or name == "min_count"):
+                raise InputError(f"{name} must be a whole number of 1 or more, not {value!r}")
+        if self.obfuscation is not None:
+            parse_obfuscation(self.obfuscation)
+        if self.attack is not None:
+            parse_attack(str(self.attack))
         if self.robust not in (None, "mad"):
             raise UnknownNameError("robust filter", str(self.robust), ("mad",))
         if self.agreed.secure and (self.robust or self.max_samples):
@@ -181,6 +192,11 @@ class Protection:
                 "per-client checks and secure sums exclude each other: the server sees no client's statistics, so it "
                 "can neither filter nor cap them. Choose one"
             )
+
+    @property
+    def acts_after_measuring(self) -> bool:
+        """Whether anything is done to what clients measured: all rules but the minimum count."""
+        return replace(self, min_count=1) != Protection()
 
     @property
     def words(self) -> str:

@@ -16,6 +16,7 @@ from fedmoments.report.diagnostics import diagnosis_answer, diagnosis_question, 
 from fedmoments.report.events import events_section
 from fedmoments.report.frontier import frontier_section
 from fedmoments.report.holders import holders_section
+from fedmoments.report.influence import influence_section
 from fedmoments.report.markup import Html, join, tag
 from fedmoments.report.notes import notes_section
 from fedmoments.report.privacy import privacy_section
@@ -32,10 +33,11 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("bytes", "Bytes", "What bytes buy", frontier_section),
     ("heads", "Heads", "All heads", table_section),
     ("federation", "Federation", "What happened", events_section),
-    ("privacy", "Privacy", "Who learns what", privacy_section),
+    ("privacy", "Privacy", "What protects the parties", privacy_section),
     ("sweep", "Sweep", "What the settings change", sweep_section),
     ("rounds", "Rounds", "Accuracy per round", rounds_section),
     ("holders", "Who holds what", "Who holds what", holders_section),
+    ("influence", "Influence", "Who moves the head, and who was left out", influence_section),
     ("classes", "Classes", "Classes and confusions", classes_section),
     ("calibration", "Calibration", "Is confidence earned?", calibration_section),
     ("diagnostics", "Assumptions", "Do the assumptions hold?", diagnostics_section),

@@ -25,7 +25,7 @@ def privacy_section(results: Results) -> Html | None:
             _titled("Who learns what", _pairs(items(card.get("sees")))),
             _titled("What must be true", _sentences(items(card.get("assumptions")))),
             _titled("What is not promised", _sentences(items(card.get("not_promised")))),
-            _dropped(mapping(card.get("dropped"))),
+            _dropped(mapping(card.get("dropped"))) if not results.raw.get("robust") else None,
         ]
     )
 

@@ -46,7 +46,8 @@ class Setting:
         --------
         >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5", 64)
         >>> [setting.spelled(key) for key in SWEPT]
-        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions', 'ε = ∞', 'protection none']
+        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions', 'ε = ∞',
+         'protection none']
         """
         value = getattr(self, key)
         if key == "clients" and value is not None:

@@ -76,7 +76,7 @@ def table_section(results: Results) -> Html | None:
         return None
     swept = [key for key in results.swept if key in SWEPT]
     columns = [("Head", False), (f"Accuracy{THIN}", True), ("Bytes a client", True), ("All clients", True)]
-    columns += [(SWEPT[key].capitalize(), key in NUMBERS) for key in swept]
+    columns += [(SWEPT[key] if key == "epsilon" else SWEPT[key].capitalize(), key in NUMBERS) for key in swept]
     works = any(row.client_seconds is not None for row in results.rows)
     columns += [("Solve", True), *([("Clients’ work", True)] if works else []), ("Sends", False)]
     best = {id(row) for rows in results.groups.values() for row in frontier(rows)}

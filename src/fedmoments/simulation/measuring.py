@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from fedmoments.baselines import Baseline
 from fedmoments.classifier import Classifier
 from fedmoments.data import DROPPED, Split
-from fedmoments.errors import FedMomentsError, NotEnoughDataError
+from fedmoments.errors import FedMomentsError, InputError, NotEnoughDataError
 from fedmoments.federation.costs import PayloadSize
 from fedmoments.heads import Head
 from fedmoments.linalg import blocks
 from fedmoments.maps import FeatureMap, compose
+from fedmoments.privacy.protection import Protection
 from fedmoments.simulation.comparison import collect, combine
 from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
@@ -23,6 +24,8 @@ from fedmoments.simulation.notices import choice_of, fit_notes
 from fedmoments.simulation.payload import upload_size
 from fedmoments.simulation.projection import map_features
 from fedmoments.simulation.results import Outcome
+from fedmoments.simulation.shield import Shield, public_map
+from fedmoments.simulation.withholding import withhold
 from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, Layout, Ledger, Statistics, StatisticsSpec
 
 __all__ = ["Federation", "sent_by"]
@@ -70,6 +73,8 @@ class Federation:
         Measure client by client in this form: the statistics, and so the classifiers, are bit for bit those of a
         deployed federation of these clients in this order. Not behind a feature map of a head's own. None measures in
         float64, which is faster.
+    protection
+        What clients withhold, and what is done to what they send; it has a fixed point of its own.
 
     Examples
     --------
@@ -96,12 +101,15 @@ class Federation:
         seed: int = 0,
         memory_limit: float = 4e9,
         fixed_point: FixedPoint | None = None,
+        protection: Protection = Protection(),  # noqa: B008 - frozen
     ) -> None:
-        self.features, self.split, self.feature_map, self.seed = features, split, feature_map, seed
+        self.protection, self.features, self.seed = protection, features, seed
+        self.split = withhold(split, features.train.y, protection.min_count, means_per_client)
+        self.feature_map = public_map(feature_map, protection.agreed)
         self.means_per_client, self.memory_limit, self.fixed_point = means_per_client, memory_limit, fixed_point
         self._heads = [head for head in heads if isinstance(head, Head)]
         self._restricted: dict[StatisticsSpec, Statistics] = {}
-        self._cells = split.cells(features.train.y, features.n_classes)
+        self._cells = self.split.cells(features.train.y, features.n_classes)
         self._tried: dict[Method, Outcome] = {}
 
     @property
@@ -118,6 +126,13 @@ class Federation:
     def mapped(self) -> Features:
         """What clients measure: the features behind the public map."""
         return map_features(self.features, self.split, self.feature_map) if self.feature_map else self.features
+
+    @cached_property
+    def shield(self) -> Shield | None:
+        """What is done to what clients measured; None if nothing is."""
+        if not self.protection.acts_after_measuring:
+            return None
+        return Shield(self.protection, self.mapped, self.split, seed=self.seed, memory_limit=self.memory_limit)
 
     @cached_property
     def spec(self) -> StatisticsSpec:
@@ -140,6 +155,8 @@ class Federation:
 
     def received(self, head: Head) -> Statistics:
         """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
+        if self.shield:
+            return self.shield.statistics(sent_by(head, self.means_per_client))
         return self.ledger.statistics().restricted(sent_by(head, self.means_per_client))
 
     def try_head(self, head: Head) -> Outcome:
@@ -161,6 +178,7 @@ class Federation:
         """
         with fit_notes():
             if isinstance(method, Baseline):
+                self._require_plain()
                 limit = self.memory_limit
                 collected = collect(method, self.mapped, self.split, seed=self.seed, memory_limit=limit)
                 return combine(method, collected, dim=self.dim, seed=self.seed)[0].mapped(self.feature_map)
@@ -193,6 +211,7 @@ class Federation:
         reason: str | None = None
         notes: list[str] = []
         try:
+            self._require_plain()
             with fit_notes() as notes:
                 limit = self.memory_limit
                 collected = collect(baseline, self.mapped, self.split, seed=self.seed, memory_limit=limit)
@@ -203,6 +222,13 @@ class Federation:
             reason = str(error)
         found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
         return Outcome(*found, notes=tuple(notes), client_seconds=local)
+
+    def _require_plain(self) -> None:
+        if self.shield:
+            raise InputError(
+                "a baseline's clients send what is neither summed in secret, noised nor filtered: compare it in the "
+                "clear, or leave it out"
+            )
 
     def _accuracy(self, classifier: Classifier) -> float:
         test = self.features.test
@@ -242,6 +268,9 @@ class Federation:
 
     def _shared(self, head: Head) -> Statistics:
         """Return what the head itself would have received: deriving it from finer moments is not part of its fit."""
+        if self.shield:
+            found = self.received(head)
+            return found.restricted(head.needs) if head.needs <= found.spec else found
         if head.needs not in self._restricted:
             self._restricted[head.needs] = self.ledger.statistics().restricted(head.needs)
         return self._restricted[head.needs]
@@ -250,10 +279,16 @@ class Federation:
         """Return the head's own map, if it has one, after the first exchange that it may need."""
         if not head.has_own_map:
             return None
+        if self.shield:
+            raise InputError(
+                "it is measured behind a feature map of its own, which no protection is simulated with: leave it out"
+            )
         pilot = self._ledger(head.pilot_needs).statistics() if head.pilot_needs else None
         return head.feature_map(self.dim, pilot)
 
     def _upload(self, head: Head, dim: int) -> PayloadSize:
+        if self.shield:
+            return self.shield.size(sent_by(head, self.means_per_client), self._cells)
         size = upload_size(sent_by(head, self.means_per_client), dim, self._cells)
         if head.has_own_map and head.pilot_needs:
             size += upload_size(head.pilot_needs, self.dim, self._cells)

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedmoments.privacy.protection import Protection
@@ -40,7 +40,7 @@ class Setting:
     means_per_client: int = 1
     shrinkage: str | None = None
     projection: int | None = None
-    protection: Protection = Protection()
+    protection: Protection = field(default_factory=Protection)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting, ready for JSON: ε by itself, whatever else protects as words."""

@@ -1,4 +1,4 @@
-"""Sweeps: all combinations of numbers of clients, splits, means per client, projections and shrinkages, over seeds."""
+"""Sweeps: all combinations of clients, splits, means, projections, protections and shrinkages, over seeds."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from fedmoments.data import Split, parse_split
 from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
 from fedmoments.heads import Head
+from fedmoments.privacy.protection import Protection
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.measuring import Federation, sent_by
 from fedmoments.simulation.methods import Method, choose_heads, choose_methods, standard_heads
@@ -56,6 +57,7 @@ def simulate(
     shrinkages: Sequence[str | None] = (None,),
     means_per_client: Sequence[int] = (1,),
     projections: Sequence[int | None] = (None,),
+    protections: Sequence[Protection] = (Protection(),),
     seeds: int = 5,
     first_seed: int = 0,
     hyper: Mapping[str, Mapping[str, Any]] | None = None,
@@ -71,10 +73,11 @@ def simulate(
         Training samples, which are split over clients, and test samples.
     heads
         Names of heads, and of baselines to compare them with.
-    clients, splits, shrinkages, means_per_client, projections
+    clients, splits, shrinkages, means_per_client, projections, protections
         Values to sweep; all combinations are run. No number of clients means 100, or what the data say. A shrinkage
         applies to the heads that have it as a hyper-parameter; None leaves each head's own. A projection is the number
         of dimensions behind a public random one, drawn from the seed of the run; None takes features as they are.
+        Masks and the noise of a protection are drawn anew every time.
     seeds, first_seed
         How many, and the first of them: first_seed, first_seed + 1, …
     hyper
@@ -98,7 +101,9 @@ def simulate(
     chosen = choose_methods(heads, hyper or {})
     if seeds < 1:
         raise InputError(f"seeds must be 1 or more, not {seeds}")
-    settings = _settings(clients, splits, means_per_client, shrinkages, projections)
+    settings = _settings(
+        clients, splits, means_per_client, shrinkages=shrinkages, projections=projections, protections=protections
+    )
     for dimensions in projections:
         make_projection(dimensions, features.dim, first_seed)
     for number, split in {(s.clients, s.split): None for s in settings}:
@@ -162,7 +167,9 @@ class _Sweep:
 
     def _federations(self, split: Split, settings: list[Setting], seed: int) -> Iterable[tuple[Setting, Federation]]:
         """Yield every setting with its federation, keeping one federation in memory at a time."""
-        for means, dimensions in dict.fromkeys((s.means_per_client, s.projection) for s in settings):
+        for means, dimensions, protection in dict.fromkeys(
+            (s.means_per_client, s.projection, s.protection) for s in settings
+        ):
             federation = Federation(
                 self.features,
                 split,
@@ -171,9 +178,14 @@ class _Sweep:
                 means_per_client=means,
                 seed=seed,
                 memory_limit=self.memory_limit,
+                protection=protection,
             )
             for setting in settings:
-                if (setting.means_per_client, setting.projection) == (means, dimensions):
+                if (setting.means_per_client, setting.projection, setting.protection) == (
+                    means,
+                    dimensions,
+                    protection,
+                ):
                     yield setting, federation
 
 
@@ -199,8 +211,10 @@ def _settings(
     clients: Sequence[int],
     splits: Sequence[str],
     means: Sequence[int],
+    *,
     shrinkages: Sequence[str | None],
     projections: Sequence[int | None],
+    protections: Sequence[Protection],
 ) -> list[Setting]:
     for word in shrinkages:
         if word is not None:
@@ -211,11 +225,12 @@ def _settings(
     found: dict[Setting, None] = {}
     for scheme in splits:
         numbers: Sequence[int | None] = clients or [None if finds_clients(scheme) else CLIENTS]
-        for number, count, dimensions, word in product(numbers, means, projections, shrinkages):
-            found[Setting(number, scheme, count, word, dimensions)] = None
+        for number, count, dimensions, shield, word in product(numbers, means, projections, protections, shrinkages):
+            found[Setting(number, scheme, count, word, dimensions, shield)] = None
     if not found:
         raise InputError(
-            "there is nothing to simulate: give at least one split, shrinkage, projection and number of means"
+            "there is nothing to simulate: give at least one split, shrinkage, projection, protection and "
+            "number of means"
         )
     return list(found)
 

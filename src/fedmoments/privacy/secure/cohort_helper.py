@@ -1,15 +1,17 @@
 """The helper's side of cohorts: it draws its nonce, deals the cohorts itself, and opens sums over them alone.
 
-For one context, in this order: ``draw`` (a commitment and a roster come, a nonce goes), ``reveal`` (the leader's nonce
+For one federation, once, in this order: ``draw`` (a commitment and a roster come, a nonce goes), ``reveal`` (the leader's nonce
 must be what it committed to), ``admit`` (the envelopes of everybody who is present, each signed by the client on the
-roster; the helper deals and merges cohorts by the public rule), ``learn`` and ``open`` over those cohorts. Each of the
-first three happens once: asking again with the same gives the same, asking with anything else is refused.
+roster; the helper deals and merges cohorts by the public rule), ``learn`` and ``open`` over those cohorts, with those
+envelopes. Each of the first three happens once: asking again with the same gives the same, asking with anything else is
+refused, in another round too: a leader that may draw in round after round could report in the one it likes.
 
 What it cannot check: that a client who is not among the envelopes really did not report, and that names on the roster
 are different people. A leader that enrols clients of its own makes cohorts in which few are honest; so rosters are
 public, and who may enrol is for people to decide.
 """
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,24 +102,25 @@ class CohortHelper(ThresholdHelper):
     # ---------------------------------------------------------------------------------------------- dealing
 
     def draw(self, context: Context, roster: Roster, commitment: bytes) -> bytes:
-        """Return the helper's nonce for a context, and remember roster and commitment: one of each, for ever.
+        """Return the helper's nonce for a federation, and remember round, roster and commitment: one of each, for ever.
 
         Raises
         ------
         PrivacyError
-            When another roster or commitment was given for this context before.
+            When another round, roster or commitment of this federation was given before.
         """
         if len(commitment) != NONCE_BYTES:
             raise InputError(f"a commitment has {NONCE_BYTES} bytes, but {len(commitment)} arrived")
-        values = (context.digest, commitment, roster.to_bytes(), self._nonce or secrets.token_bytes(NONCE_BYTES))
+        own = self._nonce or secrets.token_bytes(NONCE_BYTES)
+        values = (context.federation, context.digest, commitment, roster.to_bytes(), own)
         with self._database.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO draws VALUES (?, ?, ?, ?, NULL)", values)
+            connection.execute("INSERT OR IGNORE INTO draws VALUES (?, ?, ?, ?, ?, NULL)", values)
         drawn = self._drawn(context)
         if (drawn.commitment, drawn.roster) != (commitment, roster):
             raise PrivacyError(
                 f"cohorts of round {context.round} were drawn already, with another "
                 f"{'commitment' if drawn.roster == roster else 'roster'}: a draw is made once, or whoever repeats it "
-                "could choose the cohorts it likes. Begin a new round"
+                "could choose the cohorts it likes. Begin a new federation"
             )
         return drawn.own
 
@@ -141,11 +144,16 @@ class CohortHelper(ThresholdHelper):
 
     def _drawn(self, context: Context) -> _Draw:
         with self._database.reading() as connection:
-            query = "SELECT commitment, roster, own, theirs FROM draws WHERE context = ?"
-            row = connection.execute(query, (context.digest,)).fetchone()
+            query = "SELECT context, commitment, roster, own, theirs FROM draws WHERE federation = ?"
+            row = connection.execute(query, (context.federation,)).fetchone()
         if row is None:
             raise PrivacyError(f"no cohorts were drawn for round {context.round}: commit to a nonce first")
-        return _Draw(row[0], Roster.from_bytes(row[1]), row[2], row[3])
+        if row[0] != context.digest:
+            raise PrivacyError(
+                f"cohorts of this federation were drawn already, for another round than {context.round}: a draw is made "
+                "once, or whoever repeats it could choose the cohorts it likes. Begin a new federation"
+            )
+        return _Draw(row[1], Roster.from_bytes(row[2]), *row[3:])
 
     def _dealt(self, context: Context) -> tuple[tuple[str, ...], ...]:
         drawn = self._drawn(context)
@@ -172,11 +180,12 @@ class CohortHelper(ThresholdHelper):
         """
         cohorts = self._dealt(context)
         reports = self._verified(context, self._drawn(context).roster, envelopes)
+        digests = {read_envelope(data, context).id: hashlib.sha256(data).digest() for data in envelopes}
         merged = merge_small(cohorts, reports, self._batch)
         groups = tuple(tuple(sorted(reports[client] for client in group)) for group in merged)
-        new = [(number, report) for number, group in enumerate(groups) for report in group]
+        new = [(number, report, digests[report]) for number, group in enumerate(groups) for report in group]
         with self._database.writing() as connection:
-            query = "SELECT cohort, report FROM cohorts WHERE context = ? ORDER BY cohort, report"
+            query = "SELECT cohort, report, envelope FROM cohorts WHERE context = ? ORDER BY cohort, report"
             known = connection.execute(query, (context.digest,)).fetchall()
             if known and known != new:
                 raise PrivacyError(
@@ -184,8 +193,8 @@ class CohortHelper(ThresholdHelper):
                     "who is present is said once"
                 )
             if not known:
-                rows = [(report, context.digest, number) for number, report in new]
-                connection.executemany("INSERT INTO cohorts VALUES (?, ?, ?)", rows)
+                rows = [(report, context.digest, number, digest) for number, report, digest in new]
+                connection.executemany("INSERT INTO cohorts VALUES (?, ?, ?, ?)", rows)
         return groups
 
     @staticmethod
@@ -223,4 +232,27 @@ class CohortHelper(ThresholdHelper):
                 f"sums are taken inside cohorts, but these {len(request.ids)} reports are no cohort: ask for the "
                 "cohorts that admitting the reports returned"
             )
+        self._require_admitted(request)
         return super().learn(request, masked)
+
+    def open(self, request: SumRequest) -> Words:
+        """Return the masks of classes over one cohort or several; see :meth:`ThresholdHelper.open`.
+
+        Raises
+        ------
+        PrivacyError
+            When an envelope is not the one that was admitted, or see there.
+        """
+        self._require_admitted(request)
+        return super().open(request)
+
+    def _require_admitted(self, request: SumRequest) -> None:
+        """Refuse other envelopes than the admitted ones: with a seed of its own the leader could unmask the others."""
+        with self._database.reading() as connection:
+            for name, sealed in request.reports:
+                row = connection.execute("SELECT envelope FROM cohorts WHERE report = ?", (name,)).fetchone()
+                if row != (hashlib.sha256(sealed).digest(),):
+                    raise PrivacyError(
+                        f"the envelope of report {name[:12]}... is not the one that was admitted, which its client "
+                        "signed: send that one"
+                    )

@@ -2,8 +2,9 @@
 
 Write-ahead log and ``synchronous=FULL``: a commit returns when its bytes were forced to the disk. Every write is one
 ``BEGIN IMMEDIATE`` transaction, so that several processes may share a file; they wait for each other for up to
-`BUSY_SECONDS`. Files are readable by their owner only, and what is deleted is overwritten with zeros. They must lie on
-a local disk: a write-ahead log does not work over a network file system.
+`BUSY_SECONDS`. Files are readable by their owner only, and what is deleted is overwritten with zeros; in the log it stays
+until that is emptied (:meth:`Database.empty_log`). They must lie on a local disk: a write-ahead log does not work over
+a network file system.
 """
 
 import fcntl
@@ -99,6 +100,18 @@ class Database:
                 yield connection
             finally:
                 self._roll_back()
+
+    def empty_log(self) -> None:
+        """Empty the write-ahead log, which still holds what was deleted; call it after deleting.
+
+        Raises
+        ------
+        LedgerError
+            When another process reads the file and does not let go of it.
+        """
+        with self._lock, self._explained("what was deleted is still in its write-ahead log"):
+            if self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                raise sqlite3.OperationalError("another process is reading it")
 
     def close(self) -> None:
         """Close the file; what was in memory only is gone."""

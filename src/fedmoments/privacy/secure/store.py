@@ -165,12 +165,14 @@ class ReportStore:
                     client,
                 )
             connection.execute("DELETE FROM reports WHERE context = ? AND client = ?", (context.digest, client))
+        self._database.empty_log()
         return True
 
     def forget(self, context: Context) -> None:
         """Delete all vectors and seeds of a round; who reported which version stays known."""
         with self._writing() as connection:
             connection.execute("UPDATE reports SET sealed = NULL, masked = NULL WHERE context = ?", (context.digest,))
+        self._database.empty_log()
 
     # ---------------------------------------------------------------------------------------------- requests
 

@@ -7,6 +7,9 @@ Two steps for every group of reports:
 2. ``open``: the leader asks for blocks of classes over one group or several. The helper adds up what it knows of those
    groups, and refuses the whole request if a class in it has fewer clients than the threshold.
 
+In later rounds of the federation a class is opened over the same clients as before, or over others: of two sums of a
+class that share some clients only, the difference may be what a single client holds, though enough hold each.
+
 What it can check: that every report is in one group and every class of a group is opened once (its memory of
 coordinates), that numbers of clients are possible (from 0 to the reports of the group), that the leader does not tell
 two stories about one group. What it cannot: that the sum of masked contributors it was handed is the true one. A leader
@@ -14,6 +17,7 @@ that lies there gets a class opened that too few clients hold; it still gets no 
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -40,11 +44,20 @@ CREATE TABLE groups (
 ) WITHOUT ROWID;
 CREATE TABLE members (report TEXT PRIMARY KEY, id BLOB NOT NULL REFERENCES groups) WITHOUT ROWID;
 CREATE INDEX members_by_group ON members (id);
--- draws of cohorts (fedmoments.privacy.secure.cohort_helper): both nonces, and the reports of each cohort
-CREATE TABLE draws (
-    context BLOB PRIMARY KEY, commitment BLOB NOT NULL, roster BLOB NOT NULL, own BLOB NOT NULL, theirs BLOB
+-- which classes (JSON) were opened over which clients (JSON), and in which context
+CREATE TABLE openings (
+    id BLOB PRIMARY KEY, federation TEXT NOT NULL, context BLOB NOT NULL, labels TEXT NOT NULL, clients TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE cohorts (report TEXT PRIMARY KEY, context BLOB NOT NULL, cohort INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX openings_by_federation ON openings (federation, context);
+-- draws of cohorts (fedmoments.privacy.secure.cohort_helper): both nonces; the reports of each cohort, and SHA-256 of
+-- their envelopes
+CREATE TABLE draws (
+    federation TEXT PRIMARY KEY, context BLOB NOT NULL, commitment BLOB NOT NULL, roster BLOB NOT NULL,
+    own BLOB NOT NULL, theirs BLOB
+) WITHOUT ROWID;
+CREATE TABLE cohorts (
+    report TEXT PRIMARY KEY, context BLOB NOT NULL, cohort INTEGER NOT NULL, envelope BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX cohorts_by_number ON cohorts (context, cohort);
 """
 
@@ -146,7 +159,8 @@ class ThresholdHelper:
         Raises
         ------
         PrivacyError
-            When a report is in no group that was learned, a group is not there whole, or too few clients hold a class.
+            When a report is in no group that was learned, a group is not there whole, too few clients hold a class, or
+            it was opened over some of these clients in another round.
         """
         labels, held = self._labels(request), self._held(request)
         few = [label for label in labels if held[label] < self._least]
@@ -155,7 +169,33 @@ class ThresholdHelper:
                 f"no class may be opened that fewer than {self._least} clients hold, but {int(held[few[0]])} of these "
                 f"{len(request.reports)} clients hold class {few[0]}: pool it over more cohorts, or suppress it"
             )
+        self._keep_company(request, labels)
         return self._helper.sum(request)
+
+    def _keep_company(self, request: SumRequest, labels: Iterable[int]) -> None:
+        """Remember over which clients classes are opened; refuse if one was over some of them in another context.
+
+        In the same context every coordinate of a report is unmasked once, so that sums of a class share no client.
+        """
+        clients, federation = clients_of(request), request.context.federation
+        asked, here = set(labels), set(json.loads(clients))
+        with self._database.writing() as connection:
+            rows = connection.execute(
+                "SELECT labels, clients FROM openings WHERE federation = ? AND context <> ? AND clients <> ?",
+                (federation, request.context.digest, clients),
+            )
+            for known, others in rows:
+                both = asked.intersection(json.loads(known))
+                if both and not here.isdisjoint(json.loads(others)):
+                    raise PrivacyError(
+                        f"class {min(both)} was opened in another round over some of these {len(here)} clients and "
+                        "others: the difference of both sums may be what one client holds. Ask for the same clients "
+                        "as then, or begin a new federation"
+                    )
+            connection.execute(
+                "INSERT OR IGNORE INTO openings VALUES (?, ?, ?, ?, ?)",
+                (request.digest, federation, request.context.digest, json.dumps(sorted(asked)), clients),
+            )
 
     def _labels(self, request: SumRequest) -> list[int]:
         """Return the classes of the blocks, which must be whole."""

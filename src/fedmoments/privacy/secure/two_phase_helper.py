@@ -46,9 +46,14 @@ class TwoPhaseHelper(ThresholdHelper):
         Raises
         ------
         PrivacyError
-            When reports are for another broadcast, the clients are not those of the first phase, or the broadcast has
-            a class that too few clients hold.
+            When reports are for another broadcast, the broadcast is of other classes or dimension, the clients are not
+            those of the first phase, or it has a class that too few of them hold.
         """
+        if (broadcast.n_classes, broadcast.dim) != (self._layout.n_classes, self._layout.dim):
+            raise PrivacyError(
+                f"{self._layout.n_classes} classes in {self._layout.dim} dimensions were agreed on, but the broadcast "
+                f"is of {broadcast.n_classes} in {broadcast.dim}: broadcast what follows from the first phase"
+            )
         if request.context != broadcast.context(first):
             raise PrivacyError("these reports were made for another broadcast than the one that the leader showed")
         with self._database.reading() as connection:
@@ -66,4 +71,5 @@ class TwoPhaseHelper(ThresholdHelper):
                 f"the broadcast has class {few[0]}, which {int(held[few[0]])} clients hold, fewer than {self._least}: "
                 "such classes are suppressed, and nothing about them is added up"
             )
+        self._keep_company(request, broadcast.classes.tolist())
         return self._helper.sum(request)

@@ -1,0 +1,90 @@
+"""The table ``[privacy]`` of a job: one protection, or several where ε or the obfuscation is swept."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from itertools import product
+from typing import Any
+
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.privacy.dp import check_rules
+from fedmoments.privacy.protection import Agreed, Protection
+
+__all__ = ["read_protections"]
+
+_AGREED = tuple(f.name for f in fields(Agreed) if f.name != "helper")
+_OWN = tuple(f.name for f in fields(Protection) if f.name != "agreed")
+_OF_NOISE = ("delta", "unit", "neighbours", "clip", "client_norm", "budget", "releases")
+#: What stands for no noise, and for counts as they are, in a sweep.
+NO_NOISE, PLAIN = math.inf, "none"
+
+
+def read_protections(table: Mapping[str, Any]) -> tuple[Protection, ...]:
+    """Return what a table asks for: all combinations of its values of ε and of its obfuscations.
+
+    Parameters
+    ----------
+    table
+        Rules of :class:`~fedmoments.privacy.protection.Agreed` and
+        :class:`~fedmoments.privacy.protection.Protection` by name; ``epsilon`` and ``obfuscation`` may be lists, with
+        inf for no noise and ``none`` for counts as they are.
+
+    Examples
+    --------
+    >>> [each.words for each in read_protections({"epsilon": [1, 2.0, math.inf], "secure": "sums"})]
+    ['secure=sums, epsilon=1.0', 'secure=sums, epsilon=2.0', 'secure=sums']
+    >>> read_protections({})
+    (Protection(agreed=Agreed(...), min_count=1, ...),)
+    >>> read_protections({"epsilom": 1})
+    Traceback (most recent call last):
+    fedmoments.errors.UnknownNameError: unknown rule of privacy 'epsilom': did you mean 'epsilon'? ...
+    """
+    for name in table:
+        if name not in (*_AGREED, *_OWN):
+            raise UnknownNameError("rule of privacy", str(name), (*_AGREED, *_OWN))
+    own = {name: value for name, value in table.items() if name in _OWN and name != "obfuscation"}
+    agreed = {name: value for name, value in table.items() if name in _AGREED and name != "epsilon"}
+    _check_noise_rules(agreed, _several(table.get("epsilon")))
+    found = []
+    for epsilon, obfuscation in product(_several(table.get("epsilon")), _several(table.get("obfuscation"))):
+        noise: dict[str, Any] = {} if epsilon in (None, NO_NOISE) else {"epsilon": _number(epsilon)}
+        counts = {} if obfuscation in (None, PLAIN) else {"obfuscation": obfuscation}
+        kept = {name: value for name, value in agreed.items() if noise or name not in _OF_NOISE}
+        found.append(Protection(Agreed(**kept, **noise), **own, **counts))
+        _check_beside_noise(found[-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _check_beside_noise(each: Protection) -> None:
+    """Refuse what lets one sample change more than the noise hides."""
+    check_rules(
+        each.agreed,
+        min_count=each.min_count,
+        obfuscation=each.obfuscation,
+        max_samples=each.max_samples,
+        robust=each.robust,
+    )
+
+
+def _check_noise_rules(agreed: Mapping[str, Any], epsilons: list[Any]) -> None:
+    """Refuse rules of the noise that are wrong, or that no noise obeys: they are left out where ε is inf."""
+    given = [name for name in agreed if name in _OF_NOISE]
+    if given and all(epsilon in (None, NO_NOISE) for epsilon in epsilons):
+        raise InputError(
+            f"{', '.join(given)} of the privacy say how noise is drawn, but there is none: give an epsilon, or leave "
+            "them out"
+        )
+    if given:
+        Agreed(**{**agreed, "epsilon": 1.0})
+
+
+def _several(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value) or [None]
+    return [value]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"epsilon must be a number above 0, or inf for no noise, not {value!r}")
+    return float(value)

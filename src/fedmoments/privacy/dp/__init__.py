@@ -1,0 +1,37 @@
+"""Central differential privacy of merged statistics: one Gaussian release on the fixed-point grid, accounted for.
+
+Everything here is a public constant or noise: a clip norm, weight or shrinkage that was tuned on the private data voids
+the promise.
+"""
+
+from fedmoments.privacy.dp.accountant import Accountant, Spending, epsilon_of, least_ratio
+from fedmoments.privacy.dp.budget import parse_budget, shares_of
+from fedmoments.privacy.dp.client_clip import clip_client
+from fedmoments.privacy.dp.compatibility import check_head, check_rules
+from fedmoments.privacy.dp.discrete import discrete_gaussian
+from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
+from fedmoments.privacy.dp.randomness import Stream
+from fedmoments.privacy.dp.releases import Released, finish, noise_vector, release
+from fedmoments.privacy.dp.repairs import repair
+
+__all__ = [
+    "Accountant",
+    "NoisePlan",
+    "Released",
+    "Spending",
+    "Stream",
+    "check_head",
+    "check_rules",
+    "clip_client",
+    "discrete_gaussian",
+    "epsilon_of",
+    "finish",
+    "least_ratio",
+    "noise_vector",
+    "parse_budget",
+    "plan",
+    "release",
+    "repair",
+    "require_additive",
+    "shares_of",
+]

@@ -1,0 +1,62 @@
+"""The card says who learns what, and says of every mode what it does not promise."""
+
+import json
+
+import pytest
+
+from fedmoments.privacy.card import privacy_card
+from fedmoments.privacy.protection import Agreed
+
+MODES = [
+    Agreed(),
+    Agreed(secure="sums"),
+    Agreed(secure="two-phase"),
+    Agreed(secure="cohorts"),
+    Agreed(epsilon=2.0),
+    Agreed(secure="sums", epsilon=2.0, neighbours="replace"),
+    Agreed(epsilon=2.0, unit="client", client_norm=3.0, clip=2.0),
+]
+
+
+@pytest.mark.parametrize("agreed", MODES, ids=lambda agreed: json.dumps(agreed.to_dict()))
+def test_every_mode_says_who_sees_what_and_what_is_not_promised(agreed: Agreed) -> None:
+    card = privacy_card(agreed)
+    assert card["sees"]
+    assert card["assumptions"]
+    assert card["not_promised"]
+    assert json.loads(json.dumps(card)) == card
+    words = json.dumps(card, ensure_ascii=False)
+    assert ("do not work together" in words) == (agreed.secure is not None)
+    assert ("public constants" in words) == (agreed.epsilon is not None)
+
+
+def test_modes_have_different_names() -> None:
+    assert len({privacy_card(agreed)["mode"] for agreed in MODES[:6]}) == 6
+
+
+def test_clear_sums_do_not_hide_that_single_samples_left() -> None:
+    open_card = privacy_card(Agreed(), min_count=1, exposed={"cells": 10, "single": 4, "small": 6})
+    assert ["Means over one sample", "4 of 10 (40%)"] in open_card["facts"]
+    assert any("that sample's feature vector, exactly" in each for each in open_card["not_promised"])
+    closed = privacy_card(Agreed(), min_count=5, exposed={"cells": 4, "single": 0, "small": 0})
+    assert not any("exactly" in each for each in closed["not_promised"])
+
+
+def test_obfuscation_is_never_called_a_promise() -> None:
+    card = privacy_card(Agreed(), obfuscation="laplace:0.5")
+    assert "Obfuscated counts are not differential privacy." in card["not_promised"]
+
+
+def test_what_was_spent_withheld_and_left_out_is_told() -> None:
+    card = privacy_card(
+        Agreed(epsilon=2.0),
+        withheld={"classes": 3, "samples": 1200},
+        spent={"epsilon": 1.5, "delta": 1e-5, "releases": 2},
+        robust="mad",
+        dropped={"bad": "too far"},
+    )
+    facts = dict(card["facts"])
+    assert facts["Withheld by clients"] == "3 classes, 1,200 samples"
+    assert facts["Spent"] == "ε = 1.5 in 2 releases"
+    assert facts["Filter"] == "mad, 1 clients left out"
+    assert facts["Budget"] == "ε = 2, δ = 1e-05 for one sample"
