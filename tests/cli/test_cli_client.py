@@ -213,13 +213,14 @@ def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Sta
     for timer in timers:
         timer.join()
     assert (outcome.good, outcome.sentence) == (True, "")
-    assert [each["event"] for each in outcome.events] == ["prepared", "sent", "acknowledged"]
+    assert [each["event"] for each in outcome.events] == ["audited", "prepared", "sent", "acknowledged"]
     (contribution,) = outcome.document()["contributions"]
     assert contribution["receipt"]["seq"] == stage.store.status().entries
     assert not watch.node.alive
     outcome.show()
     printed = capsys.readouterr()
     assert f"entry {contribution['receipt']['seq']}" in printed.out
+    assert "clinic: version 1 reveals to the server, besides counts: nothing; 0 samples are kept back" in printed.err
     assert "clinic: the server acknowledged version 1" in printed.err
 
 

@@ -20,8 +20,8 @@ LEDGER = "trial/federation/ledger.db"
 
 @pytest.fixture
 def trial(run: Any, features: str) -> dict[str, Any]:
-    """A ledger that twelve clients contributed to, and what the run printed."""
-    printed = run(*FEDERATE, "--data", features, "--out", "trial", "--json").stdout
+    """A ledger that twelve clients contributed all to, and what the run printed."""
+    printed = run(*FEDERATE, "--data", features, "--out", "trial", "--min-count", "1", "--json").stdout
     found: dict[str, Any] = json.loads(printed)
     return found
 
@@ -170,10 +170,11 @@ def test_federate_prints_the_digests_of_the_simulation_it_names(run: Any, featur
     assert [detail["head"] for detail in simulated] == ["fedcof", "fed3r"]
 
 
-def test_federate_without_options_is_the_simulation_without_options(run: Any, features: str) -> None:
+def test_federate_without_options_is_the_simulation_with_its_minimum_count(run: Any, features: str) -> None:
     found = json.loads(run("federate", "--local", "2", "--engine", "memory", "--data", features, "--json").stdout)
     assert found["clients"] == found["clients_in_all"] == 100
-    (detail,) = json.loads(run("simulate", features, "--heads", "fedcof", "--seeds", "1", "--json").stdout)["details"]
+    simulate = ("simulate", features, "--heads", "fedcof", "--seeds", "1", "--json")
+    (detail,) = json.loads(run(*simulate, "--min-count", "5").stdout)["details"]
     assert found["heads"][0]["classifier"] == detail["digest"]
     assert Path("runs/federation/heads/fedcof.safetensors").is_file()
     assert Path(found["ledger"]) == Path("runs/federation/federation/ledger.db").resolve()
@@ -187,7 +188,11 @@ def test_federate_tells_progress_on_stderr_and_only_json_on_stdout(run: Any, fea
 
 def test_federate_keeps_what_clients_withhold(run: Any, features: str) -> None:
     text = run(*FEDERATE, "--data", features, "--out", "trial", "--min-count", "20").stdout
-    assert "its digests are others" in text
+    command = re.search("the same split in one process: fedmoments (.*)", text)
+    assert command
+    assert "its digests are others" not in text
+    for detail in json.loads(run(*command[1].split(), "--json").stdout)["details"]:
+        assert f"{detail['head']} classifier {detail['digest']}\n" in text
     found = json.loads(run("status", LEDGER, "--json").stdout)
     assert sum(each["withheld_samples"] for each in found["contributors"]) == 600 - found["samples"] > 0
     assert all(count == 0 or count >= 20 for count in found["class_counts"].values())

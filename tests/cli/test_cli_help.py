@@ -42,8 +42,9 @@ def examples(command: str) -> list[str]:
 
 
 def test_all_commands_are_there() -> None:
-    files = {"evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
-    federation = {"client", "federate", "keys client", "keys server", "leave", "refit", "rejoin", "status"}
+    files = {"audit", "evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
+    federation = {"client", "federate", "helper", "leave", "refit", "rejoin", "status"}
+    federation |= {"keys client", "keys helper", "keys server"}
     server = {f"server {name}" for name in ("app", "create", "enrol", "revoke", "run")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "simulate"}

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, PolicyError, UnknownNameError
 from fedmoments.federation import Fingerprint
-from fedmoments.federation.policy import ClientPolicy
+from fedmoments.federation.policy import SMALL_CLASSES, ClientPolicy
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.statistics import MOMENTS
 from fedmoments.wire import Withheld
 
@@ -25,7 +26,9 @@ LABELS = st.lists(st.integers(0, C - 1), max_size=60)
 def policies(draw: st.DrawFn) -> ClientPolicy:
     least = draw(st.integers(1, 8))
     most = draw(st.none() | st.integers(least, 30))
-    return ClientPolicy(min_count=least, max_per_class=most, report_withheld=draw(st.booleans()))
+    small = draw(st.sampled_from(SMALL_CLASSES))
+    told = draw(st.booleans())
+    return ClientPolicy(min_count=least, max_per_class=most, report_withheld=told, small_classes=small)
 
 
 def terms_of(spec: StatisticsSpec) -> Terms:
@@ -33,15 +36,16 @@ def terms_of(spec: StatisticsSpec) -> Terms:
     return Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, spec)
 
 
-def measured(labels: list[int] | np.ndarray[Any, Any], shares: int, seed: int = 0) -> Statistics:
+def measured(labels: list[int] | np.ndarray[Any, Any], shares: int, policy: ClientPolicy, seed: int = 0) -> Statistics:
     X = np.random.default_rng(7).normal(size=(len(labels), 3))
     spec = StatisticsSpec(ALL.moments, shares)
-    return Statistics.of(X, np.asarray(labels, np.int64), spec, n_classes=C, seed=seed)
+    found = Statistics.of(X, np.asarray(labels, np.int64), spec, n_classes=C, seed=seed)
+    return merge_rows(found, policy.min_count) if policy.merges else found
 
 
 @given(LABELS, st.integers(1, 9))
 def test_a_policy_without_rules_changes_nothing(labels: list[int], shares: int) -> None:
-    mask, withheld = ClientPolicy().select(labels, shares)
+    mask, withheld = ClientPolicy(min_count=1).select(labels, shares)
     assert mask.shape == (len(labels),)
     assert mask.all()
     assert withheld == Withheld()
@@ -60,7 +64,7 @@ def test_no_measured_class_or_row_is_below_the_minimum_or_above_the_cap(
     policy: ClientPolicy, labels: list[int], shares: int, seed: int
 ) -> None:
     mask, _ = policy.select(labels, shares)
-    found = measured(np.array(labels, int)[mask], shares, seed)
+    found = measured(np.array(labels, int)[mask], shares, policy, seed)
     assert (found.class_counts >= policy.min_count).all()
     assert (found.row_counts >= policy.min_count).all()
     if policy.max_per_class is not None:
@@ -78,7 +82,7 @@ def test_no_more_than_necessary_is_withheld(policy: ClientPolicy, labels: list[i
         if len(chosen):
             np.testing.assert_array_equal(chosen, allowed)
         else:
-            rows = measured([label] * len(allowed), shares).row_counts
+            rows = measured([label] * len(allowed), shares, policy).row_counts
             assert rows.min() < policy.min_count
 
 
@@ -98,6 +102,20 @@ def test_a_class_that_would_be_split_too_thin_is_withheld_and_a_smaller_one_is_n
     assert not policy.select([0] * 10, 5)[0].any()
     assert policy.select([0] * 9, 5)[0].all()
     assert policy.select([0] * 15, 5)[0].all()
+
+
+def test_by_default_a_class_of_fewer_than_five_samples_is_withheld() -> None:
+    mask, withheld = ClientPolicy().select([0] * 4 + [1] * 5)
+    assert mask.tolist() == [False] * 4 + [True] * 5
+    assert withheld == Withheld(classes=1, samples=4)
+
+
+def test_a_class_that_would_be_split_too_thin_is_sent_as_one_mean_by_a_policy_that_merges() -> None:
+    policy = ClientPolicy(min_count=3, small_classes="merge")
+    mask, withheld = policy.select([0] * 10 + [1] * 2, 5)
+    assert mask.tolist() == [True] * 10 + [False] * 2
+    assert withheld == Withheld(classes=1, samples=2)
+    assert measured([0] * 10, 5, policy).row_counts.tolist() == [10]
 
 
 def test_labels_of_the_wrong_kind_are_refused() -> None:
@@ -131,6 +149,13 @@ def test_every_broken_rule_is_named_with_what_was_asked_and_what_is_allowed() ->
     assert "nothing was measured" in str(refused.value)
 
 
+def test_counts_cannot_be_obfuscated_beside_a_gram() -> None:
+    policy = ClientPolicy(obfuscate="laplace:0.5")
+    policy.require(terms_of(StatisticsSpec.of("client_means")))
+    with pytest.raises(PolicyError, match="obfuscate: counts cannot be obfuscated beside the moment 'gram'"):
+        policy.require(terms_of(StatisticsSpec.of("gram")))
+
+
 def test_a_contribution_may_have_as_many_bytes_as_allowed_and_not_one_more() -> None:
     ClientPolicy().require_size(2**40)
     ClientPolicy(max_bytes=10).require_size(10)
@@ -139,6 +164,13 @@ def test_a_contribution_may_have_as_many_bytes_as_allowed_and_not_one_more() -> 
 
 
 # ---------------------------------------------------------------------------------------------- as a table
+
+
+def test_an_obfuscation_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="typed as KIND:EPSILON"):
+        ClientPolicy(obfuscate="laplace")
+    with pytest.raises(UnknownNameError, match="'laplac': did you mean 'laplace'"):
+        ClientPolicy.from_dict({"obfuscate": "laplac:0.5"})
 
 
 @given(policies(), st.none() | st.lists(st.sampled_from(sorted(MOMENTS))), st.none() | st.integers(1, 9))
@@ -177,6 +209,9 @@ def test_a_mistyped_rule_is_refused_and_not_ignored() -> None:
         {"moments": [1]},
         {"report_withheld": 1},
         {"min_count": 5, "max_per_class": 4},
+        {"max_per_class": 4},
+        {"small_classes": "hide"},
+        {"small_classes": None},
         [("min_count", 5)],
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from fedmoments.deploy.local import LocalFederation, prepare_local
 from fedmoments.flower.settings import ServerSettings
 from fedmoments.jobs.config import JobConfig
+from fedmoments.privacy.protection import Agreed
 
 Made = Callable[..., LocalFederation]
 
@@ -28,15 +29,27 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make(features: Path, tmp_path: Path) -> Made:
-    """Prepare a federation of 12 clients on 4 nodes in one process; keywords change the server's settings."""
+    """Prepare a federation of 12 clients on 4 nodes in one process; keywords change the server's settings.
+
+    Clients send all that they have, unless a policy is given.
+    """
     count = 0
 
-    def prepare(*, nodes: int = 4, clients: int = 12, policy: dict[str, Any] | None = None, **server: Any) -> Any:
+    def prepare(
+        *,
+        nodes: int = 4,
+        clients: int = 12,
+        policy: dict[str, Any] | None = None,
+        privacy: Agreed | None = None,
+        **server: Any,
+    ) -> Any:
         nonlocal count
         count += 1
         settings = replace(ServerSettings("ledger", heads=("fedcof", "fedncm"), deadline=20.0), **server)
         config = JobConfig(data=f"npz:{features}", clients=(clients,), splits=("dirichlet:0.5",))
         folder = tmp_path / f"federation-{count}"
-        return prepare_local(folder, config, settings, nodes=nodes, engine="memory", policy=policy)
+        rules = policy or {"min_count": 1}
+        agreed = privacy or Agreed()
+        return prepare_local(folder, config, settings, nodes=nodes, engine="memory", policy=rules, privacy=agreed)
 
     return prepare

@@ -120,7 +120,7 @@ def deployment(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("tls")
     config = JobConfig(data=f"npz:{features}", clients=(CLIENTS,), splits=("dirichlet:0.5",))
     settings = ServerSettings("ledger", heads=("fedcof",), nodes=NODES, deadline=240.0, ttl=300.0, evaluate=False)
-    plan = prepare_local(folder / "federation", config, settings, nodes=NODES, engine="flower", tls=True)
+    plan = prepare_local(folder / "federation", config, settings, nodes=NODES, engine="flower", policy={"min_count": 1})
     for node in range(NODES):  # they take part in the federations of several tests
         path = plan.settings_of(node)
         path.write_text(replace(ClientSettings.load(path), federation="").to_toml(), "utf-8")
@@ -138,7 +138,7 @@ def digest(features: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     config = JobConfig(data=f"npz:{features}", clients=(CLIENTS,), splits=("dirichlet:0.5",))
     settings = ServerSettings("ledger", heads=("fedcof",), evaluate=False)
     folder = tmp_path_factory.mktemp("memory") / "federation"
-    plan = prepare_local(folder, config, settings, nodes=NODES, engine="memory")
+    plan = prepare_local(folder, config, settings, nodes=NODES, engine="memory", policy={"min_count": 1})
     run_local(plan, "memory")
     return fitted(plan.server.ledger)
 
@@ -181,7 +181,7 @@ def test_tls_end_to_end(deployment: Deployment, digest: str, tmp_path: Path) -> 
             assert outbox.pending(federation) == ()
         record = (deployment.plan.folder / f"node-{node}" / "record.jsonl").read_text("utf-8")
         left = [json.loads(line) for line in record.splitlines() if json.loads(line)["federation"] == federation]
-        assert {each["event"] for each in left} == {"prepared", "sent", "acknowledged", "evaluated"}
+        assert {each["event"] for each in left} == {"audited", "prepared", "sent", "acknowledged", "evaluated"}
 
 
 def test_a_client_app_that_raises(deployment: Deployment) -> None:

@@ -22,7 +22,7 @@ def test_all_engines_give_the_same_bits(features: Path, tmp_path: Path) -> None:
     for engine in ENGINES:
         config = JobConfig(data=f"npz:{features}", clients=(6,), splits=("dirichlet:0.5",))
         settings = ServerSettings("ledger", heads=("fedcof", "gh-lda"), evaluate=False)
-        plan = prepare_local(tmp_path / engine, config, settings, nodes=2, engine=engine, tls=True)
+        plan = prepare_local(tmp_path / engine, config, settings, nodes=2, engine=engine, policy={"min_count": 1})
         run_local(plan, engine, timeout=400)
         with FederationStore.open(plan.server.ledger) as store:
             assert store.status().clients == 6

@@ -18,7 +18,16 @@ from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.flower import client_app as real
 from fedmoments.flower.grid import InProcessGrid, run_in_process
 from fedmoments.flower.holdings import Holdings
-from fedmoments.flower.messages import ACKNOWLEDGE, CONTRIBUTE, EVALUATE, content_of, read_content
+from fedmoments.flower.messages import (
+    ACKNOWLEDGE,
+    CONTRIBUTE,
+    EVALUATE,
+    HELPER,
+    SECOND,
+    UNMASK,
+    content_of,
+    read_content,
+)
 from fedmoments.flower.node import Node, identity_of, measure_held
 from fedmoments.flower.server import FederationRun, run_federation
 from fedmoments.flower.settings import ClientSettings, ServerSettings
@@ -353,7 +362,7 @@ def test_a_policy_that_forbids_the_terms_declines(make: Made) -> None:
 
 def test_every_message_type_is_known_to_the_client_app() -> None:
     known = real.app._registered_funcs
-    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE}
+    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE, HELPER, SECOND, UNMASK}
 
 
 def test_the_grid_gives_each_recipient_a_content_of_its_own(make: Made) -> None:

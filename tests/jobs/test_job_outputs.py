@@ -53,7 +53,7 @@ def test_results_json_holds_everything_by_its_name(found: JobResult, config: Job
     assert document == json.loads(json.dumps(found.document))
     assert set(document) == {
         "bias", "bytes_per_number", "command", "config", "data", "details", "diagnostics", "format", "holders",
-        "rounds", "rows", "seconds", "seeds", "splits", "timings", "version",
+        "privacy", "robust", "rounds", "rows", "seconds", "seeds", "splits", "timings", "version",
     }  # fmt: skip
     assert (document["format"], document["version"], document["seeds"]) == (1, fm.__version__, 2)
     assert document["config"] == {**config.to_dict(), "encoder": "identity"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmoments.errors import InputError, MissingMomentError
+from fedmoments.errors import FixedPointOverflowError, InputError, MissingMomentError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
@@ -78,3 +78,16 @@ def test_masks_that_do_not_cancel_are_noticed(count: int) -> None:
     vector[layout.class_block(1).start] = count
     with pytest.raises(InputError, match="masks that do not"):
         layout.unpack(vector.view(np.uint64), FORM)
+
+
+def test_more_samples_than_agreed_are_noticed_before_moments_of_all_classes_wrap() -> None:
+    """No class has too many, all together do: the gram would come out modulo 2⁶⁴."""
+    form, n_classes = FixedPoint(norm_bound=1.0, max_samples=1024), 3
+    layout = DenseLayout(StatisticsSpec.of("gram"), n_classes, dim=1)
+    total = np.zeros(layout.size, np.uint64)
+    for label in range(n_classes):
+        part = Statistics.of(np.ones((1000, 1)), [label] * 1000, layout.spec, n_classes=n_classes, fixed_point=form)
+        total += layout.pack(part)
+    assert layout.signed(total)[-1] != 1000 * n_classes * 2 ** form.bits(2)
+    with pytest.raises(FixedPointOverflowError, match="hold 3000 samples, more than the agreed max_samples=1024"):
+        layout.unpack(total, form)

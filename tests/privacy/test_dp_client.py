@@ -13,6 +13,7 @@ from fedmoments.heads.registry import make_head
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Stream, clip_client, plan, release
 from fedmoments.privacy.dp.client_clip import weighted_norm
+from fedmoments.privacy.dp.noise_plan import ROUNDING_SCALE
 from fedmoments.privacy.protection import Agreed
 from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
@@ -31,8 +32,8 @@ def contribution(seed: Any, n: Any, n_classes: Any, dim: Any, *moments: Any) -> 
 
 
 def naive_norm(stats: Any, made: Any) -> Any:
-    """Return the norm of the weighted dense vector, entry by entry, weights taken from the noise itself."""
-    scales = made.grid_scales()[stats.n_classes :]
+    """Return the norm of the weighted dense vector, entry by entry: by the noise itself, less that of discreteness."""
+    scales = np.sqrt(made.grid_scales()[stats.n_classes :] ** 2 - ROUNDING_SCALE**2)
     vector = made.layout.signed(made.layout.pack(stats))[stats.n_classes :]
     return float(np.linalg.norm(made.sigma * vector / scales))
 
@@ -90,6 +91,26 @@ def test_the_norm_must_have_room_for_the_counts() -> None:
     agreed = Agreed(epsilon=1.0, unit="client", client_norm=1.0)
     with pytest.raises(InputError, match="counts of 50 classes alone can take"):
         plan(DenseLayout(StatisticsSpec.of("gram"), 50, 4), FORM, agreed)
+
+
+@pytest.mark.parametrize("classes", range(2, 40))
+def test_the_least_norm_that_has_room_keeps_all_classes_and_the_whole_gram(classes: Any) -> None:
+    layout = DenseLayout(StatisticsSpec.of("gram"), classes, 3)
+    room = 2.0 * plan(layout, FORM, Agreed(epsilon=1.0)).weights["counts"] * math.sqrt(classes)
+    stats = contribution(classes, 40 * classes, classes, 3, "gram")
+    agreed = Agreed(epsilon=1.0, unit="client", client_norm=room)
+    clipped = clip_client(stats, agreed)
+    assert clipped.classes.tolist() == stats.classes.tolist()
+    assert naive_norm(clipped, plan(layout, FORM, agreed)) <= room * (1 + 1e-9)
+
+
+def test_the_norm_that_the_refusal_names_is_enough() -> None:
+    for classes in range(2, 60):
+        layout = DenseLayout(StatisticsSpec.of("gram"), classes, 4)
+        with pytest.raises(InputError, match="agree on") as refused:
+            plan(layout, FORM, Agreed(epsilon=1.0, unit="client", client_norm=0.01))
+        named = float(str(refused.value).split("agree on ")[1].split()[0])
+        plan(layout, FORM, Agreed(epsilon=1.0, unit="client", client_norm=named))
 
 
 @pytest.mark.parametrize(("neighbours", "factor"), [("add-remove", 1.0), ("replace", 2.0)])

@@ -33,6 +33,13 @@ def test_a_robust_filter_is_refused_for_both(agreed: Any) -> None:
     check_rules(Agreed(), robust="mad")
 
 
+@pytest.mark.parametrize("agreed", [SAMPLE, CLIENT])
+def test_clients_that_measure_for_each_other_are_refused_for_both(agreed: Any) -> None:
+    with pytest.raises(PrivacyError, match="small_classes = merge"):
+        check_rules(agreed, small_classes="merge")
+    check_rules(Agreed(), small_classes="merge")
+
+
 def test_one_sample_over_a_minimum_count_changes_more_than_the_sensitivity() -> None:
     """Why min_count is refused: the fifth sample of a class brings four others with it."""
     form, spec = FixedPoint(1.0, 1000), StatisticsSpec()

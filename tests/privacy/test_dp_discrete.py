@@ -192,10 +192,14 @@ def test_noise_does_not_come_from_numpy() -> None:
 
 def test_a_stream_takes_a_new_key_before_it_is_used_up(monkeypatch: Any) -> None:
     monkeypatch.setattr("fedmoments.privacy.dp.randomness.MOST_WORDS", 8)
-    stream, same = fixed(1), fixed(1)
+    stream = fixed(1)
     words = [stream.words(8) for _ in range(3)]
     monkeypatch.undo()
+    same = fixed(1)
     assert (words[0] == same.words(8)).all()
+    for each in words[1:]:  # the key that follows is the next 32 bytes under the former one
+        same = Stream(same.words(4).tobytes())
+        assert (each == same.words(8)).all()
     assert len(np.unique(words)) == 24
 
 

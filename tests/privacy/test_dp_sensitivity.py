@@ -12,7 +12,7 @@ from fedmoments.errors import InputError, PrivacyError, UnknownNameError
 from fedmoments.linalg import pack_symmetric
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import plan, shares_of
-from fedmoments.privacy.dp.noise_plan import MARGIN, require_additive
+from fedmoments.privacy.dp.noise_plan import MARGIN, ROUNDING_SCALE, require_additive
 from fedmoments.privacy.dp.sensitivity import sample_sensitivity
 from fedmoments.privacy.protection import Agreed
 from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
@@ -118,8 +118,8 @@ def test_unit_weights_give_the_known_figures() -> None:
 
 
 def weighted(vector: Any, made: Any) -> Any:
-    """Return a difference of dense vectors in weighted units, the weights taken from the noise itself."""
-    scales = made.grid_scales()[made.layout.n_classes :]
+    """Return a difference of dense vectors in weighted units: by the noise itself, less that of discreteness."""
+    scales = np.sqrt(made.grid_scales()[made.layout.n_classes :] ** 2 - ROUNDING_SCALE**2)
     return made.sigma * vector[made.layout.n_classes :] / scales
 
 

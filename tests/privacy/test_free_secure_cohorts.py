@@ -16,6 +16,7 @@ from fedmoments.privacy.secure.cohort_cells import Opening, plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster
 from fedmoments.privacy.secure.cohort_helper import CohortHelper
 from fedmoments.privacy.secure.cohorts import CohortLeader, rows_of, run_cohorts
+from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.threshold import ThresholdHelper
@@ -290,6 +291,38 @@ def test_not_promised_a_leader_that_lies_about_contributors_within_bounds_is_bel
     group.gate.learn(group.ask, lie)
     opened = group.leader.request(None, [group.block(1)])
     assert group.leader.finish(opened, group.gate.open(opened))[0] == 1
+
+
+class Rounds:
+    """Ten clients that all hold class 0; class 1 is held by four, of which one is among the last three."""
+
+    def __init__(self) -> None:
+        self.parts = {}
+        for number in range(10):
+            y = [0, 1] if number in (0, 1, 2, 9) else [0]
+            X = np.full((len(y), D), 1.0 + number / 16)
+            self.parts[f"site {number}"] = Statistics.of(X, y, StatisticsSpec(), n_classes=C, fixed_point=FORM)
+        self.parties = LocalParties(self.parts, 3)
+        self.gate = ThresholdHelper(self.parties.helper, LAYOUT, 3)
+
+    def opened(self, number: int, dropped: tuple[str, ...] = ()) -> Any:
+        context = Context(SIMULATED.federation, number, SIMULATED.fingerprint)
+        vectors = {name: LAYOUT.pack(part) for name, part in self.parts.items()}
+        leader = self.parties.report(vectors, context, dropped)
+        ask = leader.request(None, [(0, C)])
+        self.gate.learn(ask, leader.finish(ask, np.zeros(C, np.uint64)))
+        block = LAYOUT.class_block(1)
+        request = leader.request(None, [(block.start, block.stop)])
+        return leader.finish(request, self.gate.open(request))
+
+
+def test_the_difference_of_a_class_in_two_rounds_is_never_one_clients() -> None:
+    """Four hold it, then three: enough each time, and three clients leave together; but one of them holds the class."""
+    rounds = Rounds()
+    first = rounds.opened(0)
+    with pytest.raises(PrivacyError, match="class 1 was opened in another round over some of these 7 clients"):
+        rounds.opened(1, ("site 7", "site 8", "site 9"))
+    np.testing.assert_array_equal(rounds.opened(2), first)  # the same clients: nothing to subtract
 
 
 def test_learning_asks_for_contributors_only() -> None:

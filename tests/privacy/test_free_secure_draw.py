@@ -13,11 +13,17 @@ from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.cohort_draw import Roster, commitment_to, deal_cohorts, join_nonces, merge_small
 from fedmoments.privacy.secure.cohort_helper import CohortHelper
 from fedmoments.privacy.secure.context import Context
+from fedmoments.privacy.secure.envelope import read_envelope, write_envelope
+from fedmoments.privacy.secure.helper import Helper
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
+from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.privacy.secure.seal import HelperKey, seal
 from fedmoments.statistics import StatisticsSpec
+from fedmoments.wire import IdentityKey
 
 LAYOUT = DenseLayout(StatisticsSpec(), 2, 2)
 NAMES = [f"site {i}" for i in range(9)]
+KEY = HelperKey.generate()
 OTHER = Context("simulation", 1, "simulation")
 
 
@@ -64,7 +70,43 @@ def test_a_second_draw_of_a_round_is_refused(tmp_path: Any) -> None:
             draw.helper.draw(SIMULATED, draw.roster, draw.commit(bytes(32)))
         draw.helper.close()
         draw.restart()  # a restart does not help
-    assert draw.helper.draw(OTHER, draw.roster, draw.commit(context=OTHER)) != own
+    elsewhere = Context("other", 0, "simulation")
+    assert draw.helper.draw(elsewhere, draw.roster, draw.commit(context=elsewhere)) != own
+
+
+def test_drawing_in_round_after_round_until_the_cohorts_please_is_refused(tmp_path: Any) -> None:
+    draw = Draw(tmp_path / "helper.db")
+    draw.helper.draw(SIMULATED, draw.roster, draw.commit())
+    draw.helper.reveal(SIMULATED, draw.nonce)
+    for _ in range(2):
+        with pytest.raises(PrivacyError, match="drawn already, for another round than 1"):
+            draw.helper.draw(OTHER, draw.roster, draw.commit(context=OTHER))
+        draw.helper.close()
+        draw.restart()
+    with pytest.raises(PrivacyError, match="drawn already, for another round than 1"):
+        draw.helper.admit(OTHER, draw.envelopes(NAMES, OTHER))
+
+
+def test_envelopes_that_a_leader_made_itself_do_not_stand_in_for_admitted_ones() -> None:
+    """Also where the helper has no list of members: with seeds that it knows, a leader could read one client."""
+    draw = Draw()
+    helper = CohortHelper(Helper(KEY, minimum=2), LAYOUT, size=9, batch=2, contributors=1)
+    helper.draw(SIMULATED, draw.roster, draw.commit())
+    helper.reveal(SIMULATED, draw.nonce)
+    leader = draw.parties.report({name: np.zeros(LAYOUT.size, np.uint64) for name in NAMES}, SIMULATED)
+    honest = leader.request().reports
+    helper.admit(SIMULATED, [sealed for _, sealed in honest])
+    victim, *others = honest
+    forged = [victim]
+    for name, sealed in others:
+        found = read_envelope(sealed, SIMULATED)
+        seed = seal(bytes(32), KEY.public, found.info)
+        forged.append((name, write_envelope(found.info, seed, bytes(32), IdentityKey.generate())))
+    masked = np.zeros(LAYOUT.n_classes, np.uint64)
+    with pytest.raises(PrivacyError, match="not the one that was admitted"):
+        helper.learn(SumRequest(SIMULATED, forged, [(0, LAYOUT.n_classes)]), masked)
+    with pytest.raises(PrivacyError, match="not the one that was admitted"):
+        helper.open(SumRequest(SIMULATED, forged, [(2, LAYOUT.size)]))
 
 
 def test_another_roster_after_the_draw_is_refused() -> None:

@@ -208,6 +208,27 @@ def test_the_helper_adds_up_nothing_about_a_suppressed_class() -> None:
         play.gate.second(request, SIMULATED, honest)
 
 
+def test_a_first_phase_has_one_broadcast() -> None:
+    """Attack: with the weight of one class alone in a second broadcast, two clients' means lie on one line."""
+    play = Played(some_clients(6))
+    told = play.first.broadcast
+    alone = Broadcast(C, told.classes[:1], told.means[:1], told.weights[:1], told.bits, FORM)
+    first, other = (play.second(each, set(play.parts)).request() for each in (told, alone))
+    answer = play.gate.second(first, SIMULATED, told)
+    with pytest.raises(PrivacyError, match="another broadcast of this first phase was added up before"):
+        play.gate.second(other, SIMULATED, alone)
+    np.testing.assert_array_equal(play.gate.second(first, SIMULATED, told), answer)
+
+
+def test_a_broadcast_of_other_classes_than_agreed_is_refused_by_the_helper() -> None:
+    play = Played(some_clients(6))
+    other = Broadcast(C + 5, np.array([C + 4]), np.zeros((1, D)), np.ones(1), 20, FORM)
+    vectors = {name: np.zeros(other.size, np.uint64) for name in play.parts}
+    request = play.parties.report(vectors, other.context(SIMULATED)).request()
+    with pytest.raises(PrivacyError, match=f"{C} classes in {D} dimensions were agreed on"):
+        play.gate.second(request, SIMULATED, other)
+
+
 def test_reports_for_different_broadcasts_are_never_added_up() -> None:
     play = Played(some_clients(6))
     told = play.first.broadcast

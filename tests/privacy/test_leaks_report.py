@@ -79,6 +79,16 @@ def test_power_sums_expose_as_many_samples_as_they_have_degrees() -> None:
         assert kinds(report, EXPOSED).get("values") == found
 
 
+def test_two_samples_follow_from_sums_and_third_powers_without_squares() -> None:
+    """x + y and x³ + y³ give xy = (s³ − t)/(3s), and so both values of every coordinate."""
+    spec, X = StatisticsSpec.of("class_thirds"), np.random.default_rng(0).normal(size=(2, 5))
+    stats = Statistics.of(X, [0, 0], spec, n_classes=1)
+    s, t = stats.class_array("sums")[0], stats.class_array("class_thirds")[0]
+    roots = [np.sort(np.roots([1.0, -a, (a**3 - b) / (3 * a)]).real) for a, b in zip(s, t, strict=True)]
+    np.testing.assert_allclose(np.array(roots).T, np.sort(X, axis=0), atol=1e-6)
+    assert kinds(LeakReport.of(stats), EXPOSED) == {"values": (0,)}
+
+
 @pytest.mark.parametrize(("n", "severity"), [(8, EXPOSED), (9, WEAK), (249, WEAK), (250, None)])
 def test_membership_depends_on_samples_and_dimension(n: int, severity: str | None) -> None:
     report = LeakReport.of_labels([0] * n, StatisticsSpec.of("gram"), 8)
@@ -113,3 +123,8 @@ def test_wrong_input_is_refused() -> None:
         LeakReport.of_labels([4], StatisticsSpec(), 2, min_count=0)
     with pytest.raises(InputError, match="one whole number a sample"):
         LeakReport.of_labels([0.5], StatisticsSpec(), 2)
+
+
+def test_moments_that_no_client_measures_are_not_audited() -> None:
+    with pytest.raises(InputError, match="no client measures free_scatter"):
+        LeakReport.of_labels([0, 0], StatisticsSpec.of("free_scatter"), 2)

@@ -60,3 +60,19 @@ def test_what_was_spent_withheld_and_left_out_is_told() -> None:
     assert facts["Spent"] == "ε = 1.5 in 2 releases"
     assert facts["Filter"] == "mad, 1 clients left out"
     assert facts["Budget"] == "ε = 2, δ = 1e-05 for one sample"
+
+
+def test_clients_that_a_cap_left_out_are_told_without_a_filter() -> None:
+    facts = dict(privacy_card(Agreed(), dropped={"a": "bad-count", "b": "bad-count"})["facts"])
+    assert facts["Filter"] == "checks and caps, 2 clients left out"
+
+
+def test_the_card_does_not_say_less_than_a_server_learns() -> None:
+    """The helper of two phases counts contributors and sees the broadcast; leaders see how many hold a class."""
+    sees = {mode: dict(privacy_card(Agreed(secure=mode))["sees"]) for mode in ("sums", "two-phase", "cohorts")}
+    assert "class means" in sees["two-phase"]["The helper"]
+    assert all("hold a class" in sees[mode]["The helper"] for mode in ("two-phase", "cohorts"))
+    assert all("hold a class" in sees[mode]["The leader"] for mode in sees)
+    alone = "A class that one client of the batch holds alone: its sum is that client's."
+    assert alone in privacy_card(Agreed(secure="sums"))["not_promised"]
+    assert alone not in privacy_card(Agreed(secure="sums", epsilon=2.0))["not_promised"]

@@ -16,9 +16,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"batch": 1}, "batch must be a whole number of 2 or more"),
     ({"batch": True}, "batch must be"),
     ({"contributors": 0}, "contributors must be"),
+    ({"contributors": 5}, "leave contributors out"),
+    ({"secure": "sums", "contributors": 5}, "leave contributors out"),
     ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
     ({"epsilon": float("nan")}, "epsilon must be"),
     ({"epsilon": "2"}, "epsilon must be"),
+    ({"epsilon": True}, "epsilon must be"),
     ({"delta": 0.0}, "delta must be between 0 and 1"),
     ({"delta": 1.0}, "delta must be between 0 and 1"),
     ({"secure": "cohorts", "cohort": 2, "batch": 3}, "can never be a batch of 3"),
@@ -97,3 +100,10 @@ def test_every_rule_but_the_helper_can_be_simulated() -> None:
         with pytest.raises((InputError, UnknownNameError)) as error:
             read_protections({name: object()})
         assert "unknown rule" not in str(error.value)
+
+
+@pytest.mark.parametrize("table", [{"batch": 5}, {"cohort": 5}, {"contributors": 3}, {"secure": "sums", "cohort": 5}])
+def test_rules_of_masks_that_are_not_there_are_refused(table: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"belong to secure sums|give secure = 'cohorts'"):
+        read_protections(table)
+    assert read_protections({**table, "secure": "cohorts"})[0].agreed.secure == "cohorts"

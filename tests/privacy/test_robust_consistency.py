@@ -124,3 +124,30 @@ def test_without_a_norm_bound_the_others_give_one() -> None:
 def test_nobody_is_refused() -> None:
     with pytest.raises(InputError, match="no client"):
         inconsistencies({})
+
+
+@pytest.mark.parametrize("sent", ["NaN", "infinity", "negative counts"])
+def test_one_client_that_sends_no_numbers_does_not_get_the_others_left_out(sent: str) -> None:
+    """The usual norm is made of the others' alone, so that they stay possible."""
+    spec = StatisticsSpec.of("gram")
+    rng = np.random.default_rng(0)
+    parties = {k: Statistics.of(rng.normal(size=(5, 3)) + 9, [0, 0, 1, 1, 2], spec, n_classes=3) for k in "abcde"}
+    bad = parties["c"]
+    if sent == "negative counts":
+        parties["c"] = replace(bad, class_counts=-bad.class_counts)
+    else:
+        factor = np.nan if sent == "NaN" else np.inf
+        parties["c"] = replace(bad, arrays={name: array * factor for name, array in bad.arrays.items()})
+    assert list(inconsistencies(parties)) == ["c"]
+
+
+def test_a_huge_count_does_not_blur_how_others_are_examined() -> None:
+    spec = StatisticsSpec.of("gram")
+    rng = np.random.default_rng(0)
+    parties = {k: Statistics.of(rng.normal(size=(5, 3)), [0, 0, 1, 1, 2], spec, n_classes=3) for k in "abc"}
+    junk = {**parties["a"].arrays, "gram": parties["a"].arrays["gram"] * 0.5}
+    parties["a"] = replace(parties["a"], arrays=junk)
+    assert list(inconsistencies(parties)) == ["a"]
+    huge = parties["b"].class_counts * 2**57
+    parties["b"] = replace(parties["b"], class_counts=huge)
+    assert "a" in inconsistencies(parties)

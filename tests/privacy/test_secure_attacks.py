@@ -11,7 +11,16 @@ from tests.privacy.secure_workshop import CONTEXT, SIZE, Workshop, asked
 
 from fedmoments.errors import InputError, PrivacyError, RefusedError
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.secure import Context, Helper, HelperKey, Leader, SumRequest, make_report, read_report
+from fedmoments.privacy.secure import (
+    Context,
+    Helper,
+    HelperKey,
+    Leader,
+    SumRequest,
+    make_report,
+    read_report,
+    secure_sum,
+)
 from fedmoments.privacy.secure.envelope import read_envelope
 from fedmoments.privacy.secure.stream import stream
 from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
@@ -313,9 +322,12 @@ def test_a_client_named_both_present_and_dropped_is_not_revealed(shop: Workshop)
 # -------------------------------------------------------------------------------------------------- views
 
 
+SAMPLE = [0.5, -0.25, 0.125, 1.0]
+
+
 def single_sample() -> tuple[DenseLayout, Statistics]:
     layout = DenseLayout(StatisticsSpec.of("gram"), n_classes=3, dim=4)
-    X = np.array([[0.5, -0.25, 0.125, 1.0], [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
+    X = np.array([SAMPLE, [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
     return layout, Statistics.of(X, [1, 0, 0], layout.spec, n_classes=3, fixed_point=FORM)
 
 
@@ -325,7 +337,7 @@ def recovered(layout: DenseLayout, vector: np.ndarray) -> bool:
         found = layout.unpack(vector, FORM)
     except InputError:
         return False
-    return bool(1 in found.classes and found.counts[1] == 1)
+    return bool(found.counts[1] == 1 and np.array_equal(found.sums[1], SAMPLE))
 
 
 def test_a_single_sample_is_read_from_a_clear_vector_but_from_neither_servers_view() -> None:
@@ -342,6 +354,16 @@ def test_a_single_sample_is_read_from_a_clear_vector_but_from_neither_servers_vi
         assert not recovered(layout, mask)  # all that the helper can compute
         assert not recovered(layout, np.zeros(layout.size, np.uint64) - mask)
         assert recovered(layout, report.masked + mask)  # both together: why they must not collude
+
+
+def test_not_promised_a_class_that_one_client_of_the_batch_holds_is_that_clients() -> None:
+    """Sums of all moments have no threshold on contributors: the documentation and the privacy card say so."""
+    layout, stats = single_sample()
+    others = Statistics.of(np.ones((9, layout.dim)) / 4, [0] * 9, layout.spec, n_classes=3, fixed_point=FORM)
+    vectors = {"a": layout.pack(stats), **{name: layout.pack(others) for name in "bcd"}}
+    total = secure_sum(vectors, CONTEXT, minimum=3)
+    assert layout.contributors(total).tolist()[1] == 1
+    assert recovered(layout, total)
 
 
 def test_what_the_helper_gets_has_nothing_of_the_masked_vector(shop: Workshop) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.privacy.secure_workshop import CONTEXT, SIZE, Workshop
 
 from fedmoments.errors import FileFormatError, InputError, LedgerError, PrivacyError, RefusedError
-from fedmoments.privacy.secure import Helper, HelperKey, Leader, SumRequest
+from fedmoments.privacy.secure import Helper, HelperKey, Leader, Report, SumRequest
 from fedmoments.privacy.secure.database import Database
 
 #: Answers a request and is killed: before the commit, or between the commit and the answer.
@@ -271,3 +271,25 @@ def test_a_withdrawn_request_frees_its_reports_unless_another_holds_them(tmp_pat
     with pytest.raises(InputError, match="withdrawn"):
         leader.withdraw(two)
     leader.close()
+
+
+@pytest.mark.parametrize("how", ["forget", "drop"])
+def test_what_was_forgotten_is_in_none_of_the_files(tmp_path: Path, how: str) -> None:
+    """Not in the write-ahead log either, while the leader still runs."""
+    shop = Workshop()
+    reports = [shop.report(name) for name in "abc"]
+    with Leader(CONTEXT, SIZE, 3, path=tmp_path / "reports.db") as leader:
+        for report in reports:
+            leader.take(report)
+        assert _found(tmp_path, reports)
+        if how == "forget":
+            leader.forget()
+        else:
+            for name in "abc":
+                leader.drop(name)
+        assert not _found(tmp_path, reports)
+
+
+def _found(folder: Path, reports: list[Report]) -> bool:
+    kept = b"".join(path.read_bytes() for path in folder.iterdir())
+    return any(report.sealed in kept or report.masked[:16].tobytes() in kept for report in reports)

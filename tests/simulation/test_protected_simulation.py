@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedmoments.data import DROPPED, Split, parse_split
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.heads import make_head
 from fedmoments.jobs import JobConfig, run_job
 from fedmoments.privacy.dense import DenseLayout
@@ -80,7 +80,7 @@ def test_each_head_has_a_release_of_its_own() -> None:
     assert (means.spec.sent, second.spec.sent) == (("sums",), ("sums", "gram"))
     assert not np.array_equal(means.sums, second.sums)
     assert noisy.shield is not None
-    spent = {"epsilon": pytest.approx(2.0, rel=1e-3), "delta": 1e-5, "releases": 1, "each_head": True}
+    spent = {"epsilon": pytest.approx(2.0, rel=1e-3), "delta": 1e-5, "releases": 1}
     assert noisy.shield.spent == spent
 
 
@@ -196,6 +196,12 @@ def test_a_cap_on_samples_is_public_and_needs_no_filter() -> None:
     capped.received(make_head("gh-lda"))
     assert capped.shield is not None
     assert list(capped.shield.dropped) == [f"client-{SPLIT.sizes.argmax():02d}"]
+
+
+def test_a_cap_that_nobody_keeps_is_said() -> None:
+    capped = federation(Protection(max_samples=1))
+    with pytest.raises(NotEnoughDataError, match=r"clients were left out, such as .* Raise max_samples"):
+        capped.received(make_head("gh-lda"))
 
 
 def test_baselines_and_own_maps_say_why_they_are_not_protected() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import fedmoments
+from fedmoments.cli.audit import audit_command
 from fedmoments.cli.classifiers import evaluate_command, fit_command
 from fedmoments.cli.client import client_command, rejoin_command
 from fedmoments.cli.command import PlainGroup
@@ -18,6 +19,7 @@ from fedmoments.cli.diagnose import diagnose_command
 from fedmoments.cli.encoders import encoders_command
 from fedmoments.cli.federate import federate_command
 from fedmoments.cli.heads import heads_command
+from fedmoments.cli.helper import helper_command
 from fedmoments.cli.inspect import inspect_command
 from fedmoments.cli.keys import keys_commands
 from fedmoments.cli.ledger import leave_command, ledger_commands, refit_command, status_command
@@ -134,6 +136,7 @@ for _command in (
     measure_command,
     merge_command,
     inspect_command,
+    audit_command,
     fit_command,
     evaluate_command,
     simulate_command,
@@ -145,6 +148,7 @@ for _command in (
     keys_commands,
     server_commands,
     client_command,
+    helper_command,
     status_command,
     leave_command,
     rejoin_command,

@@ -28,9 +28,9 @@ from fedmoments.cli.options import (
     listed,
 )
 from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
-from fedmoments.errors import InputError
+from fedmoments.errors import FedMomentsError, InputError
 
-__all__ = ["client_command", "rejoin_command"]
+__all__ = ["client_command", "refused_key", "rejoin_command", "require_server"]
 
 CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz"
 KEYS = "fedmoments keys client keys --name clinic"
@@ -78,11 +78,26 @@ def _client(
     folder: Annotated[
         Path | None, typer.Option(help="Where contributions, receipts and the record are kept; ./NAME by default.")
     ] = None,
-    min_count: Annotated[int | None, typer.Option(help="Withhold a class with fewer samples.")] = None,
+    min_count: Annotated[
+        int | None, typer.Option(help="Withhold a class with fewer samples; 5. To send small classes, say 1.")
+    ] = None,
+    small_classes: Annotated[
+        str | None, typer.Option(help="withhold, or merge: thin means of a class become one mean.")
+    ] = None,
+    obfuscate: Annotated[
+        str | None,
+        typer.Option(metavar="KIND:E", help="Blur counts: uniform, gaussian or laplace, 0 < E < 1, as laplace:0.5."),
+    ] = None,
     max_per_class: Annotated[int | None, typer.Option(help="Measure only the first so many of a class.")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="Send no contribution with more bytes.")] = None,
     allow: Annotated[str | None, typer.Option(metavar="MOMENT,…", help="Let only these moments out.")] = None,
     max_means: Annotated[int | None, typer.Option(help="Let a class be split into at most so many means.")] = None,
+    require_secure: Annotated[
+        bool, typer.Option("--require-secure", help="Take part only where sums are secure: nobody reads what is sent.")
+    ] = False,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Take part only under differential privacy with an epsilon of at most this.")
+    ] = None,
     runtime: Runtime = None,
     device: Device = None,
     threads: Threads = None,
@@ -108,10 +123,13 @@ def _client(
     """Take part in a federation: measure own data, send moments once, stay until the server has acknowledged them.
 
     The rules (--min-count …) are this client's own: samples that they keep back are never measured. The same
-    contribution is sent, byte for byte, however often the command is started again. What left stands in record.jsonl.
+    contribution is sent, byte for byte, however often the command is started again. What left, and what it reveals,
+    stands in record.jsonl.
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
     """
     policy = {"min_count": min_count, "max_per_class": max_per_class, "max_bytes": max_bytes, "max_means": max_means}
+    policy |= {"small_classes": small_classes, "obfuscate": obfuscate}  # type: ignore[dict-item]
+    policy |= {"require_secure": require_secure or None, "max_epsilon": max_epsilon}  # type: ignore[dict-item]
     policy |= {"moments": listed(allow, str, "--allow") if allow else None}  # type: ignore[dict-item]
     typed: dict[str, Any] = {"data": data, "text": text, "image": image, "label": label, "domains": domains}
     typed |= {"test": test, "test_share": test_share, "strict": strict, "seed": seed, "runtime": runtime}
@@ -128,7 +146,7 @@ def _client(
     if config is None:
         typed |= {"federation": agreed.id if agreed else None}
     if not plan:
-        _require_server(server, ca, insecure=insecure)
+        require_server(server, ca, insecure=insecure)
         if agreed is None and config is None:
             raise InputError(
                 "say which terms you read: --terms FILE, the federation's; no server is answered on others"
@@ -223,16 +241,17 @@ def _read_terms(path: Path) -> Any:
 
 def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
-    from fedmoments.cli.server import show_terms
+    from fedmoments.cli.server_create import show_terms
     from fedmoments.flower.node import Node, identity_of
     from fedmoments.jobs.encoding import read_data
     from fedmoments.wire import decode, unpack_bundle
 
-    offer = Node(replace(settings, folder="")).contribute(terms, most_bytes=2**62)
+    own, clear = _unmasked(replace(settings, folder=""), terms)
+    offer = Node(own).contribute(clear, most_bytes=2**62)
     if offer.declined:
         fail(" ".join(f"client {each['client']} would send nothing: {each['why']}" for each in offer.declined))
     sent = [
-        decode(item, terms.agreement, lambda client: identity_of(settings, client).public)
+        decode(item, clear.agreement, lambda client: identity_of(settings, client).public)
         for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
     ]
     counts = [
@@ -243,7 +262,7 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
         contributions = [
             {
                 "client": each.client,
-                "bytes": each.size,
+                "bytes": _size(each, terms),
                 "samples": each.statistics.n_samples,
                 "classes": held,
                 "withheld": {"classes": each.withheld.classes, "samples": each.withheld.samples},
@@ -256,7 +275,8 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
     show_terms(terms)
     for each, held in zip(sent, counts, strict=True):
         print_line(
-            f"\n{each.client} would send {readable_bytes(each.size)}: {terms.spec} of "
+            f"\n{each.client} would send {readable_bytes(_size(each, terms))}"
+            f"{', masked' if terms.privacy.secure else ''}: {terms.spec} of "
             f"{plural(each.statistics.n_samples, 'sample')} of {plural(len(held), 'class')}; withheld: "
             f"{withheld_text(each.withheld.classes, each.withheld.samples)}"
         )
@@ -268,14 +288,42 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
             print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
     held_out = len(read_data(settings.job("", {})).test)
     if held_out and settings.evaluate:
-        print_line(f"of {plural(held_out, 'further sample')}, held out to test heads, only sums of results would leave")
+        masks = ", unmasked" if terms.privacy.secure else ""
+        print_line(
+            f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave{masks}"
+        )
     print_line(f"wrote {path}; nothing left this machine")
+    print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
+
+
+def _unmasked(settings: Any, terms: Any) -> tuple[Any, Any]:
+    """Return settings and terms under which this client would measure the same and send it in the clear, to itself.
+
+    Its policy is asked about the true terms first.
+    """
+    if terms.privacy.secure is None:
+        return settings, terms
+    try:
+        settings.own_policy.require(terms)
+    except FedMomentsError as error:
+        fail(f"client {settings.name} would send nothing: {error}")
+    clear = replace(terms, privacy=replace(terms.privacy, secure=None, helper=""))
+    policy = {name: rule for name, rule in settings.policy.items() if name != "require_secure"}
+    return replace(settings, policy=policy, federation=clear.id if settings.federation else ""), clear
+
+
+def _size(contribution: Any, terms: Any) -> int:
+    """Return the bytes that would leave: a masked report has places for all classes, held or not."""
+    from fedmoments.privacy.secure import OVERHEAD_BYTES
+
+    return OVERHEAD_BYTES + 8 * terms.layout.size if terms.privacy.secure else int(contribution.size)
 
 
 # -------------------------------------------------------------------------------------------------- taking part
 
 
-def _require_server(server: str | None, ca: Path | None, *, insecure: bool) -> None:
+def require_server(server: str | None, ca: Path | None, *, insecure: bool) -> None:
+    """Refuse an address or a certificate that cannot lead to a server."""
     from fedmoments.extras import require
 
     require("flwr", "A client of a federation", "flower")
@@ -287,7 +335,8 @@ def _require_server(server: str | None, ca: Path | None, *, insecure: bool) -> N
         existing_file(ca)
 
 
-def _refused_key(_: str) -> None:
+def refused_key(_: str) -> None:
+    """Tell why a key may be refused, and that it is tried again."""
     from fedmoments.cli.federation_runs import tell
 
     tell(
@@ -314,7 +363,7 @@ def _take_part(
         config={"client-config": str(path)},
         timeout=timeout or JOIN,
         patience=min(PATIENCE, timeout or JOIN),
-        on_refused=_refused_key,
+        on_refused=refused_key,
     )
     return ClientWatch(place, node).run(stay=stay, timeout=timeout)
 

@@ -302,4 +302,15 @@ def _told(line: dict[str, Any]) -> str:
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
         return f"{who}: tested a head on {line['samples']:,} samples, sent sums ({readable_bytes(line['bytes'])})"
+    if event == "audited":
+        return f"{who}: version {line['version']} {_revealed(line)}"
     return f"{who}: {event}: {line['sentence']}"
+
+
+def _revealed(line: dict[str, Any]) -> str:
+    """Return what an audit found, for people."""
+    found = line.get("reveals", {})
+    told = [f"{kind} of {n:,}" for level in ("exposed", "weak") for kind, n in found.get(level, {}).items()]
+    kept = line.get("kept_back", {}).get("samples", 0)
+    whom = "to both servers together" if line.get("secure") else "to the server"
+    return f"reveals {whom}, besides counts: {', '.join(told) or 'nothing'}; {kept:,} samples are kept back"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedmoments.cli.agreements import Epsilon, agreed_from
 from fedmoments.cli.command import PlainCommand
 from fedmoments.cli.federation_runs import RunLines, fail_run, follow, read_results, show_results, tell, why
 from fedmoments.cli.options import (
@@ -36,6 +37,20 @@ from fedmoments.cli.options import (
     results_folder,
 )
 from fedmoments.cli.output import print_json, print_line
+from fedmoments.cli.privacy_options import (
+    Batch,
+    Budget,
+    ClientNorm,
+    ClipNorm,
+    Cohort,
+    Contributors,
+    Delta,
+    MaxClientSamples,
+    Neighbours,
+    Robust,
+    Secure,
+    Unit,
+)
 from fedmoments.cli.server import longest
 from fedmoments.errors import DeploymentError, FedMomentsError, InputError
 
@@ -91,7 +106,26 @@ def _federate(
     per_round: Annotated[int, typer.Option(help="Nodes asked in each; 0: all that are not done.")] = 0,
     fit_each_round: Annotated[bool, typer.Option("--fit-each-round", help="Fit heads after every round.")] = False,
     no_evaluate: Annotated[bool, typer.Option("--no-evaluate", help="Do not ask clients to test the heads.")] = False,
-    min_count: Annotated[int, typer.Option(help="Clients withhold a class with fewer samples.")] = 1,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            help="Clients withhold a class with fewer samples; 5. To send small classes, say 1. Noise that hides one "
+            "sample goes with 1 only, and has it by default."
+        ),
+    ] = None,
+    secure: Secure = None,
+    batch: Batch = None,
+    cohort: Cohort = None,
+    contributors: Contributors = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    unit: Unit = None,
+    neighbours: Neighbours = None,
+    clip: ClipNorm = None,
+    client_norm: ClientNorm = None,
+    budget: Budget = None,
+    robust: Robust = None,
+    max_client_samples: MaxClientSamples = None,
     cache: Cache = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for classifiers, federation.json and report.html.")
@@ -105,8 +139,8 @@ def _federate(
 ) -> None:
     """Run a whole federation on one machine: server, nodes, keys and bytes are those of a real one.
 
-    The classifiers are those of 'fedmoments simulate' with the same split, to the last bit; the line to compare with
-    is printed.
+    The classifiers are those of 'fedmoments simulate' with the same split, to the last bit, also with --secure sums;
+    the line to compare with is printed. With --secure one more node is the helper.
     """
     from fedmoments.deploy.local import ENGINES, prepare_local
     from fedmoments.extras import require
@@ -136,7 +170,14 @@ def _federate(
         per_round=per_round,
         fit_each_round=fit_each_round,
         evaluate=not no_evaluate,
+        robust=robust or "",
+        max_client_samples=max_client_samples or 0,
     )
+    agreed: dict[str, Any] = {"secure": secure, "batch": batch, "cohort": cohort, "contributors": contributors}
+    agreed |= {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours, "clip": clip}
+    agreed |= {"client_norm": client_norm, "budget": budget}
+    privacy = agreed_from(agreed)
+    least = _least(min_count, privacy)
     plan = prepare_local(
         place,
         _job(data, typed, chosen, hyper),
@@ -144,14 +185,30 @@ def _federate(
         nodes=local,
         engine=engine,
         tls=tls,
-        policy={"min_count": min_count} if min_count != 1 else None,
+        policy={"min_count": least},
         cache=None if cache is None else str(cache.resolve()),
+        privacy=privacy,
     )
     tell(f"{plan.clients:,} clients on {plan.nodes} nodes ({engine}); ledger {plan.server.ledger}")
-    _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server))
+    _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, secure))
     found = read_results(out)
-    command = _simulation(data, typed, chosen, settings or [], cache)
-    _show(found, plan, command, engine, complete=found["clients"] == plan.clients and min_count == 1, json=json)
+    command = _simulation(data, typed, chosen, settings or [], cache, min_count=least)
+    same = found["clients"] == plan.clients and privacy.secure in (None, "sums") and epsilon is None
+    _show(found, plan, command, engine, complete=same and not found["left_out"], json=json)
+
+
+def _least(typed: int | None, privacy: Any) -> int:
+    """Return from how many samples on clients send a class: as typed, or what goes with the noise."""
+    from fedmoments.federation.policy import ClientPolicy
+    from fedmoments.privacy.dp import check_rules
+
+    if typed is not None:
+        check_rules(privacy, min_count=typed)
+        return typed
+    if privacy.epsilon is None or privacy.unit != "sample":
+        return ClientPolicy().min_count
+    tell("clients send classes of any size (--min-count 1): noise hides one sample, a minimum count would move several")
+    return 1
 
 
 def _fresh(out: Path) -> Path:
@@ -197,7 +254,13 @@ def _run(plan: Any, engine: str, *, tls: bool, timeout: float) -> None:
 
 
 def _simulation(
-    data: str, typed: dict[str, Any], heads: tuple[str, ...], settings: list[str], cache: Path | None
+    data: str,
+    typed: dict[str, Any],
+    heads: tuple[str, ...],
+    settings: list[str],
+    cache: Path | None,
+    *,
+    min_count: int,
 ) -> str:
     """Return the command that simulates the same split in one process."""
     words = ["fedmoments", "simulate", data, "--heads", ",".join(heads)]
@@ -206,6 +269,8 @@ def _simulation(
         words += [option] if value is True else [option, f"{value}"]
     for pair in settings:
         words += ["--set", pair]
+    if min_count != 1:
+        words += ["--min-count", f"{min_count}"]
     if cache is not None:
         words += ["--cache", str(cache)]
     return shlex.join([*words, "--seeds", "1"])
@@ -223,5 +288,5 @@ def _show(found: dict[str, Any], plan: Any, command: str, engine: str, *, comple
         print_line(f"{each['head']} statistics {each['statistics']}")
     print_line(f"the same split in one process: {command}")
     if not complete:
-        print_line("its digests are others, for not every sample of every client was contributed here")
+        print_line("its digests are others, for not every client is in as it is there, or there is noise")
     print_line(f"wrote {plan.server.out}; 'fedmoments status {plan.server.ledger}' says who is in")

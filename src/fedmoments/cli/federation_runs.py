@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn
 
+from fedmoments.cli.agreements import spent_text
 from fedmoments.cli.output import fail, plural, print_line, print_table, readable_bytes
 from fedmoments.errors import InputError
 
@@ -187,6 +188,7 @@ def read_results(out: Path) -> dict[str, Any]:
         }
         for row in document["rows"]
     ]
+    card = document["privacy"]
     rounds = document["federation"].get("rounds", [])
     troubles = [
         {
@@ -205,13 +207,19 @@ def read_results(out: Path) -> dict[str, Any]:
         "heads": heads,
         "troubles": troubles,
         "failed_evaluations": document["federation"].get("failures", []),
+        "privacy": {"mode": card["mode"], "agreed": card["agreed"], "spent": card["spent"]},
+        "left_out": card["dropped"],
     }
 
 
 def show_results(found: dict[str, Any], most: int = 5) -> None:
     """Print what a run found as a table, and below it who did not take part and why."""
     tested = f"; tested by clients on {found['tested']:,} samples of theirs" if found["tested"] else ""
-    print_line(f"{found['samples']:,} samples of {plural(found['clients'], 'client')}{tested}")
+    spent, mode = found["privacy"]["spent"], found["privacy"]["mode"]
+    noisy = "about " if spent else ""
+    print_line(f"{noisy}{found['samples']:,} samples of {plural(found['clients'], 'client')}{tested}")
+    if mode != "clear sums":
+        print_line(f"{mode}{f'; {spent_text(spent)}' if spent else ''}")
     print_line()
     rows = [
         [
@@ -225,6 +233,8 @@ def show_results(found: dict[str, Any], most: int = 5) -> None:
     ]
     columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
     print_table(columns, rows, right=["accuracy %", "bytes / client"])
+    for client, reason in list(found["left_out"].items())[:most]:
+        print_line(f"note: {client} was left out: {reason}")
     for each in found["troubles"][:most]:
         print_line(f"note: {each['who']}: {each['why']}")
     if len(found["troubles"]) > most:

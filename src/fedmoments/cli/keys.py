@@ -1,4 +1,4 @@
-"""``fedmoments keys``: certificates for a server, keys for a client. Made once, never overwritten."""
+"""``fedmoments keys``: certificates for a server, keys for a client and for a helper. Made once, never overwritten."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ __all__ = ["keys_commands"]
 
 SERVER_EXAMPLE = example("fedmoments keys server keys --host fed.example.org --host 10.0.0.7")
 CLIENT_EXAMPLE = example("fedmoments keys client keys --name clinic")
+HELPER_EXAMPLE = example("fedmoments keys helper keys --name notary")
 
 
 def keys_commands(app: typer.Typer) -> None:
@@ -20,6 +21,7 @@ def keys_commands(app: typer.Typer) -> None:
     group = typer.Typer(cls=PlainGroup, no_args_is_help=True, rich_markup_mode=None)
     group.command("server", cls=PlainCommand, short_help="Certificates for a server.", epilog=SERVER_EXAMPLE)(_server)
     group.command("client", cls=PlainCommand, short_help="Keys for a client.", epilog=CLIENT_EXAMPLE)(_client)
+    group.command("helper", cls=PlainCommand, short_help="Keys for a helper.", epilog=HELPER_EXAMPLE)(_helper)
     app.add_typer(group, name="keys", short_help="Make certificates and keys.", help="Make certificates and keys.")
 
 
@@ -68,6 +70,33 @@ def _client(
     _show(files, {"folder": str(folder), "name": name, "hand_over": [str(made.card)]}, json=json)
     if not json:
         print_line("ask the operator for the server's ca.crt, its address and the terms of the federation")
+
+
+def _helper(
+    folder: Annotated[Path, typer.Argument(help="Folder for the files; made if it is not there.")],
+    *,
+    name: Annotated[str, typer.Option(help="What people call the helper: letters, digits, '.', '_', '-'.")],
+    json: Json = False,
+) -> None:
+    """Make the keys of a helper, the second server of secure sums, which must be another party than the first.
+
+    Its public key goes into the terms of a federation, and every client seals for it.
+    """
+    from fedmoments.deploy.helper_keys import make_helper, read_helper_card
+    from fedmoments.extras import require
+
+    require("cryptography", "Making keys", "privacy")
+    made = make_helper(folder, name)
+    files = {
+        made.card: ("public", "hand it to the server's operator, who draws up the terms with it, and to clients"),
+        made.node_public: ("public", "stands in the card"),
+        made.key: ("secret", "opens masks; with the server's reports, whoever has it reads every client's numbers"),
+        made.node: ("secret", "opens the connection to the server"),
+    }
+    key = read_helper_card(made.card).key
+    _show(files, {"folder": str(folder), "name": name, "key": key, "hand_over": [str(made.card)]}, json=json)
+    if not json:
+        print_line(f"the key {key} stands in the terms: clients compare it with what you tell them yourself")
 
 
 def _show(files: dict[Path, tuple[str, str]], document: dict[str, Any], *, json: bool) -> None:

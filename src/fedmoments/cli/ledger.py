@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from fedmoments.cli.agreements import spent_text
 from fedmoments.cli.command import PlainCommand, PlainGroup
 from fedmoments.cli.federation_runs import DIGITS, check_served, default_heads, read_results, show_results
 from fedmoments.cli.options import Json, Set, example, hyper_of_heads, listed, results_folder
 from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
+from fedmoments.cli.privacy_options import MaxClientSamples, Robust
 
 __all__ = ["leave_command", "ledger_commands", "refit_command", "status_command"]
 
@@ -81,8 +83,9 @@ def _status(
     """Say who contributed what, which classes are covered, and what was refused."""
     with open_ledger(ledger) as store:
         found, members, classes = store.status(), store.enrolled(), store.terms.classes
-        moments = str(store.terms.spec)
-    present = {each.client for each in found.contributors}
+        moments, secure = str(store.terms.spec), store.terms.privacy.secure
+        summed = {client for batch in store.batches() for client in batch.clients}
+    present = {each.client for each in found.contributors} | summed | set(found.waiting)
     waiting = [each.client for each in members if each.status == "enrolled" and each.client not in present]
     uncovered = [name for name, count in zip(classes, found.class_counts, strict=True) if not count]
     if json:
@@ -93,7 +96,12 @@ def _status(
         print_json({**document, **extra, "waiting": waiting, "classes_not_covered": uncovered})
         return
     print_line(f"federation '{found.name}', id {found.federation}")
-    print_line(f"each client sends {moments}")
+    print_line(f"each client sends {moments}{f', masked (secure {secure})' if secure else ''}")
+    if found.spent is not None:
+        print_line(spent_text(found.spent))
+    if secure:
+        sums = ", ".join(f"{name} of {members:,} clients" for name, members in found.batches.items())
+        print_line(f"sums that are in: {sums or 'none'}; {plural(len(found.waiting), 'report')} waiting for one")
     print_line(
         f"{found.clients:,} of {plural(found.enrolled + found.revoked, 'client')} contributed {found.samples:,} "
         f"samples in {readable_bytes(found.bytes)}; {found.left:,} left, {found.revoked:,} revoked, "
@@ -187,10 +195,16 @@ def _refit(
         str | None, typer.Option(help="Names, separated by commas; fedcof, or all that the terms serve, by default.")
     ] = None,
     settings: Set = None,
+    robust: Robust = None,
+    max_client_samples: MaxClientSamples = None,
     json: Json = False,
 ) -> None:
-    """Fit heads from what the ledger holds now; nobody has to send anything again."""
-    from fedmoments.federation.results import fit_heads
+    """Fit heads from what the ledger holds now; nobody has to send anything again.
+
+    With differential privacy they are fitted from the noised sums that were made once of what is in, at no cost; if
+    that has changed, a new release is made and charged, or refused where the budget is spent.
+    """
+    from fedmoments.federation.results import fit_heads, source_of
     from fedmoments.jobs.federation import write_federation
 
     results_folder(out)
@@ -198,9 +212,10 @@ def _refit(
     with open_ledger(ledger) as store:
         chosen = listed(heads, str, "--heads") if heads else default_heads(store)
         check_served(store.terms, chosen, hyper)
-        fitted = fit_heads(store, chosen, hyper)
+        source = source_of(store, robust=robust or "", max_samples=max_client_samples or 0)
+        fitted = fit_heads(store, chosen, hyper, source=source)
         store.note("refitted", digests={name: each.classifier.digest() for name, each in fitted.items()})
-        files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []})
+        files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []}, source=source)
     found = read_results(out)
     if json:
         print_json({**found, "out": str(out)})

@@ -10,7 +10,7 @@ from fedmoments.cli.options import Json, example, existing_file, listed, writabl
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.errors import InputError
 
-__all__ = ["measure_command"]
+__all__ = ["measure_command", "spec_of"]
 
 EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --head gh-lda --client clinic --out clinic.stats"
@@ -60,7 +60,7 @@ def _measure(
     from fedmoments.statistics import save_statistics
 
     place = writable_place(out)
-    spec = _spec(head or [], listed(moments, str, "--moments") if moments else [], means_per_client, fourier)
+    spec = spec_of(head or [], listed(moments, str, "--moments") if moments else [], means_per_client, fourier)
     form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
     found = load_features(existing_file(features), ["train"], n_classes=n_classes)
     feature_map = _map(found.dim, normalize=normalize, project=project, fourier=fourier, bandwidth=bandwidth, seed=seed)
@@ -97,7 +97,8 @@ def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _spec(heads: list[str], moments: list[str], means_per_client: int, fourier: int | None) -> Any:
+def spec_of(heads: list[str], moments: list[str], means_per_client: int, fourier: int | None = None) -> Any:
+    """Return what to measure: the least that serves these heads, and these moments."""
     from fedmoments.heads import make_head
     from fedmoments.simulation.methods import require_head
     from fedmoments.statistics import StatisticsSpec

@@ -17,32 +17,21 @@ from fedmoments.cli.federation_runs import (
     why,
 )
 from fedmoments.cli.ledger import Ledger, open_ledger
-from fedmoments.cli.options import (
-    Domains,
-    Encoder,
-    ImageColumn,
-    Json,
-    LabelColumn,
-    Pooling,
-    Set,
-    Size,
-    TextColumn,
-    example,
-    existing_file,
-    hyper_of_heads,
-    listed,
-    results_folder,
-    writable_place,
-)
-from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
-from fedmoments.errors import DeploymentError, FileFormatError, InputError
+from fedmoments.cli.options import Json, Set, example, existing_file, hyper_of_heads, listed, results_folder
+from fedmoments.cli.output import plural, print_json, print_line
+from fedmoments.cli.privacy_options import MaxClientSamples, Robust
+from fedmoments.cli.server_create import create
+from fedmoments.errors import DeploymentError, InputError
 
 __all__ = ["longest", "server_commands"]
 
 CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz --heads fedcof,fed3r"
 ENROL = "fedmoments server enrol trial.ledger keys/clinic.card"
 CLIENT_KEYS = "fedmoments keys client keys --name clinic"
-CREATE_EXAMPLE = example(CREATE)
+SECURE = "fedmoments server create secure.ledger --name secure --data runs/demo/digits.npz --heads fed3r --secure sums"
+CREATE_EXAMPLE = example(
+    "fedmoments keys helper keys --name notary", f"{SECURE} --helper keys/notary.helper.card", CREATE
+)
 ENROL_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL)
 REVOKE_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL, "fedmoments server revoke trial.ledger clinic")
 RUN_EXAMPLE = example(
@@ -63,7 +52,7 @@ def server_commands(app: typer.Typer) -> None:
     """Add the commands to the app."""
     group = typer.Typer(cls=PlainGroup, no_args_is_help=True, rich_markup_mode=None)
     commands = (
-        ("create", "Draw up terms and make a ledger.", CREATE_EXAMPLE, _create),
+        ("create", "Draw up terms and make a ledger.", CREATE_EXAMPLE, create),
         ("enrol", "Let clients contribute.", ENROL_EXAMPLE, _enrol),
         ("revoke", "Let a client contribute no more.", REVOKE_EXAMPLE, _revoke),
         ("run", "Collect contributions and fit heads.", RUN_EXAMPLE, _run),
@@ -73,118 +62,6 @@ def server_commands(app: typer.Typer) -> None:
         group.command(name, cls=PlainCommand, short_help=short, epilog=epilog)(function)
     short = "Create a federation, enrol clients, run it."
     app.add_typer(group, name="server", short_help=short, help=short)
-
-
-# -------------------------------------------------------------------------------------------------- create
-
-
-def _create(
-    ledger: Annotated[Path, typer.Argument(help="The ledger to make; LEDGER.terms.json is written beside it.")],
-    *,
-    name: Annotated[str, typer.Option(help="What people call the federation.")],
-    heads: Annotated[
-        str, typer.Option(help="Clients are asked for the least that serves these heads; separated by commas.")
-    ] = "fedcof",
-    encoder: Encoder = None,
-    size: Size = None,
-    pooling: Pooling = None,
-    classes: Annotated[
-        str | None, typer.Option(help="File with one class a line, or names separated by commas, in order.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Take class names, and the dimension of features, from data like the clients'.")
-    ] = None,
-    text: TextColumn = None,
-    image: ImageColumn = None,
-    label: LabelColumn = None,
-    domains: Domains = None,
-    dim: Annotated[int | None, typer.Option(help="Dimension of features, for the encoder 'identity'.")] = None,
-    means: Annotated[int, typer.Option(help="Means that a client sends of each class, if a head needs any.")] = 1,
-    norm_bound: Annotated[float, typer.Option(help="Largest norm of a sample's features.")] = 1024.0,
-    max_samples: Annotated[int, typer.Option(help="Most samples in the whole federation.")] = 2**24,
-    rows: Annotated[str, typer.Option(help="Type in which means travel: int64, float16 or bfloat16.")] = "int64",
-    seed: Annotated[int, typer.Option(help="Public; deals samples to several means of a class.")] = 0,
-    json: Json = False,
-) -> None:
-    """Draw up the terms of a federation and make its ledger. The terms are public; their hash is the federation's id.
-
-    Every client reads them before it takes part: which moments it is asked for, of which features and classes.
-    """
-    from fedmoments.federation.store import FederationStore
-    from fedmoments.files import write_whole
-    from fedmoments.jobs.config import JobConfig
-    from fedmoments.jobs.encoding import choose_encoder, read_data
-    from fedmoments.jobs.terms import draw_up_terms
-    from fedmoments.statistics import FixedPoint
-
-    place = writable_place(ledger)
-    public = writable_place(ledger.with_name(f"{ledger.name}.terms.json"))
-    chosen = listed(heads, str, "--heads")
-    names = _classes(classes) if classes else ()
-    given = {"text": text, "image": image, "label": label, "domains": domains, "size": size, "pooling": pooling}
-    job = JobConfig(data=data or "digits", encoder=encoder, seed=seed, **given)  # type: ignore[arg-type]
-    modality = "features"
-    if data:
-        found = read_data(job)
-        names, modality = names or found.class_names, found.modality
-        dim = found.train.items.shape[1] if modality == "features" else dim  # type: ignore[union-attr]
-    elif encoder is None:
-        raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
-    elif encoder == "identity" and dim is None:
-        raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
-    if not names:
-        raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
-    terms = draw_up_terms(
-        name,
-        job,
-        choose_encoder(job, modality, dim),
-        names,
-        chosen,
-        means_per_client=means,
-        fixed_point=FixedPoint(norm_bound, max_samples),
-        rows=rows,
-    )
-    with FederationStore.create(place, terms) as store:
-        store.note("created for", heads=list(chosen))
-    write_whole(public, f"{terms.to_json()}\n".encode())
-    if json:
-        print_json({"ledger": str(ledger), "terms_file": str(public), "id": terms.id, **terms.to_dict()})
-        return
-    show_terms(terms)
-    print_line(f"wrote {ledger} and {public}, which every client reads before it takes part")
-
-
-def _classes(text: str) -> tuple[str, ...]:
-    """Return class names from a file, one a line, or from a list with commas."""
-    path = Path(text)
-    if path.is_file():
-        try:
-            return tuple(line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip())
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{path} is not in UTF-8 (byte {error.start}): save it as UTF-8") from error
-    if "," not in text:
-        raise InputError(f"--classes takes a file with one class a line, or names with commas; '{text}' is neither")
-    return tuple(listed(text, str, "--classes"))
-
-
-def show_terms(terms: Any) -> None:
-    """Print the terms of a federation, readably."""
-    options = ", ".join(f"{key} {value}" for key, value in terms.encoder["options"].items())
-    shown = {
-        "federation": terms.name,
-        "id": terms.id,
-        "encoder": " ".join(filter(None, [terms.encoder["name"], options])),
-        "fingerprint": terms.fingerprint.digest,
-        "dimension": f"{terms.dim:,}",
-        "classes": f"{len(terms.classes):,}: {', '.join(terms.classes[:8])}{' …' if len(terms.classes) > 8 else ''}",
-        "each client sends": str(terms.spec),
-        "means of a class": str(terms.spec.means_per_client),
-        "means travel as": terms.rows,
-        "largest norm": f"{terms.fixed_point.norm_bound:g}",
-        "most samples": f"{terms.fixed_point.max_samples:,}",
-        "largest contribution": readable_bytes(terms.max_bytes),
-    }
-    print_table(["what", "value"], [[what, value] for what, value in shown.items()])
 
 
 # -------------------------------------------------------------------------------------------------- clients
@@ -242,7 +119,7 @@ def _run(
     ] = None,
     settings: Set = None,
     quorum: Annotated[int | None, typer.Option(help="Clients that must be in before heads are fitted; 1.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes to wait for before the first round; 1.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Client nodes to wait for before the first round; 1.")] = None,
     wait: Annotated[float | None, typer.Option(help="For how many seconds to wait for them; 120.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of collection; 1.")] = None,
     per_round: Annotated[int | None, typer.Option(help="Nodes asked in each; all that are not done.")] = None,
@@ -253,6 +130,8 @@ def _run(
     again: Annotated[
         bool, typer.Option("--again", help="Ask also for what was acknowledged before, after a restore.")
     ] = False,
+    robust: Robust = None,
+    max_client_samples: MaxClientSamples = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for classifiers, federation.json and report.html.")
     ] = None,
@@ -274,6 +153,7 @@ def _run(
     from fedmoments.deploy.home import FlowerHome
     from fedmoments.deploy.serving import serve
     from fedmoments.extras import require
+    from fedmoments.federation.results import require_filterable
     from fedmoments.flower.settings import ServerSettings
 
     require("flwr", "A server of a federation", "flower")
@@ -284,19 +164,22 @@ def _run(
     with open_ledger(ledger) as store:
         chosen = tuple(listed(heads, str, "--heads")) if heads else default_heads(store)
         check_served(store.terms, chosen, hyper)
+        require_filterable(store.terms, robust or "", max_client_samples or 0)
+        secure = store.terms.privacy.secure
         members = sum(each.status == "enrolled" for each in store.enrolled())
     if quorum is not None and quorum > members:
         raise InputError(f"--quorum {quorum} cannot be reached: {plural(members, 'client')} may contribute; enrol more")
-    typed = {"quorum": quorum, "nodes": nodes, "wait": wait, "rounds": rounds, "per_round": per_round}
+    typed: dict[str, Any] = {"quorum": quorum, "nodes": nodes, "wait": wait, "rounds": rounds, "per_round": per_round}
     typed |= {"deadline": deadline, "ttl": ttl if ttl or not deadline else 1.5 * deadline}
+    typed |= {"robust": robust, "max_client_samples": max_client_samples}
     given: dict[str, Any] = {key: value for key, value in typed.items() if value is not None}
-    flags = {"fit_each_round": fit_each_round, "evaluate": not no_evaluate, "again": again}
+    given |= {"fit_each_round": fit_each_round, "evaluate": not no_evaluate, "again": again}
     chosen_out = "" if out is None else str(out.resolve())
-    plan = ServerSettings(str(ledger.resolve()), chosen_out, chosen, hyper, **flags, **given)
+    plan = ServerSettings(str(ledger.resolve()), chosen_out, chosen, hyper, **given)
     place = FlowerHome(home or ledger.with_name(f"{ledger.name}.flower"))
     with serve(plan, place, authority=authority, host=host, port=port) as server:
         tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
-        status = _finish(server, timeout or longest(plan))
+        status = _finish(server, timeout or longest(plan, secure))
     found = {"status": status.status, "run": status.run_id, "seconds": status.seconds}
     results = read_results(out) if out else None
     if json:
@@ -334,9 +217,11 @@ def _stop(server: Any) -> None:
             server.link.control.stop_run(server.run_id, timeout=20.0)
 
 
-def longest(settings: Any) -> float:
-    """Return the seconds after which a run with these settings must be over."""
-    return float(settings.wait + (settings.rounds + settings.evaluate) * settings.deadline + SLACK)
+def longest(settings: Any, secure: str | None = None) -> float:
+    """Return the seconds after which a run with these settings must be over; the helper is waited for, too."""
+    steps = {None: 0, "two-phase": 2}.get(secure, 1)
+    waits = 2 if secure else 1
+    return float(waits * settings.wait + (settings.rounds + settings.evaluate + steps) * settings.deadline + SLACK)
 
 
 def _authority(keys: Path | None, *, insecure: bool) -> Any:

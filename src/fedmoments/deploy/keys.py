@@ -11,6 +11,7 @@ file                    who keeps it        what it is
 ``NAME.node.pub``       the server          its public half, which the SuperLink registers
 ``NAME.identity``       the client          identity key (Ed25519, PKCS #8): whose numbers they are
 ``NAME.card``           the server          both public halves as JSON: what a client hands in to be enrolled
+``NAME.helper``         the helper          opens masks; see :mod:`fedmoments.deploy.helper_keys`
 ======================  ==================  =======================================================================
 """
 
@@ -32,9 +33,12 @@ __all__ = [
     "Authority",
     "Card",
     "ClientKeys",
+    "check_name",
+    "check_node_key",
     "load_identity",
     "make_authority",
     "make_client",
+    "node_key_pair",
     "read_card",
 ]
 
@@ -219,18 +223,11 @@ def make_client(folder: str | os.PathLike[str], name: str) -> ClientKeys:
     ...     read_card(keys.card).identity == load_identity(keys.identity).public
     True
     """
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"a client's name must be 1 to 64 letters, digits, '.', '_' or '-' and begin with a letter or digit, "
-            f"not {name!r}: it names the client's files"
-        )
+    check_name(name, "client")
     keys = ClientKeys(make_folder(folder), name)
     refuse_existing([keys.node, keys.node_public, keys.identity, keys.card])
-    ec, coding = crypto("hazmat.primitives.asymmetric.ec"), crypto("hazmat.primitives.serialization")
-    node, identity = ec.generate_private_key(ec.SECP384R1()), IdentityKey.generate()
-    public = node.public_key().public_bytes(coding.Encoding.OpenSSH, coding.PublicFormat.OpenSSH).decode()
-    line = f"{public} {name}"
-    private = node.private_bytes(coding.Encoding.PEM, coding.PrivateFormat.OpenSSH, coding.NoEncryption())
+    private, line = node_key_pair(name)
+    identity = IdentityKey.generate()
     ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
     signing = ed25519.Ed25519PrivateKey.from_private_bytes(identity.private_bytes())
     card = {"fedmoments": "card", "name": name, "identity": identity.public.hex, "node": line}
@@ -239,6 +236,37 @@ def make_client(folder: str | os.PathLike[str], name: str) -> ClientKeys:
     write_new(keys.node_public, f"{line}\n".encode(), 0o644)
     write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
     return keys
+
+
+def check_name(name: str, whose: str) -> None:
+    """Refuse a name that cannot be that of files.
+
+    Examples
+    --------
+    >>> check_name("../clinic", "client")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: a client's name must be 1 to 64 letters, digits, '.', '_' or '-' and begin with ...
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"a {whose}'s name must be 1 to 64 letters, digits, '.', '_' or '-' and begin with a letter or digit, "
+            f"not {name!r}: it names the {whose}'s files"
+        )
+
+
+def node_key_pair(name: str) -> tuple[bytes, str]:
+    """Make a transport key; return its private half as a file's content, and its public half as one line.
+
+    Examples
+    --------
+    >>> node_key_pair("clinic")[1].split()[0]
+    'ecdsa-sha2-nistp384'
+    """
+    ec, coding = crypto("hazmat.primitives.asymmetric.ec"), crypto("hazmat.primitives.serialization")
+    node = ec.generate_private_key(ec.SECP384R1())
+    public = node.public_key().public_bytes(coding.Encoding.OpenSSH, coding.PublicFormat.OpenSSH).decode()
+    private = node.private_bytes(coding.Encoding.PEM, coding.PrivateFormat.OpenSSH, coding.NoEncryption())
+    return private, f"{public} {name}"
 
 
 def read_card(path: str | os.PathLike[str]) -> Card:
@@ -269,7 +297,7 @@ def read_card(path: str | os.PathLike[str]) -> Card:
         name, node_key = content["name"], content["node"]
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError(f"it names a client {name!r}")
-        _check_node_key(node_key)
+        check_node_key(node_key)
         return Card(name, PublicKey.from_hex(content["identity"]), node_key)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a client's card ({error}): {advice}") from error
@@ -341,7 +369,7 @@ def _usage(*, signs_certificates: bool) -> Any:
     )
 
 
-def _check_node_key(line: Any) -> None:
+def check_node_key(line: Any) -> None:
     """Refuse what Flower would not register."""
     coding, ec = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ec")
     if not isinstance(line, str) or "\n" in line or "\r" in line:

@@ -14,18 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.data import parse_split
+from fedmoments.deploy.helper_keys import HelperKeys, make_helper, read_helper_card
 from fedmoments.deploy.home import FlowerHome
 from fedmoments.deploy.keys import Authority, make_authority, make_client, read_card
 from fedmoments.deploy.nodes import SuperNode
 from fedmoments.deploy.servers import SuperExec, SuperLink
 from fedmoments.deploy.serving import Server, serve
 from fedmoments.errors import DeploymentError, InputError
+from fedmoments.federation.results import require_filterable
 from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
+from fedmoments.flower.helper import HelperSettings
 from fedmoments.flower.settings import ClientSettings, ServerSettings, absolute_data, client_name
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.encoding import choose_encoder, read_data
 from fedmoments.jobs.terms import draw_up_terms
+from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.secure import HelperKey
 from fedmoments.simulation.run import CLIENTS, finds_clients
 
 __all__ = ["ENGINES", "LocalFederation", "prepare_local", "run_local", "started"]
@@ -47,16 +52,24 @@ class LocalFederation:
         How many clients they serve together.
     server
         The server's settings.
+    secure
+        Whether one more node plays the helper.
     """
 
     folder: Path
     nodes: int
     clients: int
     server: ServerSettings
+    secure: bool = False
 
     def settings_of(self, node: int) -> Path:
         """Return the settings file of a node, from 0."""
         return self.folder / f"node-{node}.toml"
+
+    @property
+    def helper_settings(self) -> Path:
+        """The settings file of the helper."""
+        return self.folder / "helper.toml"
 
     @property
     def shared_settings(self) -> Path:
@@ -74,6 +87,7 @@ def prepare_local(
     tls: bool = True,
     policy: dict[str, Any] | None = None,
     cache: str | None = None,
+    privacy: Agreed = Agreed(),  # noqa: B008 - frozen
 ) -> LocalFederation:
     """Draw up terms, make keys, enrol all clients, and write the settings of every node.
 
@@ -95,6 +109,8 @@ def prepare_local(
         Of all clients.
     cache
         Folder of the feature cache.
+    privacy
+        What is agreed on; with secure sums a helper's keys are made here, and stand in the terms.
     """
     config.check()
     if engine not in ENGINES:
@@ -112,13 +128,27 @@ def prepare_local(
         part.labels, n_clients=wanted, seed=config.seed, domains=part.domains, ids=part.clients
     )
     means = config.means_per_client[0]
+    if privacy.secure:  # a key to draw up terms with, before anything is written
+        privacy = replace(privacy, helper=HelperKey.generate().public)
     terms = draw_up_terms(
-        config.data, config, encoder, data.class_names, server.heads, hyper=server.hyper, means_per_client=means
+        config.data,
+        config,
+        encoder,
+        data.class_names,
+        server.heads,
+        hyper=server.hyper,
+        means_per_client=means,
+        privacy=privacy,
     )
+    require_filterable(terms, server.robust, server.max_client_samples)
     folder.mkdir(parents=True, exist_ok=True)
+    if privacy.secure:
+        made = make_helper(folder.resolve() / "keys", "helper")
+        terms = replace(terms, privacy=replace(privacy, helper=read_helper_card(made.card).key))
     if real and config.threads is None:  # nodes that each want all cores would spend their time waiting for each other
         config = replace(config, threads=max(1, (os.cpu_count() or 1) // nodes))
     base = ClientSettings(
+        folder=str(folder.resolve() / "nodes") if privacy.secure else "",  # masked reports must be kept
         split=scheme,
         clients=split.n_clients,
         key_seed="" if real else secrets.token_hex(32),
@@ -130,9 +160,11 @@ def prepare_local(
     )
     nodes = min(nodes, split.n_clients)
     server = replace(server, ledger=str(folder.resolve() / "ledger.db"), nodes=nodes)
-    plan = LocalFederation(folder.resolve(), nodes, split.n_clients, server)
+    plan = LocalFederation(folder.resolve(), nodes, split.n_clients, server, privacy.secure is not None)
     with FederationStore.create(server.ledger, terms) as store:
         _enrol(store, plan, base, tls=tls and real)
+        if plan.secure:
+            _add_helper(store, plan, real=real)
     if not real:
         write_whole(plan.shared_settings, base.to_toml().encode())
         return plan
@@ -174,9 +206,25 @@ def _enrol(store: FederationStore, plan: LocalFederation, base: ClientSettings, 
     store.enrol_many(members)
 
 
+def _add_helper(store: FederationStore, plan: LocalFederation, *, real: bool) -> None:
+    """Write the helper's settings, and tell the ledger of its node."""
+    keys = HelperKeys(plan.folder / "keys", "helper")
+    card = read_helper_card(keys.card)
+    cards = [str(plan.folder / "keys" / f"{client_name(k, plan.clients)}.card") for k in range(plan.clients)]
+    settings = HelperSettings(
+        str(plan.folder / "helper"),
+        str(keys.key),
+        store.terms.id,
+        minimum=min(store.terms.privacy.batch, 3),
+        members=tuple(cards) if real else (),
+    )
+    write_whole(plan.helper_settings, settings.to_toml().encode())
+    store.note("helper", name=card.name, key=card.key, node_key=card.node_key)
+
+
 @contextmanager
 def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server, list[SuperNode]]]:
-    """Start the server and all nodes as processes, and stop them at the end.
+    """Start the server and all nodes as processes, the helper's last, and stop them at the end.
 
     Parameters
     ----------
@@ -200,6 +248,17 @@ def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server
             )
             for node in range(plan.nodes)
         ]
+        if plan.secure:
+            nodes.append(
+                SuperNode(
+                    home,
+                    server.link.address,
+                    root_certificates=server.link.root_certificates,
+                    key=plan.folder / "keys" / "helper.node" if tls else None,
+                    config={"helper-config": str(plan.helper_settings)},
+                    name="helper",
+                )
+            )
         stack.callback(_stop_all, nodes)
         for each in nodes:
             each.start(wait=False)
@@ -243,7 +302,8 @@ def _run_in_memory(plan: LocalFederation) -> None:
     path = plan.folder / "server.toml"
     write_whole(path, plan.server.to_toml().encode())
     common = {"client-config": str(plan.shared_settings), "num-partitions": plan.nodes}
-    configs = [{**common, "partition-id": node} for node in range(plan.nodes)]
+    configs: list[dict[str, Any]] = [{**common, "partition-id": node} for node in range(plan.nodes)]
+    configs += [{"helper-config": str(plan.helper_settings)}] if plan.secure else []
     run_in_process(server_app, client_app, configs, {"server-config": str(path)})
 
 
@@ -251,14 +311,17 @@ def _run_on_ray(plan: LocalFederation, timeout: float) -> str:
     """Run on Flower's simulation: its nodes have no configuration of ours, so they find the settings by environment."""
     home = FlowerHome(plan.folder / "flower")
     os.environ["FEDMOMENTS_CLIENT"] = str(plan.shared_settings)
+    if plan.secure:
+        os.environ["FEDMOMENTS_HELPER"] = str(plan.helper_settings)
     try:
         with SuperLink(home, simulation=True) as link, SuperExec(link) as executor:
             server = Server(link, executor, plan.server)
-            server.submit(simulated_nodes=plan.nodes)
+            server.submit(simulated_nodes=plan.nodes + plan.secure)
             status = server.wait(timeout)
             return _proven(server, status.succeeded, status.status, status.details)
     finally:
         os.environ.pop("FEDMOMENTS_CLIENT", None)
+        os.environ.pop("FEDMOMENTS_HELPER", None)
 
 
 def _proven(server: Server, succeeded: bool, status: str, details: str) -> str:  # noqa: FBT001

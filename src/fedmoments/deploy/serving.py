@@ -20,7 +20,7 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
 from fedmoments.flower.settings import ServerSettings
 
-__all__ = ["Server", "serve"]
+__all__ = ["Server", "helper_node_key", "serve"]
 
 
 class Server:
@@ -105,7 +105,8 @@ def serve(
         Where to listen.
     """
     with FederationStore.open(settings.ledger) as store:
-        keys = sorted({each.node_key for each in store.enrolled() if each.node_key and each.status == "enrolled"})
+        keys = {each.node_key for each in store.enrolled() if each.node_key and each.status == "enrolled"}
+        keys |= {helper for helper in [helper_node_key(store)] if helper}
     database = home.of("superlink") / "state.db"
     authority = None if authority is None else Authority(Path(authority.folder).resolve())
     with (
@@ -114,8 +115,17 @@ def serve(
         SuperExec(link) as executor,
     ):
         if authority is not None:
-            _register(link, keys)
+            _register(link, sorted(keys))
         yield Server(link, executor, settings)
+
+
+def helper_node_key(store: FederationStore) -> str | None:
+    """Return the transport key of the helper's node, as the ledger was told when it was made."""
+    if store.terms.privacy.secure is None:
+        return None
+    told = [entry.details for entry in store.audit() if entry.event == "note" and '"helper"' in entry.facts]
+    found = [str(facts["node_key"]) for facts in told if facts.get("note") == "helper"]
+    return found[-1] if found else None
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """What a client lets out: its own rules, applied to its samples before anything is measured.
 
 The server asks; the client decides. Samples that a rule keeps back are never measured, so the rule holds exactly for
-every moment, whatever is later derived from it.
+every moment, whatever is later derived from it. Unless its own rules say otherwise, a client withholds every class of
+which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
 from collections.abc import Mapping
@@ -11,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.errors import InputError, PolicyError, UnknownNameError
+from fedmoments.errors import InputError, PolicyError, PrivacyError, UnknownNameError
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.dp import check_rules
+from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
 from fedmoments.statistics import StatisticsSpec
 from fedmoments.statistics.accumulator import running_positions
 from fedmoments.wire import Withheld
 
-__all__ = ["ClientPolicy"]
+__all__ = ["SMALL_CLASSES", "ClientPolicy"]
+
+#: What may be done with classes and means of too few samples.
+SMALL_CLASSES = ("withhold", "merge")
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class ClientPolicy:
     Parameters
     ----------
     min_count
-        A class with fewer samples is withheld whole, and so is one whose several means would be over fewer.
+        A class with fewer samples is withheld whole, and so is one whose several means would be over fewer. To send
+        small classes, say 1.
     max_per_class
         Only the first so many samples of a class, in the client's order, are measured; None: all.
     max_bytes
@@ -38,6 +45,18 @@ class ClientPolicy:
         Into at most so many means a class may be split; None: any number.
     report_withheld
         Whether the server is told how many classes and samples were kept back.
+    small_classes
+        ``withhold``, or ``merge``: a class whose several means would be over fewer than `min_count` samples is sent as
+        one mean; and where one node serves several clients, a class that is too small at a client is measured by the
+        client of the node that has most of it, if there are enough together. See
+        :mod:`fedmoments.privacy.small_classes`.
+    obfuscate
+        How counts are blurred, such as ``laplace:0.5``; None: not at all. No differential privacy, see
+        :mod:`fedmoments.privacy.obfuscation`.
+    require_secure
+        Whether to take part only where contributions are added up behind masks (secure sums).
+    max_epsilon
+        Take part only under differential privacy with an epsilon of at most this; None: any, or none.
 
     Examples
     --------
@@ -46,12 +65,16 @@ class ClientPolicy:
     (array([False,  True,  True,  True, False]), Withheld(classes=1, samples=2))
     """
 
-    min_count: int = 1
+    min_count: int = 5
     max_per_class: int | None = None
     max_bytes: int | None = None
     moments: tuple[str, ...] | None = None
     max_means: int | None = None
     report_withheld: bool = True
+    small_classes: str = "withhold"
+    obfuscate: str | None = None
+    require_secure: bool = False
+    max_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("min_count", "max_per_class", "max_bytes", "max_means"):
@@ -61,13 +84,35 @@ class ClientPolicy:
                 raise InputError(f"{name} of a client's policy must be a whole number of 1 or more, not {value!r}")
         if not isinstance(self.report_withheld, bool):
             raise InputError(f"report_withheld of a policy must be true or false, not {self.report_withheld!r}")
+        if not isinstance(self.require_secure, bool):
+            raise InputError(f"require_secure of a policy must be true or false, not {self.require_secure!r}")
+        most = self.max_epsilon
+        if most is not None and not (type(most) in (int, float) and most > 0):
+            raise InputError(f"max_epsilon of a client's policy must be a number above 0, not {most!r}")
+        if self.small_classes not in SMALL_CLASSES:
+            raise InputError(
+                f"small_classes of a client's policy must be {' or '.join(SMALL_CLASSES)}, not {self.small_classes!r}"
+            )
+        if self.obfuscate is not None:
+            parse_obfuscation(self.obfuscate)
         if self.max_per_class is not None and self.max_per_class < self.min_count:
             raise InputError(
                 f"a client's policy that measures at most {self.max_per_class} samples of a class (max_per_class) and "
-                f"withholds classes of fewer than {self.min_count} (min_count) withholds everything: raise the former"
+                f"withholds classes of fewer than {self.min_count} (min_count) withholds everything: raise the former, "
+                "or lower the latter"
             )
         if self.moments is not None:
             object.__setattr__(self, "moments", _checked_moments(self.moments))
+
+    @property
+    def merges(self) -> bool:
+        """Whether small classes are merged where they can be."""
+        return self.small_classes == "merge"
+
+    @property
+    def obfuscation(self) -> Obfuscation | None:
+        """How counts are blurred."""
+        return None if self.obfuscate is None else parse_obfuscation(self.obfuscate)
 
     # ---------------------------------------------------------------------------------------------- applying it
 
@@ -94,11 +139,31 @@ class ClientPolicy:
         asked = terms.spec.means_per_client
         if self.max_means is not None and asked > self.max_means:
             broken.append(f"max_means: asked are {asked} means of a class, allowed are {self.max_means}")
+        broken += self._exposed(terms)
+        if self.obfuscation is not None:
+            try:
+                self.obfuscation.require(terms.spec)
+            except InputError as error:
+                broken.append(f"obfuscate: {error}")
         if broken:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
                 "nothing was measured: widen the policy, or stay out"
             )
+
+    def _exposed(self, terms: Terms) -> list[str]:
+        """Return in which ways the terms protect less than this policy asks for."""
+        agreed, broken = terms.privacy, []
+        if self.require_secure and agreed.secure is None:
+            broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
+        if self.max_epsilon is not None and (agreed.epsilon is None or agreed.epsilon > self.max_epsilon):
+            asked = "no noise at all" if agreed.epsilon is None else f"an epsilon of {agreed.epsilon:g}"
+            broken.append(f"max_epsilon: the terms promise {asked}, allowed is {self.max_epsilon:g}")
+        try:
+            check_rules(agreed, min_count=self.min_count, max_per_class=self.max_per_class, obfuscation=self.obfuscate)
+        except PrivacyError as error:
+            broken.append(f"noise: {error}")
+        return broken
 
     def require_size(self, n_bytes: int) -> None:
         """Raise PolicyError when a contribution has more bytes than may leave.
@@ -125,7 +190,8 @@ class ClientPolicy:
             (n,) whole numbers: the class of every sample, in the client's order.
         means_per_client
             Into how many means s the terms split a class: one of at least 2s samples has s rows, each over n // s or
-            one more, and each must be over `min_count` or more.
+            one more, and each must be over `min_count` or more. A policy that merges allows a class whose rows would
+            be thinner, for it is sent as one mean (:func:`fedmoments.privacy.small_classes.merge_rows`).
 
         Returns
         -------
@@ -148,7 +214,8 @@ class ClientPolicy:
             raise InputError(f"means_per_client must be 1 or more, not {means_per_client}")
         classes, cells, counts = np.unique(array, return_inverse=True, return_counts=True)
         kept = counts if self.max_per_class is None else np.minimum(counts, self.max_per_class)
-        smallest_row = np.where(kept >= 2 * means_per_client, kept // means_per_client, kept)
+        split = (kept >= 2 * means_per_client) & (not self.merges)
+        smallest_row = np.where(split, kept // means_per_client, kept)
         allowed = smallest_row >= self.min_count
         positions = running_positions(cells.astype(np.int64), np.zeros(len(classes), np.int64))
         mask = (positions < kept[cells]) & allowed[cells]
@@ -188,7 +255,7 @@ class ClientPolicy:
         Examples
         --------
         >>> ClientPolicy(max_means=2).to_dict()
-        {'min_count': 1, 'max_means': 2, 'report_withheld': True}
+        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'require_secure': False}
         """
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.moments is not None:

@@ -5,6 +5,7 @@ other terms than those it read.
 """
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +14,11 @@ from typing import Any
 
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError
 from fedmoments.federation.fingerprint import Fingerprint
-from fedmoments.maps.base import FeatureMap, Identity
+from fedmoments.maps import Chain, Clip, FeatureMap, Identity, Normalize
 from fedmoments.maps.canonical import canonical_json, sha256_of_json
+from fedmoments.privacy.dense import DenseLayout
+from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.secure.context import Context
 from fedmoments.statistics import FixedPoint, StatisticsSpec
 from fedmoments.wire.agreement import Agreement
 
@@ -51,6 +55,8 @@ class Terms:
         Deals samples to several means of a class.
     nonce
         Makes the id of two federations with the same terms differ; random by default.
+    privacy
+        Secure sums and differential privacy; nothing of both by default, and then nothing of it stands in the JSON.
 
     Examples
     --------
@@ -70,6 +76,7 @@ class Terms:
     max_bytes: int = 2**28
     seed: int = 0
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    privacy: Agreed = field(default_factory=Agreed)
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -81,6 +88,8 @@ class Terms:
                 'the encoder of terms must be {"name": …, "options": {…}}, with no other options than size (a whole '
                 f"number) and pooling (a word), not {self.encoder!r}"
             )
+        _check_secure(self)
+        _check_noise(self)
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
 
@@ -115,8 +124,19 @@ class Terms:
         """Class names, in the order of the labels."""
         return self.fingerprint.classes
 
+    @cached_property
+    def layout(self) -> DenseLayout:
+        """Where the numbers of a client stand in the vector that is masked, summed or noised."""
+        return DenseLayout(self.spec.additive, len(self.classes), self.dim)
+
+    @property
+    def context(self) -> Context:
+        """What masked reports are made for: this federation, once, with these features."""
+        return Context(self.id, 0, self.fingerprint.digest)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the terms, ready for JSON."""
+        """Return the terms, ready for JSON; without a word on privacy where nothing was agreed on."""
+        privacy = {} if self.privacy == Agreed() else {"privacy": self.privacy.to_dict()}
         return {
             "name": self.name,
             "encoder": {**self.encoder, "options": dict(self.encoder["options"])},
@@ -130,6 +150,7 @@ class Terms:
             "max_bytes": self.max_bytes,
             "seed": self.seed,
             "nonce": self.nonce,
+            **privacy,
         }
 
     def to_json(self) -> str:
@@ -147,13 +168,16 @@ class Terms:
         """
         try:
             value = json.loads(text)
-            if not isinstance(value, dict) or set(value) != _ALL:
+            if not isinstance(value, dict) or set(value) - {"privacy"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
+            privacy = Agreed.from_dict(value.get("privacy", {}))
+            if "privacy" in value and (not value["privacy"] or value["privacy"] != privacy.to_dict()):
+                raise InputError("what is agreed on privacy must hold what differs from the defaults, and nothing else")
             spec = StatisticsSpec.of(*value["moments"], means_per_client=value["means_per_client"])
             form = FixedPoint(value["norm_bound"], value["max_samples"])
             fingerprint = Fingerprint.from_json(json.dumps(value["fingerprint"]))
             rest = {name: value[name] for name in ("name", "encoder", "dim", "rows", "max_bytes", "seed", "nonce")}
-            return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, **rest)
+            return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, FedMomentsError) as error:
             raise FileFormatError(f"these are no terms of a federation: {error}") from error
 
@@ -161,3 +185,53 @@ class Terms:
 def _sound_options(options: Mapping[str, Any]) -> bool:
     kinds = {"size": int, "pooling": str}
     return all(name in kinds and type(value) is kinds[name] for name, value in options.items())
+
+
+def _check_secure(terms: Terms) -> None:
+    """Refuse terms under which nothing could be added up behind masks."""
+    agreed = terms.privacy
+    if agreed.secure is None:
+        return
+    if not re.fullmatch("[0-9a-f]{64}", agreed.helper):
+        raise InputError(
+            f"secure {agreed.secure} need the helper's public key (helper, 64 hexadecimal digits) in the terms, but "
+            f"{agreed.helper[:80]!r} stands there: take it from the helper's card"
+        )
+    apart = terms.spec.keeps_clients_apart
+    if apart and agreed.secure == "sums":
+        raise InputError(
+            f"the terms ask for {terms.spec}, client means that are not added up across clients, but secure sums show "
+            "sums alone: agree on secure cohorts, or choose heads on second moments"
+        )
+    if not apart and agreed.secure != "sums":
+        raise InputError(
+            f"secure {agreed.secure} serve heads on client means, but the terms ask for {terms.spec}, which adds up: "
+            "agree on secure sums, which show less"
+        )
+    if apart and (terms.rows != "int64" or terms.spec.means_per_client != 1):
+        raise InputError(
+            f"behind masks a client has one mean a class, as int64, but {terms.spec.means_per_client} as {terms.rows} "
+            "were agreed on: leave both at their defaults"
+        )
+
+
+def _check_noise(terms: Terms) -> None:
+    """Refuse terms under which noise would hide less than they promise."""
+    agreed = terms.privacy
+    if agreed.epsilon is None:
+        return
+    if terms.spec.keeps_clients_apart:
+        raise InputError(
+            f"the terms ask for {terms.spec}, but noise cannot protect client means: what one sample changes there "
+            "depends on the data. Choose heads on second moments (fed3r, gh-fed-lda, fedncm …) with an epsilon"
+        )
+    bound = 1.0 if agreed.clip is None else agreed.clip
+    given = terms.fingerprint.feature_map
+    last = given.maps[-1] if isinstance(given, Chain) else given
+    if last != (Normalize() if agreed.clip is None else Clip(agreed.clip)) or terms.fixed_point.norm_bound != bound:
+        how = "scaled to length 1 (Normalize)" if agreed.clip is None else f"clipped to {bound:g} (Clip)"
+        raise InputError(
+            f"with an epsilon features must be {how} at the end of the feature map, and norm_bound must be {bound:g}: "
+            f"the noise is made for that, but the map ends in {last!r} and norm_bound is "
+            f"{terms.fixed_point.norm_bound:g}"
+        )

@@ -18,6 +18,7 @@ from fedmoments.flower.exchange import Exchange, Failure, Reply
 from fedmoments.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
 from fedmoments.flower.replies import Contributed, cleaned, read_contributed
 from fedmoments.flower.settings import ServerSettings
+from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES, read_envelope
 from fedmoments.wire import read_header
 
 __all__ = ["Collection", "RoundReport"]
@@ -206,7 +207,8 @@ class Collection:
         if not group.items:
             return
         answers: dict[int, dict[str, list[Any]]] = {}
-        found = self.store.submit_many(group.items, source=[f"node {node}" for node in group.nodes])
+        take_in = self.store.report_many if self.store.terms.privacy.secure else self.store.submit_many
+        found = take_in(group.items, source=[f"node {node}" for node in group.nodes])
         for node, item, result in zip(group.nodes, group.items, found, strict=True):
             answer = answers.setdefault(node, {"receipts": [], "refusals": []})
             if isinstance(result, RefusedError):
@@ -230,8 +232,12 @@ class Collection:
         """Return what the client is told; a header that cannot be read has no version to speak of."""
         client, version = error.client or "", 0
         try:
-            header = read_header(item, self.store.terms.agreement)
-            client, version = header.client, header.version
+            if self.store.terms.privacy.secure:
+                envelope = read_envelope(item[:ENVELOPE_BYTES], self.store.terms.context)
+                client, version = envelope.client, envelope.version
+            else:
+                header = read_header(item, self.store.terms.agreement)
+                client, version = header.client, header.version
         except RefusedError:
             pass
         told = {"federation": self.store.terms.id, "client": client, "version": version}

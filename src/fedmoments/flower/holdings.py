@@ -23,7 +23,7 @@ from fedmoments.federation.terms import Terms
 from fedmoments.flower.settings import ClientSettings, client_name
 from fedmoments.jobs.encoding import choose_encoder, read_data
 
-__all__ = ["Held", "Holdings", "holdings_of"]
+__all__ = ["Held", "Holdings", "holdings_of", "label_table"]
 
 T = TypeVar("T")
 Floats = NDArray[np.floating[Any]]
@@ -142,11 +142,17 @@ def _load(mine: ClientSettings, agreed: Terms) -> _Shared:
         encoder.weights_hash, dict(encoder.preprocessing), agreed.fingerprint.feature_map, agreed.classes
     )
     agreed.fingerprint.require_same(here, ours="the federation's terms", theirs="this client")
-    return _Shared(data, encoder, _label_table(data.class_names, agreed.classes), _splits(mine, data))
+    return _Shared(data, encoder, label_table(data.class_names, agreed.classes), _splits(mine, data))
 
 
-def _label_table(mine: Sequence[str], agreed: Sequence[str]) -> Ints:
-    """Return the agreed label of every own class."""
+def label_table(mine: Sequence[str], agreed: Sequence[str]) -> Ints:
+    """Return the agreed label of every own class.
+
+    Examples
+    --------
+    >>> label_table(["dog", "cat"], ["cat", "cow", "dog"])
+    array([2, 0])
+    """
     unknown = [name for name in mine if name not in set(agreed)]
     if unknown:
         raise InputError(

@@ -6,6 +6,9 @@ message type           the server sends                             the node rep
 query.contribute       terms, whether to send again, most bytes     a bundle of contributions; what it declined
 query.acknowledge      receipts and refusals; whether it is over    what was wrong with them
 query.evaluate         classifiers; the run is over then            sums over the node's held-out data, one a head
+query.second           terms, and what the first phase gave         a bundle of masked reports of the second
+query.helper           whose helper is sought                       whether the node is that helper
+query.unmask           terms, a step and what it asks for           masks of a batch added up, or why not
 =====================  ===========================================  ==============================================
 
 Flower does not check a declared shape or type, so the bytes are checked where they are read.
@@ -19,9 +22,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedmoments.errors import InputError
 
-__all__ = ["ACKNOWLEDGE", "CONTRIBUTE", "EVALUATE", "content_of", "read_content"]
+__all__ = ["ACKNOWLEDGE", "CONTRIBUTE", "EVALUATE", "HELPER", "SECOND", "UNMASK", "content_of", "read_content"]
 
 CONTRIBUTE, ACKNOWLEDGE, EVALUATE = "query.contribute", "query.acknowledge", "query.evaluate"
+HELPER, UNMASK, SECOND = "query.helper", "query.unmask", "query.second"
 
 #: Characters of the words of a message: terms with thousands of class names, receipts of thousands of clients.
 MOST_WORDS = 2**25

@@ -9,7 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from fedmoments.classifier import Classifier, load_bytes
 from fedmoments.deploy.keys import load_identity
@@ -17,14 +19,21 @@ from fedmoments.errors import FedMomentsError, InputError, LedgerError, PolicyEr
 from fedmoments.features.registry import encoders
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
+from fedmoments.flower.choosing import Chooser, Chosen
 from fedmoments.flower.holdings import Held, holdings_of
+from fedmoments.flower.second_report import SecondPhase, require_same_source, second_report
 from fedmoments.flower.settings import ClientSettings
 from fedmoments.linalg import blocks
+from fedmoments.privacy.dp import clip_client
+from fedmoments.privacy.secure import make_report
+from fedmoments.privacy.secure.broadcast import Broadcast
+from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.statistics import Accumulator, Statistics
-from fedmoments.wire import IdentityKey, encode, pack_bundle
+from fedmoments.wire import IdentityKey, Withheld, encode, pack_bundle
 
-__all__ = ["Node", "Offer", "identity_of", "measure_held"]
+__all__ = ["Node", "Offer", "facts_of_report", "identity_of", "measure_held"]
 
 
 @dataclass(frozen=True)
@@ -60,14 +69,53 @@ def identity_of(settings: ClientSettings, client: str) -> IdentityKey:
     return load_identity(Path(settings.keys) / f"{client}.identity")
 
 
-def measure_held(held: Held, terms: Terms) -> Statistics:
-    """Measure one client's features behind the terms' feature map, in fixed point."""
+def measure_held(
+    held: Held, terms: Terms, policy: ClientPolicy | None = None, *, noise: str | None = None
+) -> Statistics:
+    """Measure one client's features behind the terms' feature map, in fixed point.
+
+    Parameters
+    ----------
+    held
+        The samples.
+    terms
+        What is measured.
+    policy
+        Whether thin means are merged and counts are blurred, before anything is rounded; None: neither.
+    noise
+        Seeds the noise on counts; None takes it from the system's cryptographic generator.
+    """
     accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
     feature_map = terms.fingerprint.feature_map
     for block in blocks(len(held.y)):
         X = held.X[block]
         accumulator.update(feature_map(X) if feature_map else X, held.y[block])
-    return accumulator.statistics().quantized(terms.fixed_point)
+    stats = accumulator.statistics()
+    if policy is not None and policy.merges:
+        stats = merge_rows(stats, policy.min_count)
+    if policy is not None and policy.obfuscation is not None:
+        stats = policy.obfuscation.apply(stats, seed=noise)
+    measured = stats.quantized(terms.fixed_point)
+    return clip_client(measured, terms.privacy) if terms.privacy.unit == "client" else measured
+
+
+def facts_of_report(
+    data: bytes, terms: Terms, client: str, version: int, *, stats: Statistics, withheld: Withheld
+) -> dict[str, Any]:
+    """Return what a client's own record tells of a masked report; the server learns nothing of it but its size."""
+    return {
+        "federation": terms.id,
+        "name": terms.name,
+        "client": client,
+        "version": version,
+        "digest": sha256(data).hexdigest(),
+        "moments": list(terms.spec.sent),
+        "bytes": len(data),
+        "classes": len(stats.classes),
+        "samples": stats.n_samples,
+        "withheld": {"classes": withheld.classes, "samples": withheld.samples},
+        "secure": terms.privacy.secure,
+    }
 
 
 class Node:
@@ -82,6 +130,7 @@ class Node:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings, self.policy = settings, settings.own_policy
         self.outbox = Outbox(settings.folder) if settings.folder else NoOutbox()
+        self._choosing: Chooser | None = None
 
     def contribute(self, terms: Terms, *, most_bytes: int, again: bool = False, after: str = "") -> Offer:
         """Return contributions that were not acknowledged yet, as many as fit; errors of one client stop no other.
@@ -127,6 +176,32 @@ class Node:
                 self.outbox.sent(terms, client)
         return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
 
+    def second(self, terms: Terms, broadcast: bytes, *, most_bytes: int, after: str = "") -> Offer:
+        """Return reports of the second of two phases, of those clients that took part in the first, as many as fit."""
+        self._require_terms(terms)
+        self.policy.require(terms)
+        phase = SecondPhase(terms, Broadcast.from_bytes(broadcast))
+        clients = holdings_of(self.settings, terms).clients
+        if after:
+            clients = clients[clients.index(after) + 1 :] if after in clients else ()
+        sent: dict[str, bytes] = {}
+        declined: list[dict[str, str]] = []
+        room = most_bytes
+        with self.outbox.batch():
+            for client in clients:
+                try:
+                    data = self._second(phase, client)
+                except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
+                    declined.append({"client": client, "why": str(error)})
+                    self.outbox.declined(terms, client, str(error))
+                    continue
+                if len(data) > room and sent:
+                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True)
+                room -= len(data)
+                sent[client] = data
+                self.outbox.sent(cast("Terms", phase), client)
+        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
+
     def acknowledge(self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]]) -> list[str]:
         """Keep receipts and refusals, each by itself; return what was wrong with those that cannot be kept."""
         problems: list[str] = []
@@ -145,7 +220,10 @@ class Node:
         return problems
 
     def evaluate(self, terms: Terms, classifier_bytes: bytes) -> LocalEvaluation:
-        """Return how a broadcast head does on this node's held-out data, summed over its clients."""
+        """Return how a broadcast head does on this node's held-out data, summed over its clients.
+
+        Only the sum leaves, so a class is left out when all clients of the node have too few samples of it together.
+        """
         self._require_terms(terms)
         classifier = load_bytes(classifier_bytes)
         _require_agreed(classifier, terms)
@@ -154,12 +232,12 @@ class Node:
             return total
         holdings = holdings_of(self.settings, terms)
         temperature = float(classifier.info.get("temperature", 1.0))
-        for client in holdings.clients:
-            held = holdings.test(client)
-            if len(held.y):
-                found = LocalEvaluation.of(
-                    classifier, held.X, held.y, temperature=temperature, min_count=self.policy.min_count
-                )
+        tests = [holdings.test(client) for client in holdings.clients]
+        counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests), np.zeros(1, np.int64))
+        for client, held in zip(holdings.clients, tests, strict=True):
+            enough = counts[held.y] >= self.policy.min_count
+            if enough.any():
+                found = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], temperature=temperature)
                 self.outbox.evaluated(terms, client, found)
                 total += found
         return total
@@ -178,27 +256,87 @@ class Node:
                 f"terms of {terms.id[:16]}… ('{terms.name}'): read those first, then name them in the settings"
             )
 
-    def _contribution(self, terms: Terms, client: str) -> bytes:
-        held = holdings_of(self.settings, terms).train(client)
+    def _chooser(self, terms: Terms) -> Chooser:
+        """Return what applies the policy to this node's clients, made once for all of them."""
+        holdings = holdings_of(self.settings, terms)
+        if self._choosing is None or self._choosing.holdings is not holdings:
+            self._choosing = Chooser(holdings, self.policy, terms)
+        return self._choosing
 
+    def _second(self, phase: SecondPhase, client: str) -> bytes:
+        """Return a client's report of the second phase: the stored one, or one made from the samples of the first."""
+        terms = phase.terms
+        chosen = self._chooser(terms).choose(client)
         key = identity_of(self.settings, client)
+        source, noise = self._source(chosen, terms, key)
+        self.outbox.prepare(terms, client, source, require_same_source(client))
+        facts: dict[bytes, Mapping[str, Any]] = {}
 
         def make(version: int) -> bytes:
-            mask, withheld = self.policy.select(held.y, terms.spec.means_per_client)
-            kept = Held(held.X[mask], held.y[mask])
-            stats = measure_held(kept, terms)
-            data = encode(stats, terms.agreement, client=client, version=version, key=key, withheld=withheld)
+            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            data, told = second_report(phase, stats, client=client, version=version, key=key)
             self.policy.require_size(len(data))
+            facts[data] = told
             return data
 
-        source = sha256(f"{held.digest()}{self.policy}{key.public.hex}".encode()).hexdigest()
-        return self.outbox.prepare(terms, client, source, make)
+        return self.outbox.prepare(
+            cast("Terms", phase), client, f"{source}{phase.broadcast.digest}", make, lambda data, _: facts[data]
+        )
+
+    def _source(self, chosen: Chosen, terms: Terms, key: IdentityKey) -> tuple[str, str]:
+        """Return the digest of all that a contribution is made from, and what seeds its noise on counts.
+
+        The latter is secret, and the same if made again: noise must not be another every time.
+        """
+        source = sha256(f"{chosen.source}{self.policy}{key.public.hex}".encode()).hexdigest()
+        return source, sha256(key.private_bytes() + f"{terms.id}{source}".encode()).hexdigest()
+
+    def _contribution(self, terms: Terms, client: str) -> bytes:
+        chosen = self._chooser(terms).choose(client)
+        key = identity_of(self.settings, client)
+        source, noise = self._source(chosen, terms, key)
+        stats: Statistics | None = None
+
+        def make(version: int) -> bytes:
+            nonlocal stats
+            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            if terms.privacy.secure:
+                data = self._masked(stats, terms, client, version, key)
+            else:
+                data = encode(stats, terms.agreement, client=client, version=version, key=key, withheld=chosen.withheld)
+            self.policy.require_size(len(data))
+            self.outbox.audited(terms, client, version, chosen.notes)
+            return data
+
+        def describe(data: bytes, version: int) -> Mapping[str, Any]:
+            assert stats is not None  # noqa: S101 - make() was called before
+            return facts_of_report(data, terms, client, version, stats=stats, withheld=chosen.withheld)
+
+        return self.outbox.prepare(terms, client, source, make, describe if terms.privacy.secure else None)
+
+    def _masked(self, stats: Statistics, terms: Terms, client: str, version: int, key: IdentityKey) -> bytes:
+        """Return a masked report; it must be kept, for a second one of the same version would have another mask."""
+        if not self.settings.folder:
+            raise PolicyError(
+                f"client '{client}' keeps nothing on disk (folder), but a masked report must be kept until it is "
+                "acknowledged: made again, it would be another one under the same version"
+            )
+        vector = terms.layout.pack(stats)
+        agreed = terms.privacy
+        return make_report(vector, terms.context, client=client, version=version, helper=agreed.helper, key=key)
 
 
 class NoOutbox:
     """Stands for an outbox in a simulation, where nothing is kept: a contribution is made anew, the same bytes."""
 
-    def prepare(self, terms: Terms, client: str, source: str, make: Callable[[int], bytes]) -> bytes:  # noqa: ARG002
+    def prepare(
+        self,
+        terms: Terms,  # noqa: ARG002
+        client: str,  # noqa: ARG002
+        source: str,  # noqa: ARG002
+        make: Callable[[int], bytes],
+        describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,  # noqa: ARG002
+    ) -> bytes:
         """Make the first version."""
         return make(1)
 
@@ -213,7 +351,7 @@ class NoOutbox:
     def _forget(self, *_: object) -> None:
         """Keep nothing."""
 
-    sent = acknowledge = refused = declined = evaluated = _forget
+    sent = acknowledge = refused = declined = evaluated = audited = _forget
 
 
 def _require_agreed(classifier: Classifier, terms: Terms) -> None:

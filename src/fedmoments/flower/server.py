@@ -10,14 +10,15 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from fedmoments.errors import DeploymentError, FedMomentsError
+from fedmoments.errors import DeploymentError, FedMomentsError, InputError
 from fedmoments.federation.evaluation import LocalEvaluation
-from fedmoments.federation.results import Fitted, fit_heads, require_served
+from fedmoments.federation.results import Fitted, Source, fit_heads, require_filterable, require_served, source_of
 from fedmoments.federation.store import FederationStore
 from fedmoments.flower.collect import Collection, RoundReport
 from fedmoments.flower.exchange import Exchange, Failure, Reply
 from fedmoments.flower.messages import ACKNOWLEDGE, EVALUATE, content_of
 from fedmoments.flower.replies import cleaned, read_evaluated
+from fedmoments.flower.secure import SecureRun
 from fedmoments.flower.settings import ServerSettings
 from fedmoments.jobs.federation import write_federation
 from fedmoments.simulation.run import choose_heads
@@ -29,6 +30,9 @@ __all__ = ["FederationRun", "run_federation"]
 EVALUATION_BYTES = 2**28
 #: Seconds for which the server waits until nodes have heard that the run is over.
 DISMISSAL = 60.0
+
+#: Clients that the log names when a filter leaves them out.
+MOST_TOLD = 200
 
 #: Called with (done, in all, what happened).
 Progress = Callable[[int, int, str], None]
@@ -46,17 +50,23 @@ class FederationRun:
         Heads by name.
     unfitted
         Why other heads could not be fitted, by name.
+    source
+        What they were fitted from.
     evaluations
         Sums over all clients' held-out data, by head.
     failures
         Nodes that did not evaluate, and why.
+    secure
+        The leader's part of secure sums; None where contributions are clear.
     """
 
     rounds: list[RoundReport] = field(default_factory=list)
     fitted: dict[str, Fitted] = field(default_factory=dict)
     unfitted: dict[str, str] = field(default_factory=dict)
+    source: Source | None = None
     evaluations: dict[str, LocalEvaluation] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    secure: SecureRun | None = None
 
 
 def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | None = None) -> FederationRun:
@@ -82,6 +92,8 @@ def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | No
         told = False
         try:
             require_served(store.terms, choose_heads(settings.heads, settings.hyper))
+            require_filterable(store.terms, settings.robust, settings.max_client_samples)
+            _require_planned(store, settings)
             _collect(grid, store, settings, run, progress)
             _require_quorum(store, settings, run)
             _fit(store, settings, run)
@@ -97,7 +109,7 @@ def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | No
         digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
         store.note("run finished", digests=digests)
         if settings.out:
-            write_federation(Path(settings.out), store, run.fitted, run.evaluations, _report(run))
+            write_federation(Path(settings.out), store, run.fitted, run.evaluations, _report(run), source=run.source)
     return run
 
 
@@ -105,23 +117,53 @@ def _collect(
     grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, progress: Progress | None
 ) -> None:
     """Run all rounds of collection."""
-    nodes = _wait_for_nodes(grid, settings, progress)
+    secure = run.secure = _secure(grid, store, settings, progress)
+    nodes = _wait_for_nodes(grid, settings, progress, helper=secure is not None)
+    if secure is not None:
+        secure.deal()
     finished: set[int] = set()
     draw = Random(settings.seed)  # noqa: S311 - chooses who is asked first, protects nothing
     for number in range(1, settings.rounds + 1):
         nodes = sorted(set(nodes) | set(grid.get_node_ids()))
+        nodes = nodes if secure is None else secure.clients(nodes)
         asked = _chosen(nodes, finished, settings.per_round, draw)
         collection = Collection(grid, store, settings, number=number, progress=progress)
         run.rounds.append(collection.run(asked))
         finished |= collection.done
+        last = number == settings.rounds
+        if secure is not None and (last or settings.fit_each_round):
+            secure.collect()
         store.note("round closed", **_summary(run.rounds[-1]), clients=store.status().clients)
-        if settings.fit_each_round and number < settings.rounds and _contributors(store) >= settings.quorum:
+        if settings.fit_each_round and not last and _contributors(store) >= settings.quorum:
             _fit(store, settings, run)
 
 
+def _require_planned(store: FederationStore, settings: ServerSettings) -> None:
+    """Refuse to fit after every round where the first fit would spend the whole budget."""
+    agreed = store.terms.privacy
+    noised = agreed.epsilon is not None and not agreed.secure
+    if settings.fit_each_round and noised and settings.rounds > agreed.releases:
+        raise InputError(
+            f"fitting after each of {settings.rounds} rounds makes as many releases, but the budget was planned for "
+            f"{agreed.releases}: fit once, at the end, or agree on more releases"
+        )
+
+
+def _secure(
+    grid: Grid, store: FederationStore, settings: ServerSettings, progress: Progress | None
+) -> SecureRun | None:
+    """Return the leader's part of secure sums, where the terms ask for them."""
+    if store.terms.privacy.secure is None:
+        return None
+    return SecureRun(grid, store, settings, None if progress is None else lambda what: progress(1, 1, what))
+
+
 def _contributors(store: FederationStore) -> int:
-    """Return how many clients contributed samples; those that have none count for no quorum."""
-    return sum(each.samples > 0 for each in store.status().contributors)
+    """Return how many clients contributed samples; behind masks, how many are in a sum."""
+    status = store.status()
+    if store.terms.privacy.secure:
+        return status.clients
+    return sum(each.samples > 0 for each in status.contributors)
 
 
 def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
@@ -132,7 +174,11 @@ def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -
         run.unfitted[name] = str(error)
         store.note("not fitted", head=name, reason=str(error)[:500])
 
-    run.fitted = fit_heads(store, settings.heads, settings.hyper, on_failure=fail)
+    run.source = source_of(store, robust=settings.robust, max_samples=settings.max_client_samples)
+    if run.source.dropped:
+        told = dict(list(run.source.dropped.items())[:MOST_TOLD])
+        store.note("left out", count=len(run.source.dropped), clients=told)
+    run.fitted = fit_heads(store, settings.heads, settings.hyper, on_failure=fail, source=run.source)
     digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
     store.note("fitted", digests=digests)
 
@@ -145,15 +191,19 @@ def _dismiss(grid: Grid, settings: ServerSettings) -> None:
     exchange.hear(lambda _: None, until=time.monotonic() + min(DISMISSAL, settings.deadline))
 
 
-def _wait_for_nodes(grid: Grid, settings: ServerSettings, progress: Progress | None) -> list[int]:
+def _wait_for_nodes(
+    grid: Grid, settings: ServerSettings, progress: Progress | None, *, helper: bool = False
+) -> list[int]:
+    """Wait for as many nodes as were asked for, and for one more that is the helper; without that one, go on."""
     until = time.monotonic() + settings.wait
     while True:
         nodes = sorted(grid.get_node_ids())
         if progress:
-            progress(len(nodes), settings.nodes, "nodes are here")
-        if len(nodes) >= settings.nodes:
+            progress(len(nodes), settings.nodes + helper, "nodes are here")
+        over = time.monotonic() >= until
+        if len(nodes) >= settings.nodes + (helper and not over):
             return nodes
-        if time.monotonic() >= until:
+        if over:
             raise DeploymentError(
                 f"{len(nodes)} of {settings.nodes} nodes came within {settings.wait:g} s: start the others, wait "
                 "longer (wait), or ask for fewer (nodes)"
@@ -206,9 +256,13 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
         store.note("evaluation failed", **facts)
 
     nodes = sorted(grid.get_node_ids())
+    if run.secure is not None:
+        nodes = run.secure.clients(nodes)
     for failure in exchange.ask(EVALUATE, {node: content_of(words, data) for node in nodes}):
         take(failure)
     exchange.hear(take, until=time.monotonic() + settings.deadline)
+    if run.secure is not None:
+        _dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
     shown = {name: found.accuracy if found.n_samples else None for name, found in run.evaluations.items()}
     store.note("evaluated", asked=len(nodes), answered=len(nodes) - len(run.failures), accuracy=shown)
 

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.settings import from_values, read_toml, to_toml, with_values
+from fedmoments.privacy.robust.filtering import FILTERS
 from fedmoments.simulation.run import choose_heads
 
 __all__ = ["ClientSettings", "ServerSettings", "absolute_data", "client_name", "parse_partitions"]
@@ -197,6 +198,10 @@ class ServerSettings:
         Whether heads are broadcast and evaluated by the clients on data of theirs.
     again
         Whether to ask for contributions that were acknowledged before: after an older ledger was restored.
+    robust
+        ``mad``: clients whose means lie far from the others' are left out of what is fitted; empty: nobody is.
+    max_client_samples
+        Clients that say they have more samples than this are left out of what is fitted; 0: any number.
     """
 
     ledger: str
@@ -216,9 +221,17 @@ class ServerSettings:
     fit_each_round: bool = False
     evaluate: bool = True
     again: bool = False
+    robust: str = ""
+    max_client_samples: int = 0
 
     def __post_init__(self) -> None:
         choose_heads(self.heads, self.hyper)
+        if self.robust not in ("", *FILTERS):
+            raise UnknownNameError("robust filter", self.robust, FILTERS)
+        if self.max_client_samples < 0:
+            raise InputError(
+                f"max_client_samples must be 1 or more, or 0 for any number, not {self.max_client_samples}"
+            )
         if not 0 < self.deadline < self.ttl:
             raise InputError(
                 f"a round must close before its messages die: deadline is {self.deadline} s, ttl is {self.ttl} s"

@@ -158,6 +158,7 @@ def _card(federation: Federation, split: Split) -> dict[str, Any]:
         robust=protection.robust,
         dropped=shield.dropped if shield else None,
         exposed=exposed if protection.agreed.is_clear else None,
+        simulated=True,
     )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import fedmoments
 from fedmoments.federation.evaluation import LocalEvaluation
-from fedmoments.federation.results import Fitted
-from fedmoments.federation.store import FederationStore
+from fedmoments.federation.results import Fitted, Source, source_of
+from fedmoments.federation.store import FederationStore, Status
+from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
+from fedmoments.privacy.card import privacy_card
 from fedmoments.report import write_report
 
 #: With more clients than this the page does not draw who holds what: all contributions would be read again.
@@ -24,6 +26,8 @@ def write_federation(
     fitted: Mapping[str, Fitted],
     evaluations: Mapping[str, LocalEvaluation],
     events: Mapping[str, Any],
+    *,
+    source: Source | None = None,
 ) -> list[Path]:
     """Write ``heads/NAME.safetensors``, ``federation.json`` and ``report.html``; each appears whole or not at all.
 
@@ -37,6 +41,8 @@ def write_federation(
         Heads by name, and what clients found of them on data of theirs.
     events
         Rounds and failures, ready for JSON.
+    source
+        What the heads were fitted from.
     """
     heads = folder / "heads"
     heads.mkdir(parents=True, exist_ok=True)
@@ -45,7 +51,7 @@ def write_federation(
             former.unlink()
     for name, each in fitted.items():
         each.classifier.save(heads / f"{name}.safetensors")
-    document = federation_document(store, fitted, evaluations, events)
+    document = federation_document(store, fitted, evaluations, events, source=source)
     text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(folder / "federation.json", text.encode())
     write_report(folder / "report.html", document)
@@ -57,9 +63,20 @@ def federation_document(
     fitted: Mapping[str, Fitted],
     evaluations: Mapping[str, LocalEvaluation],
     events: Mapping[str, Any],
+    *,
+    source: Source | None = None,
 ) -> dict[str, Any]:
-    """Return what is known of a federation in the form that reports are drawn from, ready for JSON."""
+    """Return what is known of a federation in the form that reports are drawn from, ready for JSON.
+
+    Under terms with an epsilon it holds nothing of the exact sums, not even their digest: whoever knows all samples but
+    one could tell that one from a digest.
+    """
     terms, status = store.terms, store.status()
+    noised = terms.privacy.epsilon is not None
+    samples, state = status.samples, store.digest()
+    if noised or terms.privacy.secure == "two-phase":  # these are not in the running sums
+        statistics = (source or source_of(store)).statistics
+        samples, state = statistics.n_samples, statistics.digest()
     senders = max(status.clients, 1)
     rows: list[dict[str, Any]] = []
     details: list[dict[str, Any]] = []
@@ -90,7 +107,7 @@ def federation_document(
         if found is not None and tested:
             details[-1]["confusion"] = found.confusion.tolist()
             details[-1]["calibration"] = found.calibration(each.head.temperature).to_dict()
-    held = store.holders() if status.clients <= MOST_HOLDERS else []
+    held = store.holders() if status.clients <= MOST_HOLDERS and not noised else []
     cells = [[place, label, count] for place, (_, counts) in enumerate(held) for label, count in counts.items()]
     return {
         "format": 1,
@@ -98,7 +115,7 @@ def federation_document(
         "data": {
             "name": terms.name,
             "description": f"A federation of {status.clients} clients.",
-            "train": status.samples,
+            "train": samples,
             "test": max((each.n_samples for each in evaluations.values()), default=0),
             "dim": terms.dim,
             "classes": len(terms.classes),
@@ -114,7 +131,26 @@ def federation_document(
         "federation": {
             "id": terms.id,
             "name": terms.name,
-            "state": store.digest(),
+            "state": state,
             **events,
         },
+        "privacy": _card(terms, status, source),
     }
+
+
+def _card(terms: Terms, status: Status, source: Source | None) -> dict[str, Any]:
+    """Return the privacy card; what was withheld is unknown behind masks, and not told under noise."""
+    withheld = None
+    if terms.privacy.is_clear:
+        withheld = {
+            "classes": sum(each.withheld_classes for each in status.contributors),
+            "samples": sum(each.withheld_samples for each in status.contributors),
+        }
+    spent = None if status.spent is None else {**status.spent, "noise": source.noise if source else None}
+    return privacy_card(
+        terms.privacy,
+        withheld=withheld,
+        spent=spent,
+        robust=(source.robust or None) if source else None,
+        dropped=source.dropped if source else None,
+    )

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.privacy.dp import check_rules
+from fedmoments.privacy.dp import check_protection
 from fedmoments.privacy.protection import Agreed, Protection
 
 __all__ = ["read_protections"]
@@ -15,6 +15,7 @@ __all__ = ["read_protections"]
 _AGREED = tuple(f.name for f in fields(Agreed) if f.name != "helper")
 _OWN = tuple(f.name for f in fields(Protection) if f.name != "agreed")
 _OF_NOISE = ("delta", "unit", "neighbours", "clip", "client_norm", "budget", "releases")
+_OF_MASKS = ("batch", "cohort", "contributors")
 #: What stands for no noise, and for counts as they are, in a sweep.
 NO_NOISE, PLAIN = math.inf, "none"
 
@@ -44,6 +45,7 @@ def read_protections(table: Mapping[str, Any]) -> tuple[Protection, ...]:
             raise UnknownNameError("rule of privacy", str(name), (*_AGREED, *_OWN))
     own = {name: value for name, value in table.items() if name in _OWN and name != "obfuscation"}
     agreed = {name: value for name, value in table.items() if name in _AGREED and name != "epsilon"}
+    _check_mask_rules(agreed)
     _check_noise_rules(agreed, _several(table.get("epsilon")))
     found = []
     for epsilon, obfuscation in product(_several(table.get("epsilon")), _several(table.get("obfuscation"))):
@@ -51,19 +53,21 @@ def read_protections(table: Mapping[str, Any]) -> tuple[Protection, ...]:
         counts = {} if obfuscation in (None, PLAIN) else {"obfuscation": obfuscation}
         kept = {name: value for name, value in agreed.items() if noise or name not in _OF_NOISE}
         found.append(Protection(Agreed(**kept, **noise), **own, **counts))
-        _check_beside_noise(found[-1])
+        check_protection(found[-1])
     return tuple(dict.fromkeys(found))
 
 
-def _check_beside_noise(each: Protection) -> None:
-    """Refuse what lets one sample change more than the noise hides."""
-    check_rules(
-        each.agreed,
-        min_count=each.min_count,
-        obfuscation=each.obfuscation,
-        max_samples=each.max_samples,
-        robust=each.robust,
-    )
+def _check_mask_rules(agreed: Mapping[str, Any]) -> None:
+    """Refuse rules of secure sums where there are none, and the size of cohorts where there are no cohorts."""
+    secure = agreed.get("secure")
+    given = [name for name in _OF_MASKS if name in agreed]
+    if given and secure is None:
+        raise InputError(
+            f"{', '.join(given)} of the privacy belong to secure sums, but contributions travel in the clear: give "
+            "secure, or leave them out"
+        )
+    if "cohort" in agreed and secure != "cohorts":
+        raise InputError(f"cohort says how many clients a cohort has, but secure is '{secure}': give secure = 'cohorts'")
 
 
 def _check_noise_rules(agreed: Mapping[str, Any], epsilons: list[Any]) -> None:

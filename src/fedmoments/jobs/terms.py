@@ -1,6 +1,7 @@
 """Drawing up the terms of a federation from what a person typed: encoder, classes, heads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedmoments.api import spec_for
@@ -9,7 +10,8 @@ from fedmoments.features.encoder import Encoder
 from fedmoments.federation.fingerprint import Fingerprint
 from fedmoments.federation.terms import Terms
 from fedmoments.jobs.config import JobConfig
-from fedmoments.maps import FeatureMap
+from fedmoments.maps import Clip, FeatureMap, Identity, Normalize, compose
+from fedmoments.privacy.protection import Agreed
 from fedmoments.simulation.run import choose_heads
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
 
@@ -32,6 +34,7 @@ def draw_up_terms(
     rows: str = "int64",
     feature_map: FeatureMap | None = None,
     nonce: str | None = None,
+    privacy: Agreed = Agreed(),  # noqa: B008 - frozen
 ) -> Terms:
     """Return terms that ask clients for the least that serves some heads.
 
@@ -49,7 +52,12 @@ def draw_up_terms(
         Heads that are to be fitted, and their hyper-parameters.
     means_per_client, fixed_point, rows, feature_map, nonce
         As in :class:`fedmoments.federation.terms.Terms`.
+    privacy
+        What is agreed on. With an epsilon the feature map is made to end in scaling to length 1, or in clipping to the
+        public norm, and the fixed point is made for that norm.
     """
+    if privacy.epsilon is not None:
+        feature_map, fixed_point = _bounded(privacy, feature_map, fixed_point)
     chosen = choose_heads(heads, hyper or {})
     for head_name, head in chosen.items():
         if head.has_own_map:
@@ -66,7 +74,7 @@ def draw_up_terms(
     options = {key: getattr(config, key) for key in ("size", "pooling") if getattr(config, key) is not None}
     fingerprint = Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, tuple(classes))
     dim = feature_map.output_dim(encoder.dim) if feature_map else encoder.dim
-    given = {} if nonce is None else {"nonce": nonce}
+    given: dict[str, Any] = {} if nonce is None else {"nonce": nonce}
     return Terms(
         name,
         {"name": encoder.name, "options": options, "fingerprint": encoder.fingerprint},
@@ -78,7 +86,18 @@ def draw_up_terms(
         largest_contribution(spec, len(classes), dim),
         config.seed,
         **given,
+        privacy=privacy,
     )
+
+
+def _bounded(
+    agreed: Agreed, feature_map: FeatureMap | None, fixed_point: FixedPoint | None
+) -> tuple[FeatureMap, FixedPoint]:
+    """Return the map behind which no feature vector is longer than the public norm, and a fixed point of that norm."""
+    last: FeatureMap = Normalize() if agreed.clip is None else Clip(agreed.clip)
+    form = fixed_point or FixedPoint()
+    norm = 1.0 if agreed.clip is None else float(agreed.clip)
+    return compose(feature_map or Identity(), last), replace(form, norm_bound=norm)
 
 
 def largest_contribution(spec: StatisticsSpec, n_classes: int, dim: int) -> int:

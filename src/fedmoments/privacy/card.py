@@ -31,6 +31,7 @@ def privacy_card(
     robust: str | None = None,
     dropped: Mapping[str, str] | None = None,
     exposed: Mapping[str, int] | None = None,
+    simulated: bool = False,
 ) -> dict[str, Any]:
     """Return the card, ready for JSON.
 
@@ -43,14 +44,16 @@ def privacy_card(
     withheld
         ``classes`` and ``samples`` that clients said they kept back, over all clients.
     spent
-        Of differential privacy: ``epsilon``, ``delta``, ``releases``, and whatever else the accountant tells;
-        ``each_head``: whether every head has a release of its own, as in a simulation.
+        Of differential privacy: ``epsilon``, ``delta``, ``releases``, and whatever else the accountant tells.
     obfuscation
         What clients did to their counts.
     robust, dropped
         The server's filter, and which clients it left out, with the reason.
     exposed
         ``cells``: means that left, one a client and class; ``single``: those over one sample; ``small``: those below 5.
+    simulated
+        Whether one process played all parties: then every head has a release of its own, and the report beside the card
+        knows everything.
 
     Examples
     --------
@@ -68,12 +71,13 @@ def privacy_card(
         "robust": robust,
         "dropped": dict(dropped or {}),
         "exposed": dict(exposed) if exposed is not None else None,
+        "simulated": simulated,
     }
     return card | {
         "facts": [list(pair) for pair in (*_agreed_facts(agreed), *_found_facts(card))],
         "sees": [list(pair) for pair in _sees(agreed)],
         "assumptions": _assumptions(agreed),
-        "not_promised": _not_promised(agreed, obfuscation, exposed),
+        "not_promised": _not_promised(agreed, obfuscation, exposed, simulated=simulated),
     }
 
 
@@ -100,9 +104,7 @@ def _found_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     if spent.get("epsilon") is not None:
         releases = int(spent.get("releases", 1))
         times = "1 release" if releases == 1 else f"{releases} releases"
-        found.append(
-            ("Spent", f"ε = {spent['epsilon']:.4g} in {times}{', by each head' if spent.get('each_head') else ''}")
-        )
+        found.append(("Spent", f"ε = {spent['epsilon']:.4g} in {times}{', by each head' if card['simulated'] else ''}"))
     if card["min_count"] is not None:
         least = card["min_count"]
         found.append(("Smallest class", f"{least} samples" if least > 1 else "no minimum"))
@@ -114,8 +116,8 @@ def _found_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("Means over one sample", f"{single:,} of {cells:,} ({single / cells:.0%})"))
     if card["obfuscation"]:
         found.append(("Counts", f"obfuscated, {card['obfuscation']}"))
-    if card["robust"]:
-        found.append(("Filter", f"{card['robust']}, {len(card['dropped'])} clients left out"))
+    if card["robust"] or card["dropped"]:
+        found.append(("Filter", f"{card['robust'] or 'checks and caps'}, {len(card['dropped'])} clients left out"))
     return found
 
 
@@ -125,7 +127,8 @@ def _sees(agreed: Agreed) -> list[tuple[str, str]]:
     if agreed.secure is None:
         first = [("The server", "each client's own counts and moments, class by class; never samples")]
     elif agreed.secure == "sums":
-        what = "sums over a batch, and how many of its clients hold a class" + (", with the helper's noise on them" if agreed.epsilon is not None else "")
+        what = "sums over a batch"
+        what += ", and how many of its clients hold a class" if agreed.epsilon is None else ", with the helper's noise"
         first = [("The leader", what), ("The helper", "who takes part, and nothing of what they send")]
     elif agreed.secure == "two-phase":
         first = [
@@ -155,7 +158,9 @@ def _assumptions(agreed: Agreed) -> list[str]:
     return found
 
 
-def _not_promised(agreed: Agreed, obfuscation: str | None, exposed: Mapping[str, int] | None) -> list[str]:
+def _not_promised(
+    agreed: Agreed, obfuscation: str | None, exposed: Mapping[str, int] | None, *, simulated: bool
+) -> list[str]:
     """Return what a reader might think is promised, and is not."""
     found = []
     if exposed is not None and exposed.get("single"):
@@ -164,6 +169,8 @@ def _not_promised(agreed: Agreed, obfuscation: str | None, exposed: Mapping[str,
         found.append("Differential privacy: sums of few clients, or two results that differ by one, can be told apart.")
     elif agreed.unit == "sample":
         found.append("A client with many samples is not hidden: the noise hides one sample.")
+    if simulated and agreed.epsilon is not None:
+        found.append("This page is not covered: of a simulation it shows counts, diagnostics and errors without noise.")
     if agreed.secure:
         if agreed.secure == "sums" and agreed.epsilon is None:
             found.append("A class that one client of the batch holds alone: its sum is that client's.")

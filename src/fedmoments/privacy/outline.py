@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fedmoments.errors import InputError
 from fedmoments.privacy.small_classes import row_counts
 from fedmoments.statistics import Statistics, StatisticsSpec
+from fedmoments.statistics.moments import DERIVED
 
 __all__ = ["Outline"]
 
@@ -89,6 +90,12 @@ class Outline:
             raise InputError(
                 f"labels must be one whole number a sample, (n,); an array of shape {array.shape} and type "
                 f"{array.dtype} arrived"
+            )
+        derived = sorted(spec.moments & DERIVED.keys())
+        if derived:
+            raise InputError(
+                f"no client measures {', '.join(derived)}: several parties compute it together. Say what they measure "
+                "for it, such as client_means"
             )
         classes, found = np.unique(array, return_counts=True)
         counts = {int(label): int(count) for label, count in zip(classes, found, strict=True)}

@@ -38,7 +38,8 @@ class Agreed:
     cohort
         Clients in a cohort, for ``cohorts``.
     contributors
-        Fewest clients that a class of a sum must be held by; classes of fewer are pooled or suppressed.
+        For ``two-phase`` and ``cohorts``: fewest clients that a class of a sum must be held by; classes of fewer are
+        pooled or suppressed. ``sums`` open all classes at once: one that a single client holds is that client's.
     helper
         Public key of the helper's HPKE pair, 64 hexadecimal digits; empty in a simulation, which makes one.
     epsilon, delta
@@ -91,7 +92,8 @@ class Agreed:
                 raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")
         for name in ("epsilon", "clip", "client_norm"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and math.isfinite(value) and value > 0):
                 raise InputError(f"{name} must be a finite number above 0, not {value!r}")
         for name in ("helper", "budget"):
             if not isinstance(getattr(self, name), str):
@@ -104,6 +106,12 @@ class Agreed:
         if self.secure == "cohorts" and self.cohort < self.batch:
             raise InputError(
                 f"cohorts of {self.cohort} clients can never be a batch of {self.batch}: raise cohort, or lower batch"
+            )
+        if self.contributors != type(self).contributors and self.secure not in ("two-phase", "cohorts"):
+            raise InputError(
+                f"a class can wait for {self.contributors} contributors where classes are opened one by one (secure "
+                "'two-phase' and 'cohorts'); all other sums hold every class: choose one of these, or leave "
+                "contributors out"
             )
         if self.epsilon is not None and self.secure in ("two-phase", "cohorts"):
             raise InputError(
@@ -162,8 +170,8 @@ class Protection:
 
     Examples
     --------
-    >>> Protection(Agreed(epsilon=2.0), min_count=5).words
-    'epsilon=2.0, min_count=5'
+    >>> Protection(Agreed(secure="sums"), min_count=5).words
+    'secure=sums, min_count=5'
     >>> Protection().words
     ''
     """

@@ -19,7 +19,16 @@ from fedmoments.federation.costs import PayloadSize
 from fedmoments.heads import Head
 from fedmoments.maps import Clip, FeatureMap, Normalize, compose
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.dp import Accountant, clip_client, noise_vector, plan, release, repair, require_additive
+from fedmoments.privacy.dp import (
+    Accountant,
+    check_protection,
+    clip_client,
+    noise_vector,
+    plan,
+    release,
+    repair,
+    require_additive,
+)
 from fedmoments.privacy.obfuscation import parse_obfuscation
 from fedmoments.privacy.protection import Agreed, Protection
 from fedmoments.privacy.robust import Suspicion, influences, poison, robust_record, suspects
@@ -128,6 +137,7 @@ class Shield:
     def __init__(
         self, protection: Protection, features: Features, split: Split, *, seed: int = 0, memory_limit: float = 4e9
     ) -> None:
+        check_protection(protection)
         self.protection, self.features, self.split = protection, features, split
         self.seed, self.memory_limit = seed, memory_limit
         self.dropped: dict[str, str] = {}
@@ -179,6 +189,11 @@ class Shield:
         parts = self._parts(spec)
         suspicion = self._suspicion(parts)
         if suspicion is not None:
+            if len(suspicion.dropped) == len(parts):
+                raise NotEnoughDataError(
+                    f"all {len(parts)} clients were left out, such as {next(iter(suspicion.dropped.items()))}: nothing "
+                    "is left to fit. Raise max_samples to what clients may honestly have"
+                )
             parts = {str(who): part for who, part in suspicion.keep(parts).items()}
         if agreed.secure:
             return self._secure(spec, parts)
@@ -270,7 +285,7 @@ class Shield:
 
     def _released(self, merged: Statistics) -> Statistics:
         found = release(merged, self.protection.agreed, self._account)
-        self.spent = {"epsilon": found.epsilon, "delta": found.delta, "releases": 1, "each_head": True}
+        self.spent = {"epsilon": found.epsilon, "delta": found.delta, "releases": 1}
         return found.statistics
 
     @property
@@ -299,7 +314,7 @@ class Shield:
         noise = noise_vector(layout, self.form, agreed)
         total = secure_sum(vectors, context, minimum=agreed.batch, noise=lambda places: noise[places])
         total = total + noise_vector(layout, self.form, agreed).view(np.uint64)
-        self.spent = {"epsilon": agreed.epsilon, "delta": agreed.delta, "releases": 1, "each_head": True}
+        self.spent = {"epsilon": agreed.epsilon, "delta": agreed.delta, "releases": 1}
         return repair(total, layout, self.form, agreed, servers=2)
 
     def _of_client_means(self, spec: StatisticsSpec, parts: Mapping[str, Statistics], context: Context) -> Statistics:

@@ -7,7 +7,7 @@ the outbox is for.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
@@ -48,10 +48,11 @@ class Outbox:
     ==================  ============================================================================================
     ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.federation.outbox.database`)
     ``record.jsonl``    everything that left, a line each (see :mod:`fedmoments.federation.outbox.record`): ``time``
-                        (UTC), ``event`` (prepared, sent, acknowledged, refused, evaluated or declined), ``federation``
-                        (id), ``name``, ``client``, ``version``, ``digest``, ``moments``, ``bytes``, ``classes``,
-                        ``samples``, ``withheld``, ``seq`` and ``chain`` of the receipt, ``sentence``; what does not
-                        apply is left out
+                        (UTC), ``event`` (audited, prepared, sent, acknowledged, refused, evaluated or declined),
+                        ``federation`` (id), ``name``, ``client``, ``version``, ``digest``, ``moments``, ``bytes``,
+                        ``classes``, ``samples``, ``withheld``, ``seq`` and ``chain`` of the receipt, ``sentence``;
+                        of an audit: ``policy``, ``kept_back``, ``merged``, ``one_mean``, ``reveals`` and ``replaces``;
+                        what does not apply is left out
     ==================  ============================================================================================
 
     A process that was forked must open its own.
@@ -117,7 +118,14 @@ class Outbox:
 
     # ---------------------------------------------------------------------------------------------- sending
 
-    def prepare(self, terms: Terms, client: str, source: str, make: Callable[[int], bytes]) -> bytes:
+    def prepare(
+        self,
+        terms: Terms,
+        client: str,
+        source: str,
+        make: Callable[[int], bytes],
+        describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,
+    ) -> bytes:
         """Return the contribution to send: the stored one, or a new one if there is none of this source yet.
 
         Parameters
@@ -131,6 +139,9 @@ class Outbox:
         make
             Called with the version to make; returns the signed bytes (:func:`fedmoments.wire.encode`). Never called if
             the newest contribution has the same source.
+        describe
+            Called with what was made and its version; returns what the record tells of it. None: it is a contribution,
+            and is looked into. Masked reports cannot be, and are described by whoever made them.
 
         Returns
         -------
@@ -151,7 +162,7 @@ class Outbox:
             if stored is not None:
                 return stored
             data = make(version)
-            facts = facts_of(data, terms, client, version)
+            facts = facts_of(data, terms, client, version) if describe is None else dict(describe(data, version))
             with self._database.writing():
                 if self._last(terms.id, client) != before:
                     continue  # another process was faster: take what it stored, or make the version after it
@@ -286,6 +297,24 @@ class Outbox:
             )
         if self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
             raise LedgerError(f"another process is reading {self.folder}: its bytes are not overwritten yet; try again")
+
+    def audited(self, terms: Terms, client: str, version: int, notes: Mapping[str, Any]) -> None:
+        """Record what a version that is being made reveals, and what the client's rules did about it.
+
+        Parameters
+        ----------
+        terms
+            Of the federation that asks.
+        client, version
+            Whose contribution, and which.
+        notes
+            Ready for JSON; ``replaces`` is added where an older version is known to the server, for the difference of
+            two versions reveals what changed between them.
+        """
+        with self._database.writing():
+            last, _ = self._last(terms.id, client)
+            facts = {"federation": terms.id, "name": terms.name, "client": client, "version": version}
+            self._record.add("audited", **facts, moments=list(terms.spec.sent), **notes, replaces=last or None)
 
     def evaluated(self, terms: Terms, client: str, result: LocalEvaluation) -> None:
         """Record that the results of an evaluation are being sent."""

@@ -16,6 +16,13 @@ left          client, version, digest
 refused       reason, sentence, source, bytes, client (if it names one that is enrolled), times
 quarantined   client, version, digest, bytes, source, kept, dropped
 note          note, and what the server wrote down with it
+reported      client, version, digest, report, bytes, source; former: the version that it replaces
+withdrawn     client, version, digest: a report that was in no batch
+batch         batch, reports: [client, version] each, plan: they are added up together, and nobody can leave alone
+collected     batch, reports: how many, parts: the contributions that hold the sums; result: digest of another result
+reopened      batch, without, reason: the helper refused it; its reports wait again, but for those of some clients
+dissolved     batch, reason: all of it was taken out
+released      state, epsilon, delta, noise, spent: sums were noised once for all that is fitted from that state
 snapshot      file, checksum, bytes, head
 restored      file, checksum
 ============  ==================================================================================================

@@ -21,8 +21,8 @@ __all__ = ["APPLICATION_ID", "MOST_BLOB_BYTES", "SCHEMA_VERSION", "Database", "p
 
 #: "fmLd" in the header of every ledger file.
 APPLICATION_ID = 0x666D4C64
-#: Version of the tables below; a release opens its own.
-SCHEMA_VERSION = 1
+#: Version of the tables below; a release opens its own, and brings older ones up to it.
+SCHEMA_VERSION = 2
 #: How long a writer waits for another one.
 BUSY_SECONDS = 60.0
 #: SQLite's own limit on one blob, less some room for the row around it.
@@ -37,6 +37,28 @@ _PRAGMAS = (
     "PRAGMA trusted_schema=OFF",
     "PRAGMA cell_size_check=ON",
 )
+
+#: What version 2 added to version 1: masked reports, the batches in which they are added up, and noised sums.
+_SINCE_2 = """
+-- a client's masked report; data is NULL once its batch was collected: nobody needs it any more
+CREATE TABLE reports (
+    client TEXT PRIMARY KEY REFERENCES clients, version INTEGER NOT NULL, digest TEXT NOT NULL,
+    report TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL REFERENCES audit, bytes INTEGER NOT NULL,
+    batch TEXT REFERENCES batches, data BLOB
+) WITHOUT ROWID;
+-- reports that are added up together; seq is that of the entry that says so, plan is JSON: what draws cohorts
+CREATE TABLE batches (
+    batch TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES audit, plan TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('asked', 'collected', 'left')),
+    result BLOB -- a noised sum, or what two phases gave; sums without noise are contributions
+) WITHOUT ROWID;
+-- contributions that are sums of a batch, or of a cohort in it
+CREATE TABLE parts (client TEXT PRIMARY KEY REFERENCES clients, batch TEXT NOT NULL REFERENCES batches) WITHOUT ROWID;
+-- what was noised once for a state of the ledger, and is all that is fitted from
+CREATE TABLE releases (
+    state TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES audit, facts TEXT NOT NULL, data BLOB NOT NULL
+) WITHOUT ROWID;
+"""
 
 _SCHEMA = f"""
 PRAGMA application_id={APPLICATION_ID};
@@ -76,6 +98,7 @@ CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL,
     UNIQUE (client, version, digest)
 );
+{_SINCE_2}
 COMMIT;
 """
 
@@ -212,11 +235,21 @@ class Database:
             raise FileFormatError(f"{self.path} is no ledger of a federation, or is damaged: {error}") from error
         if numbers[0] != APPLICATION_ID:
             raise FileFormatError(f"{self.path} is an SQLite file, but no ledger of a federation")
-        if numbers[1] != SCHEMA_VERSION:
+        if numbers[1] == 1:
+            self._bring_up()
+        elif numbers[1] != SCHEMA_VERSION:
             raise FileFormatError(
                 f"{self.path} was written in version {numbers[1]} of the ledger's tables, but this release reads "
-                f"version {SCHEMA_VERSION}: open it with the release that wrote it"
+                f"versions up to {SCHEMA_VERSION}: open it with the release that wrote it"
             )
+
+    def _bring_up(self) -> None:
+        """Add the tables that version 2 has beyond version 1; nothing that is there changes."""
+        with self.writing(f"{self.path} was not brought up to version {SCHEMA_VERSION} of its tables") as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 1:  # else another process was faster
+                for statement in filter(str.strip, _SINCE_2.split(";\n")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _settle(self) -> None:
         """Make sure that what can be read is on the disk, once a connection.

@@ -83,8 +83,11 @@ def revoke(connection: sqlite3.Connection, client: str) -> None:
 
 
 def enrolled(connection: sqlite3.Connection) -> tuple[Enrolled, ...]:
-    """Return all who were ever enrolled, in order of name."""
-    rows = connection.execute("SELECT client, key, node_key, status FROM clients ORDER BY client")
+    """Return all who were ever enrolled, in order of name; sums of batches are no clients."""
+    rows = connection.execute(
+        "SELECT client, key, node_key, status FROM clients WHERE client NOT IN (SELECT client FROM parts) "
+        "ORDER BY client"
+    )
     return tuple(Enrolled(client, PublicKey(key), node_key, status) for client, key, node_key, status in rows)
 
 

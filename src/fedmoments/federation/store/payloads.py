@@ -7,12 +7,14 @@ import numpy as np
 
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
+from fedmoments.federation.terms import Terms
+from fedmoments.maps.canonical import sha256_of_json
 from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, Contribution
 from fedmoments.wire.header import HEADER_BYTES, read_header
 from fedmoments.wire.tensors import read_body
 
-__all__ = ["read_statistics", "stored", "stored_clients"]
+__all__ = ["read_statistics", "state_digest", "stored", "stored_clients"]
 
 
 def stored(connection: sqlite3.Connection, agreement: Agreement, client: str) -> Contribution:
@@ -73,3 +75,9 @@ def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted
         start = place.stop
     index = (totals.classes, totals.class_counts, arrays, labels, counts)
     return Statistics(wanted, agreement.n_classes, agreement.dim, *index, agreement.fixed_point)
+
+
+def state_digest(connection: sqlite3.Connection, terms: Terms, merged: Statistics) -> str:
+    """Return the SHA-256 of the state: terms, merged statistics and who is in, without versions and times."""
+    clients = stored_clients(connection)
+    return sha256_of_json({"federation": terms.id, "statistics": merged.digest(), "clients": clients})

@@ -23,7 +23,7 @@ class Receipt:
     seq, chain
         Number and hash of the log's entry. ``verify(expect=receipt.chain)`` shows whether the log still contains it.
     event
-        ``"joined"``, ``"replaced"`` or ``"left"``.
+        ``"joined"``, ``"replaced"`` or ``"left"``; ``"reported"`` for a masked report.
     time
         When: ISO 8601, UTC.
 

@@ -1,9 +1,14 @@
 """Status: who is in, with how much, and what went wrong lately."""
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from fedmoments.federation.store.audit import Entry, entry, head
+from fedmoments.federation.store.batches import batches
+from fedmoments.federation.store.masked import waiting
+from fedmoments.federation.store.releases import read_spent
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
 from fedmoments.statistics import StatisticsSpec
@@ -61,7 +66,7 @@ class Status:
     class_counts
         (C,) samples of every class.
     bytes
-        Of all contributions that are in.
+        That clients sent: of all contributions, and masked reports, that are in.
     refused
         How often something was refused, logged or only counted.
     last_refusals
@@ -70,6 +75,12 @@ class Status:
         How many contributions are held in quarantine.
     entries, head
         Length of the log, and the hash of its last entry.
+    waiting
+        Clients whose masked reports are in no batch yet.
+    batches
+        Sums of masked reports that are in: their names, and how many clients each is over.
+    spent
+        Of differential privacy: what the releases spent together; None without an epsilon.
 
     Examples
     --------
@@ -91,11 +102,14 @@ class Status:
     quarantined: int
     entries: int
     head: str
+    waiting: tuple[str, ...] = ()
+    batches: Mapping[str, int] = field(default_factory=dict)
+    spent: Mapping[str, Any] | None = None
 
     @property
     def clients(self) -> int:
-        """How many clients are in."""
-        return len(self.contributors)
+        """How many clients are in, by themselves or in a sum."""
+        return sum(self.batches.values()) if self.batches else len(self.contributors)
 
     @property
     def samples(self) -> int:
@@ -124,14 +138,22 @@ def read_status(connection: sqlite3.Connection, terms: Terms) -> Status:
         name=terms.name,
         federation=terms.id,
         contributors=tuple(Contributor(*row) for row in contributors),
-        enrolled=number("SELECT count(*) FROM clients WHERE status = 'enrolled'"),
+        enrolled=number(
+            "SELECT count(*) FROM clients WHERE status = 'enrolled' AND client NOT IN (SELECT client FROM parts)"
+        ),
         revoked=number("SELECT count(*) FROM clients WHERE status = 'revoked'"),
-        left=number("SELECT count(*) FROM departures"),
+        left=number("SELECT count(*) FROM departures WHERE client NOT IN (SELECT client FROM parts)"),
         class_counts=tuple(totals.counts.tolist()),
-        bytes=number("SELECT coalesce(sum(bytes), 0) FROM contributions"),
+        bytes=number(
+            "SELECT (SELECT coalesce(sum(bytes), 0) FROM contributions WHERE client NOT IN (SELECT client FROM parts)) "
+            "+ (SELECT coalesce(sum(bytes), 0) FROM reports WHERE batch IS NOT NULL)"
+        ),
         refused=number("SELECT coalesce(sum(times), 0) FROM refusals"),
         last_refusals=tuple(entry(connection, seq) for (seq,) in refused.fetchall()),
         quarantined=number("SELECT count(*) FROM quarantine"),
         entries=number("SELECT max(seq) FROM audit"),
         head=head(connection),
+        waiting=tuple(each.client for each in waiting(connection)),
+        batches={each.name: len(each.members) for each in batches(connection) if each.status == "collected"},
+        spent=read_spent(connection, terms),
     )

@@ -9,17 +9,20 @@ from typing import Any, Self
 from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
 from fedmoments.federation.store import audit, members
 from fedmoments.federation.store.audit import Entry
+from fedmoments.federation.store.batches import dissolve
 from fedmoments.federation.store.database import Database, part_of, put_in_place
 from fedmoments.federation.store.intake import Arrival, take_in, take_out
+from fedmoments.federation.store.masked import withdraw
+from fedmoments.federation.store.masked_ledger import MaskedLedger
 from fedmoments.federation.store.members import Enrolled
-from fedmoments.federation.store.payloads import read_statistics, stored, stored_clients
+from fedmoments.federation.store.payloads import read_statistics, state_digest
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.snapshot import check_snapshot, write_snapshot
 from fedmoments.federation.store.status import Status, read_status
 from fedmoments.federation.store.totals import check_fits
 from fedmoments.federation.store.verification import Verification, verify
 from fedmoments.federation.terms import Terms
-from fedmoments.maps.canonical import canonical_json, sha256_of_json
+from fedmoments.maps.canonical import canonical_json
 from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.wire import PublicKey
 from fedmoments.wire.header import Buffer
@@ -30,10 +33,9 @@ __all__ = ["FederationStore"]
 BATCH_BYTES = 2**25
 #: Longest JSON text of what a note says.
 MOST_NOTE = 2**16
-_AGAIN = "free space or mend the disk, then send it again; what was taken in before stays, and nothing is counted twice"
 
 
-class FederationStore:
+class FederationStore(MaskedLedger):
     """Contributions of a federation on disk: exactly once each, in one file, safe against crashes.
 
     A contribution, the running sums and the log's entry are written in one transaction, and the receipt exists only
@@ -220,6 +222,8 @@ class FederationStore:
         return answers + self._submit_part(part) if part else answers
 
     def _submit_part(self, items: Sequence[tuple[Buffer, str]]) -> list[Receipt | RefusedError]:
+        if self.terms.privacy.secure:
+            raise InputError(f"'{self.terms.name}' takes masked reports only: nobody may send it clear numbers")
         with self._database.reading() as connection:  # decoded before others have to wait
             arrivals = [Arrival.of(connection, self.terms.agreement, data, source) for data, source in items]
         what = "the contribution was" if len(items) == 1 else f"{len(items)} contributions were"
@@ -233,16 +237,21 @@ class FederationStore:
 
         Its bytes are overwritten in the file, and the write-ahead log is cut. What remains is its enrolment, its last
         version, so that nobody can replay what was sent before, and what the log says. A client that has left
-        gets the same receipt again.
+        gets the same receipt again. A client whose masked report waits withdraws that. Who is in a sum cannot leave by
+        itself, but the whole batch can, by its name.
 
         Raises
         ------
         LedgerError
-            When it has no contribution; or when it has left, but another process reads the file, so that old bytes
-            cannot be cut off yet: call this again then.
+            When it has no contribution; when it is in a sum; or when it has left, but another process reads the file,
+            so that old bytes cannot be cut off yet: call this again then.
         """
         with self._database.writing(f"client {client!r} was not taken out") as connection:
-            receipt = take_out(connection, self.terms.agreement, client)
+            receipt = (
+                dissolve(connection, self.terms, client, "it left")
+                or withdraw(connection, self.terms, client)
+                or take_out(connection, self.terms.agreement, client)
+            )
         try:
             self._database.erase_log()
         except LedgerError as error:
@@ -280,21 +289,11 @@ class FederationStore:
         with self._database.reading() as connection:
             return read_statistics(connection, self.terms.agreement, wanted)
 
-    def holders(self) -> list[tuple[str, dict[int, int]]]:
-        """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
-        with self._database.reading() as connection:
-            found = []
-            for client in stored_clients(connection):
-                part = stored(connection, self.terms.agreement, client).statistics
-                found.append((client, dict(zip(part.classes.tolist(), part.class_counts.tolist(), strict=True))))
-            return found
-
     def digest(self) -> str:
         """Return the SHA-256 of the state: terms, merged statistics and who is in, without versions and times."""
         with self._database.reading() as connection:
             merged = read_statistics(connection, self.terms.agreement, self.terms.spec)
-            clients = stored_clients(connection)
-        return sha256_of_json({"federation": self.terms.id, "statistics": merged.digest(), "clients": clients})
+            return state_digest(connection, self.terms, merged)
 
     def status(self) -> Status:
         """Return who is in, with how much, and what was refused lately."""

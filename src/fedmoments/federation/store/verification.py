@@ -15,6 +15,7 @@ from typing import Any
 
 from fedmoments.errors import LedgerError
 from fedmoments.federation.store.audit import Entry, entries, head
+from fedmoments.federation.store.masked_replay import MaskedReplay, differences
 from fedmoments.federation.store.payloads import stored, stored_clients
 from fedmoments.federation.store.totals import Change, stored_totals
 from fedmoments.wire import Agreement
@@ -72,9 +73,14 @@ class _Replay:
     gone: dict[str, tuple[int, int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.masked = MaskedReplay(self.gone, self.problems)
+
     def follow(self, entry: Entry) -> None:
         facts = entry.details
         client = facts.get("client", "")
+        if self.masked.follow(entry, facts):
+            return
         if entry.event == "enrolled":
             self.members[client] = (facts["key"], facts["node_key"], "enrolled")
         elif entry.event == "revoked":
@@ -132,6 +138,7 @@ def _verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | 
     if not found:
         chain.append(f"no entry has the hash {expect}: the log was cut off, rewritten, or is not the one meant")
     problems = [*replay.problems, *_compare_members(connection, replay), *_compare_contributions(connection, replay)]
+    problems += replay.masked.compare(connection)
     clients = stored_clients(connection)
     problems += _compare_totals(connection, agreement, clients)
     told = [*chain, *problems]
@@ -143,7 +150,7 @@ def _verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | 
 def _compare_members(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
     rows = connection.execute("SELECT client, hex(key), node_key, status FROM clients")
     held = {client: (key.lower(), node_key, status) for client, key, node_key, status in rows}
-    return _differences("the enrolment", held, replay.members)
+    return differences("the enrolment of client", held, replay.members)
 
 
 def _compare_contributions(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
@@ -152,17 +159,9 @@ def _compare_contributions(connection: sqlite3.Connection, replay: _Replay) -> l
     gone = {client: tuple(rest) for client, *rest in connection.execute("SELECT client, version, seq FROM departures")}
     orphans = connection.execute("SELECT client FROM payloads WHERE client NOT IN (SELECT client FROM contributions)")
     return [
-        *_differences("the contribution", held, replay.present),
-        *_differences("the departure", gone, replay.gone),
+        *differences("the contribution of client", held, replay.present),
+        *differences("the departure of client", gone, replay.gone),
         *(f"a payload of client {client!r} belongs to no contribution" for (client,) in orphans),
-    ]
-
-
-def _differences(what: str, held: dict[str, Any], logged: dict[str, Any]) -> list[str]:
-    names = sorted(name for name in {*held, *logged} if held.get(name) != logged.get(name))
-    return [
-        f"{what} of client {name!r} is {held.get(name, 'absent')}, but the log says {logged.get(name, 'absent')}"
-        for name in names
     ]
 
 

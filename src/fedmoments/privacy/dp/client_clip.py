@@ -77,7 +77,8 @@ def clip_client(stats: Statistics, agreed: Agreed) -> Statistics:
     made, bound = plan(layout, stats.fixed_point, agreed), agreed.client_norm
     if weighted_norm(stats, made) <= bound:
         return stats
-    stats = _fewer_classes(stats, int((bound / (2.0 * made.weights[COUNTS])) ** 2))
+    if not layout.of_all:  # with moments of all classes, the plan made sure of room for every class
+        stats = _fewer_classes(stats, max(1, int((bound / (2.0 * made.weights[COUNTS])) ** 2)))
     low, high = 0.0, 1.0
     for _ in range(STEPS):
         middle = 0.5 * (low + high)

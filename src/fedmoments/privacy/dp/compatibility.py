@@ -10,19 +10,21 @@ min_count m       bring a class over the threshold: m samples appear at once    
 max_per_class     push another sample out                                                 refused         fine
 obfuscation       change the factor of all samples of its class                           refused         fine
 max_samples       bring its client over the cap: all its samples vanish                   refused         fine
+merged classes    move samples of one client into the contribution of another             refused         refused
 robust filter     change which *other* clients are left out                               refused         refused
 ================  ======================================================================  ==============  ==============
 
 A client that is hidden whole is clipped after its own rules, so these are its own affair; a filter that compares
-clients is not. Heads that keep clients apart, or that send other statistics first, are refused for any unit.
+clients is not, and neither is a client that measures what another one holds. Heads that keep clients apart, or that
+send other statistics first, are refused for any unit.
 """
 
 from fedmoments.errors import PrivacyError
 from fedmoments.heads.head import Head
 from fedmoments.privacy.dp.noise_plan import require_additive
-from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.protection import Agreed, Protection
 
-__all__ = ["check_head", "check_rules"]
+__all__ = ["check_head", "check_protection", "check_rules"]
 
 
 def check_rules(
@@ -33,6 +35,7 @@ def check_rules(
     obfuscation: str | None = None,
     max_samples: int | None = None,
     robust: str | None = None,
+    small_classes: str = "withhold",
 ) -> None:
     """Refuse rules that differential privacy as agreed on does not account for; see the module.
 
@@ -40,7 +43,7 @@ def check_rules(
     ----------
     agreed
         Nothing is refused without an epsilon.
-    min_count, max_per_class, obfuscation, max_samples, robust
+    min_count, max_per_class, obfuscation, max_samples, robust, small_classes
         Rules of clients and server, as in :class:`~fedmoments.privacy.protection.Protection` and in a client's policy.
 
     Raises
@@ -62,6 +65,11 @@ def check_rules(
             f"the robust filter '{robust}' and differential privacy exclude each other: which clients it leaves out "
             "depends on everybody's data, so that one sample can change more than the noise hides. Choose one"
         )
+    if small_classes == "merge":
+        raise PrivacyError(
+            "small_classes = merge and differential privacy exclude each other: a client would measure samples that "
+            "another one holds, so that one sample, or one client, changes more than the noise hides. Say withhold"
+        )
     if agreed.unit == "client":
         return
     rules = {"max_per_class": max_per_class, "obfuscation": obfuscation, "max_samples": max_samples}
@@ -70,9 +78,28 @@ def check_rules(
         if value is not None:
             raise PrivacyError(
                 f"{name} = {value} and differential privacy of one sample exclude each other: under that rule one "
-                "sample more can bring in, push out or change others, and the noise hides only one. Leave the rule out "
-                "(with secure sums the server sees no client's classes anyway), or hide whole clients (unit 'client')"
+                "sample more can bring in, push out or change others, and the noise hides only one. "
+                f"{'Say min_count = 1' if name == 'min_count' else 'Leave the rule out'} (with secure sums the server "
+                "sees no client's classes anyway), or hide whole clients (unit 'client')"
             )
+
+
+def check_protection(protection: Protection) -> None:
+    """Refuse a simulated protection whose rules its noise does not account for; see the module.
+
+    Examples
+    --------
+    >>> check_protection(Protection(Agreed(epsilon=2.0), robust="mad"))
+    Traceback (most recent call last):
+    fedmoments.errors.PrivacyError: the robust filter 'mad' and differential privacy exclude each other: ...
+    """
+    check_rules(
+        protection.agreed,
+        min_count=protection.min_count,
+        obfuscation=protection.obfuscation,
+        max_samples=protection.max_samples,
+        robust=protection.robust,
+    )
 
 
 def check_head(head: Head, agreed: Agreed) -> None:

@@ -221,6 +221,6 @@ def _check_room(layout: DenseLayout, weight: float, client_norm: float) -> None:
     if client_norm < needed:
         raise InputError(
             f"client_norm is {client_norm:g}, but counts of {layout.n_classes} classes alone can take "
-            f"{needed / 2:.4g}: agree on {needed:.4g} or more (one sample has a norm of 1), or give counts less of the "
-            "budget"
+            f"{needed / 2:.4g}: agree on {needed * 1.001:.4g} or more (one sample has a norm of 1), or give counts "
+            "less of the budget"
         )

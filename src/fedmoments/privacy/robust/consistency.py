@@ -140,18 +140,25 @@ def inconsistencies(
     >>> inconsistencies(parties, max_samples=5, norm_bound=1.0)
     {9: 'bad-count: it claims 9 samples, but a client may have 5 at most'}
     """
-    form = _form(list(statistics.values()), norm_bound)
+    bound = _bound(list(statistics.values()), norm_bound)
     found: dict[Hashable, str] = {}
     for client, stats in statistics.items():
         reason = cap_reason(stats, max_samples=max_samples, max_class_samples=max_class_samples)
-        reason = reason or moment_reason(stats, form, rows=rows)
+        reason = reason or moment_reason(stats, _form(stats, bound), rows=rows)
         if reason:
             found[client] = reason
     return found
 
 
-def _form(parts: list[Statistics], norm_bound: float | None) -> FixedPoint:
-    """Return the fixed point in which everybody's numbers are examined."""
+def _form(stats: Statistics, bound: FixedPoint | float) -> FixedPoint:
+    """Return the fixed point in which a client's numbers are examined: nobody else's count makes it coarser."""
+    if isinstance(bound, FixedPoint):
+        return bound
+    return FixedPoint(norm_bound=bound, max_samples=max(1, stats.n_samples))
+
+
+def _bound(parts: list[Statistics], norm_bound: float | None) -> FixedPoint | float:
+    """Return the fixed point that was agreed on, or the norm bound; what is no number does not count."""
     if not parts:
         raise InputError("there is no client: give the statistics of at least one, as {client: statistics}")
     if parts[0].fixed_point:
@@ -162,14 +169,19 @@ def _form(parts: list[Statistics], norm_bound: float | None) -> FixedPoint:
             )
         return parts[0].fixed_point
     if norm_bound is None:
-        norms = [_norm(part) for part in parts if part.n_samples]
+        norms = [norm for norm in map(_norm, parts) if np.isfinite(norm)]
         usual = float(np.median(norms)) if norms else 0.0
         norm_bound = ROOM * usual if usual > 0 else 1.0
-    return FixedPoint(norm_bound=norm_bound, max_samples=max(1, *(part.n_samples for part in parts)))
+    return norm_bound
 
 
 def _norm(stats: Statistics) -> float:
-    """Return the root mean square norm of a client's features, or without second moments of its class means."""
+    """Return the root mean square norm of a client's features, or without second moments of its class means.
+
+    NaN where there are no samples, or where what was sent is no number.
+    """
+    if not len(stats.classes) or stats.class_counts.min() < 1 or stats.n_samples < 1:
+        return np.nan
     if "gram" in stats.spec.moments:
         return float(np.sqrt(max(float(packed_diagonal(stats.global_array("gram")).sum()), 0.0) / stats.n_samples))
     if "class_norms" in stats.spec.moments:

@@ -1,10 +1,10 @@
 """The helper's side of cohorts: it draws its nonce, deals the cohorts itself, and opens sums over them alone.
 
-For one federation, once, in this order: ``draw`` (a commitment and a roster come, a nonce goes), ``reveal`` (the leader's nonce
-must be what it committed to), ``admit`` (the envelopes of everybody who is present, each signed by the client on the
-roster; the helper deals and merges cohorts by the public rule), ``learn`` and ``open`` over those cohorts, with those
-envelopes. Each of the first three happens once: asking again with the same gives the same, asking with anything else is
-refused, in another round too: a leader that may draw in round after round could report in the one it likes.
+For one federation, in this order: ``draw`` (a commitment and a roster come, a nonce goes), ``reveal`` (the leader's
+nonce must be what it committed to), ``admit`` (the envelopes of everybody who is present, each signed by the client on
+the roster; the helper deals and merges cohorts by the public rule), ``learn`` and ``open`` over those cohorts, with
+those envelopes. Each of the first three happens once: asking again with the same gives the same, asking with anything
+else is refused, in another round too. A leader that could draw in round after round would choose the one it likes.
 
 What it cannot check: that a client who is not among the envelopes really did not report, and that names on the roster
 are different people. A leader that enrols clients of its own makes cohorts in which few are honest; so rosters are
@@ -150,8 +150,8 @@ class CohortHelper(ThresholdHelper):
             raise PrivacyError(f"no cohorts were drawn for round {context.round}: commit to a nonce first")
         if row[0] != context.digest:
             raise PrivacyError(
-                f"cohorts of this federation were drawn already, for another round than {context.round}: a draw is made "
-                "once, or whoever repeats it could choose the cohorts it likes. Begin a new federation"
+                f"cohorts of this federation were drawn already, for another round than {context.round}: a draw is "
+                "made once, or whoever repeats it could choose the cohorts it likes. Begin a new federation"
             )
         return _Draw(row[1], Roster.from_bytes(row[2]), *row[3:])
 

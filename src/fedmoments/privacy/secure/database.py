@@ -2,9 +2,9 @@
 
 Write-ahead log and ``synchronous=FULL``: a commit returns when its bytes were forced to the disk. Every write is one
 ``BEGIN IMMEDIATE`` transaction, so that several processes may share a file; they wait for each other for up to
-`BUSY_SECONDS`. Files are readable by their owner only, and what is deleted is overwritten with zeros; in the log it stays
-until that is emptied (:meth:`Database.empty_log`). They must lie on a local disk: a write-ahead log does not work over
-a network file system.
+`BUSY_SECONDS`. Files are readable by their owner only, and what is deleted is overwritten with zeros; in the log it
+stays until that is emptied (:meth:`Database.empty_log`). They must lie on a local disk: a write-ahead log does not work
+over a network file system.
 """
 
 import fcntl

@@ -49,6 +49,10 @@ CREATE TABLE openings (
     id BLOB PRIMARY KEY, federation TEXT NOT NULL, context BLOB NOT NULL, labels TEXT NOT NULL, clients TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX openings_by_federation ON openings (federation, context);
+-- the broadcast (SHA-256) of a second phase (fedmoments.privacy.secure.two_phase_helper)
+CREATE TABLE broadcasts (
+    context BLOB NOT NULL, clients TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (context, clients)
+) WITHOUT ROWID;
 -- draws of cohorts (fedmoments.privacy.secure.cohort_helper): both nonces; the reports of each cohort, and SHA-256 of
 -- their envelopes
 CREATE TABLE draws (

@@ -167,8 +167,8 @@ class FirstPhase:
             raise PrivacyError(
                 f"both phases must be over the same clients, but {len(missing)} of the first are missing in the second "
                 f"({', '.join(missing[:3]) or 'none'}) and {len(new)} are new ({', '.join(new[:3]) or 'none'}): the "
-                "weights belong to the first, so the round is given up. Begin a new one, or use cohorts, which need "
-                "one message only"
+                "weights belong to the first, so the round is given up. Repeat it with all of them, begin a new "
+                "federation, or use cohorts, which need one message only"
             )
         request = leader.request()
         scatter = self.broadcast.read(leader.finish(request, gate.second(request, self.context, self.broadcast)))

@@ -1,0 +1,102 @@
+"""What a client's contribution would reveal without its policy, and what is left of that with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedmoments.federation.policy import ClientPolicy
+from fedmoments.privacy.leaks import LeakReport
+from fedmoments.privacy.outline import Outline
+from fedmoments.statistics import StatisticsSpec
+from fedmoments.wire import Withheld
+
+__all__ = ["Audit"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A contribution before and after a policy.
+
+    Parameters
+    ----------
+    before, after
+        What it would reveal with all samples, and with those that the policy lets out.
+    withheld
+        What the policy keeps back, whether or not the server is told.
+    policy
+        The client's rules.
+
+    Examples
+    --------
+    >>> audit = Audit.of([0, 1, 1, 2, 2, 2, 2, 2], StatisticsSpec(), dim=64)
+    >>> audit.before.exposes, audit.after.exposes, audit.withheld
+    (True, False, Withheld(classes=2, samples=3))
+    """
+
+    before: LeakReport
+    after: LeakReport
+    withheld: Withheld
+    policy: ClientPolicy
+
+    @classmethod
+    def of(
+        cls,
+        labels: ArrayLike,
+        spec: StatisticsSpec,
+        dim: int,
+        policy: ClientPolicy = ClientPolicy(),  # noqa: B008 - frozen
+        class_names: Sequence[str] | None = None,
+    ) -> "Audit":
+        """Audit one client's samples before anything is encoded or measured.
+
+        Parameters
+        ----------
+        labels
+            (n,) the class of every sample, in the client's order.
+        spec, dim
+            What is asked for, in how many dimensions.
+        policy
+            The client's rules.
+        class_names
+            Of all classes.
+        """
+        given = np.asarray(labels)
+        mask, _ = policy.select(given, spec.means_per_client)
+        before = LeakReport.of_labels(given, spec, dim, min_count=policy.min_count, class_names=class_names)
+        return cls(before, leaving(given[mask], spec, dim, policy, class_names), _kept_back(given, mask), policy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit, ready for JSON."""
+        return {
+            "policy": self.policy.to_dict(),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "withheld": {"classes": self.withheld.classes, "samples": self.withheld.samples},
+        }
+
+
+def leaving(
+    labels: ArrayLike,
+    spec: StatisticsSpec,
+    dim: int,
+    policy: ClientPolicy,
+    class_names: Sequence[str] | None = None,
+) -> LeakReport:
+    """Report on samples that a policy lets out, labels (n,).
+
+    Examples
+    --------
+    >>> spec = StatisticsSpec.of("client_means", means_per_client=4)
+    >>> leaving([0] * 9, spec, 64, ClientPolicy(small_classes="merge")).outline.rows
+    {0: (9,)}
+    """
+    outline = Outline.of_labels(labels, spec, dim, fewest=policy.min_count if policy.merges else 1)
+    return LeakReport.of(outline, min_count=policy.min_count, class_names=class_names)
+
+
+def _kept_back(labels: Any, mask: Any) -> Withheld:
+    gone = set(labels[~mask].tolist()) - set(labels[mask].tolist())
+    return Withheld(classes=len(gone), samples=int((~mask).sum()))

@@ -1,0 +1,221 @@
+"""The ledger's part that knows who sent what: clear contributions one by one, masked reports, batches, noised sums."""
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fedmoments.errors import InputError, LedgerError, NotEnoughDataError, RefusedError
+from fedmoments.federation.store import batches as table
+from fedmoments.federation.store import masked, releases
+from fedmoments.federation.store.audit import append
+from fedmoments.federation.store.batches import Batch
+from fedmoments.federation.store.database import Database
+from fedmoments.federation.store.masked import Masked, Waiting
+from fedmoments.federation.store.members import enrolled
+from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
+from fedmoments.federation.store.receipt import Receipt
+from fedmoments.federation.store.releases import Release
+from fedmoments.federation.store.statistics_bytes import pack_statistics, unpack_statistics
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES
+from fedmoments.privacy.secure.report import Report
+from fedmoments.statistics import Statistics
+from fedmoments.wire.header import Buffer
+
+__all__ = ["MaskedLedger"]
+
+
+class MaskedLedger:
+    """What a ledger does with contributions one by one and with masked reports; see :class:`FederationStore`."""
+
+    _database: Database
+    terms: Terms
+
+    def contributions(self) -> Iterator[tuple[str, Statistics]]:
+        """Yield each client that is in with its statistics, in order of name, one at a time."""
+        with self._database.reading() as connection:
+            clients = stored_clients(connection)
+        for client in clients:
+            with self._database.reading() as connection:
+                yield client, stored(connection, self.terms.agreement, client).statistics
+
+    def holders(self) -> list[tuple[str, dict[int, int]]]:
+        """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
+        with self._database.reading() as connection:
+            found = []
+            for client in stored_clients(connection):
+                part = stored(connection, self.terms.agreement, client).statistics
+                found.append((client, dict(zip(part.classes.tolist(), part.class_counts.tolist(), strict=True))))
+            return found
+
+    def report_many(self, items: Sequence[Buffer], *, source: str | Sequence[str] = "") -> list[Receipt | RefusedError]:
+        """Take in many masked reports with one commit, each accepted or refused by itself.
+
+        Parameters
+        ----------
+        items, source
+            As in :meth:`FederationStore.submit_many`; items are what `make_report` made.
+
+        Returns
+        -------
+        list
+            For each item its receipt (event ``reported``), or why it was refused. The same report again gets the same
+            receipt; another one under the same version is refused.
+        """
+        sources = [source] * len(items) if isinstance(source, str) else list(source)
+        with self._database.reading() as connection:  # signatures are checked before others have to wait
+            arrivals = [
+                Masked.of(connection, self.terms, data, origin) for data, origin in zip(items, sources, strict=True)
+            ]
+        with self._database.writing(f"{len(items)} reports were not taken in") as connection:
+            return masked.take_reports(connection, self.terms, arrivals)
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Return the reports that are in no batch yet, in order of their clients' names."""
+        with self._database.reading() as connection:
+            return masked.waiting(connection)
+
+    def report(self, name: str) -> Report:
+        """Return the report of an id whose batch was not collected yet."""
+        with self._database.reading() as connection:
+            return masked.stored_report(connection, self.terms, name)
+
+    def envelopes(self, names: Sequence[str]) -> list[bytes]:
+        """Return the envelopes of reports whose batch was not collected yet: all that the helper gets of them."""
+        with self._database.reading() as connection:
+            return [masked.stored_envelope(connection, name) for name in names]
+
+    def open_batch(self, reports: Sequence[str], plan: Mapping[str, Any]) -> Batch:
+        """Put waiting reports into a batch: from now on they can be neither replaced nor withdrawn.
+
+        Parameters
+        ----------
+        reports
+            Their ids.
+        plan
+            What the sums depend on beside the reports; JSON can hold it. It stands in the log.
+        """
+        with self._database.writing("no batch was opened") as connection:
+            return table.open_batch(connection, reports, plan)
+
+    def batches(self) -> tuple[Batch, ...]:
+        """Return all batches in the order in which they were opened."""
+        with self._database.reading() as connection:
+            return table.batches(connection)
+
+    def keep_sums(self, batch: Batch, sums: Mapping[str, Statistics], *, source: str = "") -> None:
+        """Take the sums of a batch in as contributions and erase its masked reports, with one commit.
+
+        Raises
+        ------
+        RefusedError
+            When a sum is such as no data have; nothing was changed then.
+        """
+        with self._database.writing(f"the sums of {batch.name} were not taken in") as connection:
+            table.keep_sums(connection, self.terms, batch, sums, source)
+        self._erase()
+
+    def keep_noised(self, batch: Batch, noised: bytes) -> None:
+        """Keep the noised sum of a batch, 8 bytes a number, and erase its masked reports, with one commit.
+
+        Raises
+        ------
+        PrivacyError
+            When the budget does not allow it; nothing was changed then.
+        """
+        with self._database.writing(f"the noised sum of {batch.name} was not taken in") as connection:
+            releases.keep_released(connection, self.terms, batch, noised)
+        self._erase()
+
+    def keep_scatter(self, batch: Batch, stats: Statistics, *, second_bytes: int = 0) -> None:
+        """Keep what two phases gave of a batch, statistics in float64, and erase its masked reports.
+
+        Parameters
+        ----------
+        batch, stats
+            Whose, and what.
+        second_bytes
+            Of one client's report of the second phase, which is not kept.
+        """
+        with self._database.writing(f"what {batch.name} gave was not taken in") as connection:
+            facts = {"samples": stats.n_samples, "classes": len(stats.classes), "second_bytes": second_bytes}
+            table.keep_result(connection, batch, pack_statistics(stats), facts)
+            connection.execute("UPDATE reports SET bytes = bytes + ? WHERE batch = ?", (second_bytes, batch.name))
+        self._erase()
+
+    def scatter(self) -> Statistics:
+        """Return what two phases gave.
+
+        Raises
+        ------
+        NotEnoughDataError
+            When they are not over yet.
+        """
+        with self._database.reading() as connection:
+            found = table.results_of(connection)
+        if not found:
+            raise NotEnoughDataError(f"both phases of '{self.terms.name}' are not over: nothing can be fitted yet")
+        return unpack_statistics(next(iter(found.values())))
+
+    def release(self) -> Release:
+        """Return the noised statistics that all is fitted from under an epsilon.
+
+        Those of the present state are made and charged once; asking again returns the same and costs nothing.
+
+        Raises
+        ------
+        PrivacyError
+            When there is no release of this state, and the budget does not allow one.
+        NotEnoughDataError
+            When nothing is in, or nothing stands out of the noise.
+        """
+        with self._database.writing("nothing was released") as connection:
+            terms = self.terms
+            if terms.privacy.epsilon is None:
+                raise InputError(f"the terms of '{terms.name}' have no epsilon: there is nothing to noise")
+            state, merged = "", None
+            if not terms.privacy.secure:
+                merged = read_statistics(connection, terms.agreement, terms.spec)
+                state = state_digest(connection, terms, merged)
+            found = releases.read_release(connection, terms, state)
+            if found is not None:
+                return found
+            if merged is None or not merged.n_samples:
+                raise NotEnoughDataError(f"nothing is in the ledger of '{terms.name}' that could be released")
+            return releases.release(connection, terms, state, merged)
+
+    def reopen(self, batch: str, without: Sequence[str], reason: str) -> None:
+        """Undo a batch that the helper refused: its reports wait again, but those of some clients are taken out."""
+        with self._database.writing(f"the batch {batch} was not undone") as connection:
+            table.reopen(connection, batch, without, reason)
+
+    def cohort_draw(self) -> tuple[bytes, dict[str, str]]:
+        """Return the server's nonce for cohorts, and the identity key of every client that may be in one.
+
+        Both are written down when they are first asked for, and are the same from then on: whoever could draw again
+        could choose who is with whom.
+        """
+        with self._database.writing("no cohorts were drawn") as connection:
+            row = connection.execute("SELECT value FROM meta WHERE name = 'cohorts'").fetchone()
+            if row is not None:
+                known = json.loads(row[0])
+                return bytes.fromhex(known["nonce"]), dict(known["roster"])
+            keys = {each.client: each.key.hex for each in enrolled(connection) if each.status == "enrolled"}
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            value = json.dumps({"nonce": nonce.hex(), "roster": keys})
+            connection.execute("INSERT INTO meta VALUES ('cohorts', ?)", (value,))
+            append(connection, "note", {"note": "cohorts drawn", "clients": len(keys)})
+            return nonce, keys
+
+    def dissolve(self, batch: str, reason: str) -> None:
+        """Take a whole batch out; the helper adds up no other report of its clients, so they are out for good."""
+        with self._database.writing(f"the batch {batch} was not taken out") as connection:
+            table.dissolve(connection, self.terms, batch, reason)
+        self._erase()
+
+    def _erase(self) -> None:
+        """Cut the write-ahead log, so that erased bytes are gone from it too; while others read, at their next end."""
+        with suppress(LedgerError):
+            self._database.erase_log()

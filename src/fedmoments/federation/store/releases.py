@@ -1,0 +1,169 @@
+"""Releases: sums that were noised once, kept for ever, and the account of what they cost.
+
+All that leaves a federation with an epsilon is computed from a release. It is made once for a state of the ledger, in
+the transaction that charges the account for it; whoever fits again from the same state computes from the same numbers
+and pays nothing. A state that changed needs a new release, which is refused when the budget does not allow it.
+
+Noised sums of secure batches are releases from the start. Each client is in one batch only, so that what hides a client
+in one of them hides it in all: however many batches there are, the account is charged once.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import LedgerError
+from fedmoments.federation.store.audit import append
+from fedmoments.federation.store.batches import Batch, keep_result, results_of
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.dp import Accountant, noise_vector, plan, repair
+from fedmoments.privacy.dp.releases import check_norms
+from fedmoments.statistics import Statistics
+
+__all__ = ["Release", "keep_released", "read_release", "read_spent", "release"]
+
+Words = NDArray[np.uint64]
+
+_ACCOUNT = "accountant"
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What may be computed with and published.
+
+    Parameters
+    ----------
+    state
+        SHA-256 of the state of the ledger that it was made from; it stays with the operator.
+    noisy
+        (size,) uint64: the dense vector with the noise on it.
+    terms
+        What it was made under.
+    facts
+        The noise, and what it promises.
+    batches
+        How many noised sums of secure batches it adds up; 0: one server noised the sum of all.
+    """
+
+    state: str
+    noisy: Words
+    terms: Terms
+    facts: Mapping[str, Any]
+    batches: int = 0
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The sums, repaired so that heads can be fitted from them, in float64.
+
+        Raises
+        ------
+        NotEnoughDataError
+            When no class stands out of the noise.
+        """
+        agreed, servers = self.terms.privacy, 1
+        if self.batches:  # σ grows with the square root of their number, and both servers added it
+            agreed, servers = replace(agreed, releases=agreed.releases * self.batches), 2
+        return repair(self.noisy, self.terms.layout, self.terms.fixed_point, agreed, servers=servers)
+
+
+def release(connection: sqlite3.Connection, terms: Terms, state: str, merged: Statistics) -> Release:
+    """Return the release of a state, made and charged now if there is none; inside a transaction.
+
+    Raises
+    ------
+    PrivacyError
+        When the budget does not allow it; nothing is changed then.
+    """
+    found = read_release(connection, terms, state)
+    if found is not None:
+        return found
+    layout, form, agreed = terms.layout, terms.fixed_point, terms.privacy
+    check_norms(merged, form.norm_bound)
+    facts = _charge(connection, terms, state)
+    noisy = layout.pack(merged) + noise_vector(layout, form, agreed).view(np.uint64)
+    data = noisy.astype("<u8").tobytes()
+    new = append(connection, "released", {"state": state, "data": hashlib.sha256(data).hexdigest(), **facts})
+    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?)", (state, new.seq, json.dumps(facts), data))
+    return Release(state, noisy, terms, facts)
+
+
+def read_release(connection: sqlite3.Connection, terms: Terms, state: str) -> Release | None:
+    """Return the release of a state, if there is one."""
+    if terms.privacy.secure:
+        return _of_batches(connection, terms)
+    row = connection.execute("SELECT facts, data FROM releases WHERE state = ?", (state,)).fetchone()
+    if row is None:
+        return None
+    return Release(state, _numbers(row[1], terms), terms, json.loads(row[0]))
+
+
+def _of_batches(connection: sqlite3.Connection, terms: Terms) -> Release | None:
+    """Return the sum of all noised batches; both servers' noise is in each of them."""
+    parts = results_of(connection)
+    if not parts:
+        return None
+    total = np.zeros(terms.layout.size, np.uint64)
+    for data in parts.values():
+        total += _numbers(data, terms)
+    n = len(parts)
+    made = plan(terms.layout, terms.fixed_point, terms.privacy)
+    noise = {name: sigma * (2.0 * n) ** 0.5 for name, sigma in made.sigmas.items()}
+    facts = {**made.describe(), "noise": noise, "servers": 2, "batches": n}
+    return Release(hashlib.sha256(b"".join(parts.values())).hexdigest(), total, terms, facts, n)
+
+
+def keep_released(connection: sqlite3.Connection, terms: Terms, batch: Batch, noised: bytes) -> None:
+    """Keep the noised sum of a secure batch, and charge the account once for all of them; inside a transaction."""
+    facts: dict[str, Any] = {"charged": False}
+    if not _account(connection, terms).spendings:
+        facts = {"charged": True, **_charge(connection, terms, batch.name)}
+    keep_result(connection, batch, noised, facts)
+
+
+def read_spent(connection: sqlite3.Connection, terms: Terms) -> dict[str, Any] | None:
+    """Return what was spent and what is left of the budget; None without an epsilon."""
+    agreed = terms.privacy
+    if agreed.epsilon is None:
+        return None
+    account = _account(connection, terms)
+    return {
+        "epsilon": account.spent,
+        "left": account.left,
+        "budget": agreed.epsilon,
+        "delta": agreed.delta,
+        "releases": len(account.spendings),
+        "unit": agreed.unit,
+        "neighbours": agreed.neighbours,
+    }
+
+
+def _account(connection: sqlite3.Connection, terms: Terms) -> Accountant:
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (_ACCOUNT,)).fetchone()
+    if row is None:
+        made = connection.execute("SELECT count(*) FROM releases").fetchone()[0]
+        if made or results_of(connection):
+            raise LedgerError("the ledger holds releases, but no account of them: it is damaged; restore a snapshot")
+        return Accountant(float(terms.privacy.epsilon or 0.0), terms.privacy.delta)
+    return Accountant.from_dict(json.loads(row[0]))
+
+
+def _charge(connection: sqlite3.Connection, terms: Terms, what: str) -> dict[str, Any]:
+    """Charge the account for one release, and return what it promises."""
+    account = _account(connection, terms)
+    made = plan(terms.layout, terms.fixed_point, terms.privacy)
+    account.record(made.ratio, what[:16])
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ACCOUNT, json.dumps(account.to_dict())))
+    return {**made.describe(), "spent": account.spent}
+
+
+def _numbers(data: bytes, terms: Terms) -> Words:
+    if len(data) != 8 * terms.layout.size:
+        raise LedgerError(f"a noised sum has {len(data)} bytes instead of {8 * terms.layout.size}: run verify")
+    return np.frombuffer(data, "<u8").astype(np.uint64)
