@@ -53,7 +53,10 @@ def test_data_are_audited_with_and_without_the_policy(run: Any, few: str) -> Non
     text = run("audit", "--data", few, "--head", "fedcof").stdout
     assert "the policy (min_count = 5) keeps back 2 classes, 5 samples; what leaves reveals" in text
     open_handed = run("audit", "--data", few, "--head", "fedcof", "--min-count", "1", "--json", code=EXPOSES).stdout
-    assert severities(json.loads(open_handed)["contributions"][0]["after"]) == {"sample": ["class 3"]}
+    assert severities(json.loads(open_handed)["contributions"][0]["after"]) == {
+        "sample": ["class 3"],
+        "few": ["class 7"],
+    }
 
 
 def test_what_is_asked_for_decides(run: Any, few: str) -> None:
@@ -79,7 +82,7 @@ def test_a_client_is_audited_with_its_own_rules_and_nothing_is_written(run: Any,
     config = ("audit", "--config", "clinic/client.toml", *terms)
     (each,) = json.loads(run(*config, "--json", code=EXPOSES).stdout)["contributions"]
     assert each["client"] == "clinic"
-    assert severities(each["after"]) == {"sample": ["class 3"]}
+    assert severities(each["after"]) == {"sample": ["class 3"], "few": ["class 7"]}
     from_data = json.loads(run("audit", "--data", few, *terms, "--min-count", "1", "--json", code=EXPOSES).stdout)
     assert from_data["contributions"][0]["after"] == each["after"]
     assert sorted(workshop.rglob("*")) == before

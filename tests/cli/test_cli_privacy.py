@@ -69,6 +69,8 @@ def test_the_terms_say_what_protects_a_client(run: Any, features: str, card: str
         (["--epsilon", "-1"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1", "--heads", "fedcof"], "noise cannot protect client means"),
         (["--epsilon", "1", "--unit", "client"], "client_norm"),
+        (["--epsilon", "1", "--unit", "client", "--client-norm", "0.1"], "client_norm is 0.1, but counts"),
+        (["--epsilon", "0.001", "--max-samples", "1500"], "fit 64 bits"),
         (["--secure", "sums", "--helper", "DATA"], "is not a helper's card"),
         (["--secure", "sums", "--helper", "nowhere"], "does not exist"),
     ],
@@ -86,19 +88,20 @@ def test_helper_plan_shows_what_it_would_open(run: Any, refuse: Any, features: s
     created(run, features, card)
     run("keys", "client", "keys", "--name", "clinic")
     plan = ("helper", "notary", "--keys", "keys", "--terms", "a.ledger.terms.json", "--plan")
-    text = run(*plan).stdout
+    assert "must know which clients are real" in refuse(*plan)
+    text = run(*plan, "--anybody").stdout
     assert "sums over 3 clients or more" in text
-    assert "without --member" in text
+    assert "a server that makes up clients" in text
     found = json.loads(run(*plan, "--minimum", "7", "--member", "keys/clinic.card", "--json").stdout)
     assert (found["minimum"], found["members"]) == (7, 1)
     assert Path("notary/helper.toml").is_file()
     again = json.loads(run("helper", "notary", "--config", "notary/helper.toml", *plan[4:], "--json").stdout)
     assert again["minimum"] == 7
-    assert "--server HOST:PORT" in refuse("helper", "notary", "--keys", "keys", "--terms", "a.ledger.terms.json")
+    assert "--server HOST:PORT" in refuse(*plan[:-1], "--anybody")
     assert "--keys FOLDER and --terms FILE" in refuse("helper", "notary", "--plan")
     assert "is not a client's card" in refuse(*plan, "--member", card)
     run("keys", "helper", "keys", "--name", "other")
-    assert "start it with the key that the terms name" in refuse("helper", "other", *plan[2:])
+    assert "start it with the key that the terms name" in refuse("helper", "other", *plan[2:], "--anybody")
 
 
 def test_a_client_can_ask_for_masks_and_noise(run: Any, features: str, card: str) -> None:
@@ -135,9 +138,22 @@ def test_federate_secure_sums_gives_the_digests_of_the_simulation_it_names(run: 
 @pytest.mark.parametrize("mode", [["cohorts", "--cohort", "4"], ["two-phase"]])
 def test_federate_serves_heads_on_client_means_behind_masks(run: Any, features: str, mode: list[str]) -> None:
     found = json.loads(run(*MEMORY, "--data", features, "--out", "trial", "--secure", *mode, "--json").stdout)
-    assert not found["complete"]
+    assert found["complete"] == (mode == ["two-phase"])
     assert found["clients"] == 12
     assert found["heads"][0]["accuracy"] > 0.5
+    simulated = json.loads(run(*found["simulate"].split()[1:], "--json").stdout)["details"]
+    assert (simulated[0]["digest"] == found["heads"][0]["classifier"]) == (mode == ["two-phase"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (["sums", "--heads", "fed3r", "--batch", "20"], "secure sums are over 20 clients or more"),
+        (["cohorts"], "12 clients make one cohort of 10"),
+    ],
+)
+def test_sums_that_can_never_be_are_refused_at_once(refuse: Any, features: str, mode: list[str], why: str) -> None:
+    assert why in refuse(*MEMORY, "--data", features, "--out", "trial", "--secure", *mode)
 
 
 def test_noise_is_paid_once_and_refitting_is_free(run: Any, refuse: Any, features: str) -> None:

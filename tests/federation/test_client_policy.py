@@ -13,8 +13,10 @@ from fedmoments.errors import InputError, PolicyError, UnknownNameError
 from fedmoments.federation import Fingerprint
 from fedmoments.federation.policy import SMALL_CLASSES, ClientPolicy
 from fedmoments.federation.terms import Terms
+from fedmoments.maps import Normalize
+from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.small_classes import merge_rows
-from fedmoments.statistics import MOMENTS
+from fedmoments.statistics import MOMENTS, FixedPoint
 from fedmoments.wire import Withheld
 
 C = 6
@@ -218,3 +220,22 @@ def test_a_mistyped_rule_is_refused_and_not_ignored() -> None:
 def test_wrong_values_are_refused(table: Any) -> None:
     with pytest.raises(InputError, match="polic"):
         ClientPolicy.from_dict(table)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "rules"),
+    [
+        (Agreed(epsilon=2.0), {"min_count": 5}),
+        (Agreed(epsilon=2.0), {"min_count": 1, "max_per_class": 9}),
+        (Agreed(epsilon=2.0), {"min_count": 1, "obfuscate": "laplace:0.5"}),
+        (Agreed(epsilon=2.0), {"min_count": 1, "small_classes": "merge"}),
+        (Agreed(epsilon=2.0, unit="client", client_norm=9.0), {"small_classes": "merge"}),
+    ],
+)
+def test_rules_that_the_noise_is_not_made_for_are_refused(agreed: Agreed, rules: dict[str, Any]) -> None:
+    fingerprint = Fingerprint("none", "none", Normalize(), ("cat", "dog"))
+    spec, form = StatisticsSpec(), FixedPoint(1.0, 10**4)
+    terms = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, spec, form, privacy=agreed)
+    with pytest.raises(PolicyError, match=r"noise: .* exclude each other"):
+        ClientPolicy(**rules).require(terms)
+    ClientPolicy(min_count=5 if agreed.unit == "client" else 1).require(terms)

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 
 from fedmoments import Statistics
 from fedmoments.deploy.local import LocalFederation, prepare_local
-from fedmoments.errors import DeploymentError, InputError, LedgerError, PrivacyError
+from fedmoments.errors import DeploymentError, InputError, LedgerError, MissingExtraError, PrivacyError
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.results import fit_heads, source_of
 from fedmoments.federation.store import FederationStore
@@ -25,6 +25,7 @@ from fedmoments.flower.node import Node
 from fedmoments.flower.server import FederationRun, run_federation
 from fedmoments.flower.settings import ClientSettings, ServerSettings
 from fedmoments.jobs.config import JobConfig
+from fedmoments.jobs.federation import federation_document
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import OVERHEAD_BYTES, SumRequest
 from fedmoments.privacy.secure.broadcast import Broadcast
@@ -266,6 +267,26 @@ def test_the_helper_opens_nothing_twice_and_answers_no_other_terms(make: Made) -
         helper.answer(other, "sum", data)
 
 
+@pytest.mark.parametrize(("heads", "agreed"), [(HEADS, SUMS), (MEANS, COHORTS), (("fedcof",), TWO_PHASES)])
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(10**6)])
+def test_an_answer_that_makes_no_sense_costs_no_report(
+    make: Made, heads: tuple[str, ...], agreed: Agreed, data: bytes
+) -> None:
+    plan = make(heads=heads, privacy=agreed)
+    with pytest.raises(DeploymentError, match="is not there"):  # so that cohorts are drawn when all reports are in
+        run(plan, helper=False)
+
+    def babble(message: Message, _: Context) -> Message:
+        return Message(content_of({}, data), reply_to=message)
+
+    with pytest.raises(DeploymentError, match="helper"):
+        run(plan, spoiled(unmask=babble))
+    with opened(plan) as store:
+        kept = [*store.status().waiting, *(client for batch in store.batches() for client in batch.clients)]
+        assert len(kept) == 12
+    assert run(plan).fitted
+
+
 def test_a_client_node_is_no_helper_and_a_helper_no_client(make: Made) -> None:
     plan = make(heads=("fedncm",), privacy=SUMS)
     with opened(plan) as store:
@@ -348,6 +369,27 @@ def test_a_sum_that_no_data_have_is_taken_out_with_its_batch(make: Made) -> None
         assert [batch.status for batch in store.batches()] == ["left"]
         assert store.status().samples == 0
         assert store.verify().whole
+
+
+@pytest.mark.parametrize("agreed", [SUMS, Agreed(secure="sums", epsilon=4.0)])
+def test_a_batch_is_not_taken_out_for_what_its_sum_is_innocent_of(
+    make: Made, monkeypatch: pytest.MonkeyPatch, agreed: Agreed
+) -> None:
+    plan = make(heads=("fedncm",), privacy=agreed)
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    for error in (LedgerError("the disk fails"), MissingExtraError("Noise", "dp-accounting", "privacy")):
+        with monkeypatch.context() as patched:
+            patched.setattr(FederationStore, "report", fail)
+            with pytest.raises(type(error)):
+                run(plan)
+        with opened(plan) as store:
+            assert [batch.status for batch in store.batches()] == ["asked"]
+    assert run(plan).fitted
+    with opened(plan) as store:
+        assert store.status().clients == 12
 
 
 def test_a_batch_leaves_as_a_whole_and_its_members_do_not_come_back(make: Made) -> None:
@@ -562,6 +604,16 @@ def test_what_is_published_holds_nothing_of_the_exact_sums(make: Made, tmp_path:
     assert state not in text
     assert exact.digest() not in text
     assert document["holders"]["cells"] == []
+    assert [each["bytes"] for each in document["federation"]["rounds"]] == [None]  # bytes show who holds which class
+    with opened(plan) as store:
+        assert {row["up_bytes_per_client"] for row in document["rows"]} == {8 * store.terms.layout.size}
+        digest = store.status().contributors[0].digest  # stands in the sentence of a conflict
+        refusal = {"client": "client-0000", "reason": "conflict", "sentence": f"version 1 has the digest {digest}"}
+        rounds = {"rounds": [{"number": 2, "bytes": 7, "refused": [refusal]}]}
+        published = federation_document(store, {}, {}, rounds, source=source_of(store))
+    [told] = published["federation"]["rounds"][0]["refused"]
+    assert (told["client"], told["reason"]) == ("client-0000", "conflict")
+    assert digest not in json.dumps(published)
     assert document["data"]["train"] == released.n_samples
     for name in HEADS:
         assert found.fitted[name].statistics_digest != exact.restricted(found.fitted[name].head.needs).digest()

@@ -33,7 +33,9 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bool | None": st.none() | st.booleans(),
     "tuple[str, ...]": several(TEXT, 1),
     "tuple[int, ...]": several(COUNT, 1),
-    "collections.abc.Mapping[str, typing.Any]": st.dictionaries(TEXT, COUNT | NUMBER | TEXT, max_size=3),
+    "collections.abc.Mapping[str, typing.Any]": st.dictionaries(
+        TEXT, COUNT | st.floats(allow_nan=False, allow_infinity=False) | TEXT, max_size=3
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """Protections in a simulation: exact where they promise it, noisy where they must be, refused where they do not go."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,16 +224,21 @@ def test_epsilon_is_swept_and_told_in_every_file(tmp_path: Path) -> None:
     train, test = TOY.train, TOY.test
     np.savez(data, x_train=train.X, y_train=train.y, x_test=test.X, y_test=test.y)
     config = JobConfig(
-        data=f"npz:{data}", heads=("fedncm",), clients=(6,), splits=("iid",), seeds=1, privacy={"epsilon": [1.0, 8.0]}
+        data=f"npz:{data}",
+        heads=("fedncm",),
+        clients=(6,),
+        splits=("iid",),
+        seeds=1,
+        privacy={"epsilon": [1.0, math.inf]},
     )
     found = run_job(config, tmp_path / "out", cache_dir=False)
-    assert [row["epsilon"] for row in found.document["rows"]] == [1.0, 8.0]
+    assert [row["epsilon"] for row in found.document["rows"]] == [1.0, None]
     card = found.document["privacy"]
     assert (card["mode"], card["agreed"]) == ("clear sums, noised", {"epsilon": 1.0})
     assert JobConfig.load(tmp_path / "out" / "config.toml").protections == config.protections
     lines = (tmp_path / "out" / "results.csv").read_text("utf-8").splitlines()
     place = lines[0].split(",").index("epsilon")
-    assert [line.split(",")[place] for line in lines[1:]] == ["1.0", "8.0"]
+    assert [line.split(",")[place] for line in lines[1:]] == ["1.0", ""]
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Who learns what" in page
     assert "ε = 1" in page

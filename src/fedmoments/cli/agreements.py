@@ -49,13 +49,13 @@ def agreed_from(typed: Mapping[str, Any]) -> Any:
     5
     >>> agreed_from({"batch": 5})
     Traceback (most recent call last):
-    fedmoments.errors.InputError: --batch belongs to secure sums: give --secure sums or --secure cohorts with it
+    fedmoments.errors.InputError: --batch belongs to secure sums: give --secure sums, cohorts or two-phase with it
     """
     from fedmoments.privacy.protection import Agreed
 
     given = {name: value for name, value in typed.items() if value is not None}
     for names, owner, advice in (
-        (_OF_MASKS, "secure", "belongs to secure sums: give --secure sums or --secure cohorts with it"),
+        (_OF_MASKS, "secure", "belongs to secure sums: give --secure sums, cohorts or two-phase with it"),
         (_OF_NOISE, "epsilon", "belongs to differential privacy: give --epsilon with it"),
     ):
         for name in names:

@@ -46,6 +46,7 @@ class _Contribution:
     before: Any
     after: Any
     withheld: Any
+    min_count: int
 
     def to_dict(self) -> dict[str, Any]:
         kept_back = {"classes": self.withheld.classes, "samples": self.withheld.samples}
@@ -150,12 +151,13 @@ def _terms(path: Path | None) -> Any:
 def _of_file(path: Path, rules: dict[str, Any], *, json: bool) -> None:
     """Audit what was measured already."""
     from fedmoments.cli.notes import Contribution
+    from fedmoments.federation.audit import fewest
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.privacy.leaks import LeakReport
 
     part = Contribution(path)
     policy = ClientPolicy.from_dict(rules)
-    report = LeakReport.of(part.stats, min_count=policy.min_count, class_names=part.class_names)
+    report = LeakReport.of(part.stats, min_count=fewest(policy), class_names=part.class_names)
     kept = report.outline.without_small(policy.min_count)
     classes = len(report.outline.counts) - len(kept.counts)
     samples = report.outline.n_samples - kept.n_samples
@@ -195,12 +197,12 @@ def _of_data(data: str, typed: dict[str, Any], rules: dict[str, Any], agreed: An
         dim = asked.get("project") or choose_encoder(job, found.modality, given).dim
         labels, names = found.train.labels, found.class_names
     audit = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names)
-    return _Contribution(data, audit.before, audit.after, audit.withheld)
+    return _Contribution(data, audit.before, audit.after, audit.withheld, audit.policy.min_count)
 
 
 def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     """Audit what a client would measure under these terms, with its own rules."""
-    from fedmoments.federation.audit import leaving
+    from fedmoments.federation.audit import fewest, leaving
     from fedmoments.flower.choosing import Chooser
     from fedmoments.flower.holdings import Holdings
     from fedmoments.flower.settings import ClientSettings
@@ -214,11 +216,10 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     chooser, found = Chooser(holdings, policy, terms), []
     for client in holdings.clients:
         chosen, own = chooser.choose(client), holdings.train(client)
-        before = LeakReport.of_labels(
-            own.y, terms.spec, terms.dim, min_count=policy.min_count, class_names=terms.classes
-        )
+        before = LeakReport.of_labels(own.y, terms.spec, terms.dim, min_count=fewest(policy), class_names=terms.classes)
         after = leaving(chosen.held.y, terms.spec, terms.dim, policy, terms.classes)
-        found.append(_Contribution(client, before, after, Withheld(**chosen.notes["kept_back"])))
+        kept_back = Withheld(**chosen.notes["kept_back"])
+        found.append(_Contribution(client, before, after, kept_back, policy.min_count))
     return found
 
 
@@ -253,7 +254,7 @@ def _show_one(each: _Contribution) -> None:
     kept = "nothing"
     if each.withheld.samples:
         kept = f"{plural(each.withheld.classes, 'class')}, {plural(each.withheld.samples, 'sample')}"
-    print_line(f"\nthe policy (min_count = {each.after.min_count}) keeps back {kept}; what leaves reveals")
+    print_line(f"\nthe policy (min_count = {each.min_count}) keeps back {kept}; what leaves reveals")
     if each.after.findings:
         print_table(COLUMNS, each.after.rows(), right=COLUMNS[2:])
     else:

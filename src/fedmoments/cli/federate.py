@@ -57,6 +57,8 @@ from fedmoments.errors import DeploymentError, FedMomentsError, InputError
 __all__ = ["federate_command"]
 
 EXAMPLE = example("fedmoments federate --data runs/demo/digits.npz --local 3 --clients 12")
+#: Options of secure sums, which simulate has, too.
+_OF_MASKS = ("secure", "batch", "cohort", "contributors")
 #: Options of 'simulate' that have another name here.
 _NAMES = {"clients": "clients", "splits": "split", "means_per_client": "means-per-client"}
 
@@ -189,11 +191,13 @@ def _federate(
         cache=None if cache is None else str(cache.resolve()),
         privacy=privacy,
     )
+    _require_sums(privacy, plan.clients)
     tell(f"{plan.clients:,} clients on {plan.nodes} nodes ({engine}); ledger {plan.server.ledger}")
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, secure))
     found = read_results(out)
-    command = _simulation(data, typed, chosen, settings or [], cache, min_count=least)
-    same = found["clients"] == plan.clients and privacy.secure in (None, "sums") and epsilon is None
+    masks = {name: value for name, value in agreed.items() if name in _OF_MASKS and value is not None}
+    command = _simulation(data, typed, chosen, settings or [], cache, rules={"min_count": least, **masks})
+    same = found["clients"] == plan.clients and privacy.secure != "cohorts" and epsilon is None
     _show(found, plan, command, engine, complete=same and not found["left_out"], json=json)
 
 
@@ -209,6 +213,20 @@ def _least(typed: int | None, privacy: Any) -> int:
         return ClientPolicy().min_count
     tell("clients send classes of any size (--min-count 1): noise hides one sample, a minimum count would move several")
     return 1
+
+
+def _require_sums(privacy: Any, clients: int) -> None:
+    """Refuse sums that so few clients can never make, before anything is sent."""
+    if privacy.secure and clients < privacy.batch:
+        raise InputError(
+            f"secure sums are over {privacy.batch} clients or more (--batch), but there are {clients}: lower it, or "
+            "take more clients"
+        )
+    if privacy.secure == "cohorts" and clients < 2 * privacy.cohort:
+        raise InputError(
+            f"{clients} clients make one cohort of {privacy.cohort}, and one mean a class shows no spread: choose "
+            "--cohort at most half of the clients, --secure two-phase, or more clients"
+        )
 
 
 def _fresh(out: Path) -> Path:
@@ -260,7 +278,7 @@ def _simulation(
     settings: list[str],
     cache: Path | None,
     *,
-    min_count: int,
+    rules: dict[str, Any],
 ) -> str:
     """Return the command that simulates the same split in one process."""
     words = ["fedmoments", "simulate", data, "--heads", ",".join(heads)]
@@ -269,8 +287,9 @@ def _simulation(
         words += [option] if value is True else [option, f"{value}"]
     for pair in settings:
         words += ["--set", pair]
-    if min_count != 1:
-        words += ["--min-count", f"{min_count}"]
+    for name, value in rules.items():
+        if (name, value) != ("min_count", 1):
+            words += [f"--{name.replace('_', '-')}", f"{value}"]
     if cache is not None:
         words += ["--cache", str(cache)]
     return shlex.join([*words, "--seeds", "1"])

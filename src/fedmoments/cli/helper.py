@@ -42,8 +42,12 @@ def _helper(
     minimum: Annotated[int, typer.Option(min=2, help="Open no sum over fewer clients, whatever the terms say.")] = 3,
     member: Annotated[
         list[Path] | None,
-        typer.Option(help="Card of a client that you know to be real; may be repeated. Others are refused then."),
+        typer.Option(help="Card of a client that you know to be real; may be repeated. Others are refused."),
     ] = None,
+    anybody: Annotated[
+        bool,
+        typer.Option("--anybody", help="Instead of cards, for trials: a server that makes up clients can see one."),
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="A helper.toml, instead of the options above.")] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Write helper.toml and show what would be answered; nothing is.")
@@ -61,7 +65,9 @@ def _helper(
     refuses sums over too few clients, and everything that it opened before. Never restore or delete its folder while
     its key is in use. It stays until the server closes the run, or with --stay.
     """
-    path, settings = _settings(name, keys, terms, folder=folder, minimum=minimum, members=member or [], config=config)
+    path, settings = _settings(
+        name, keys, terms, folder=folder, minimum=minimum, members=member or [], anybody=anybody, config=config
+    )
     agreed = _require(settings, terms)
     if plan:
         _show_plan(path, settings, agreed, json=json)
@@ -87,6 +93,7 @@ def _settings(
     folder: Path | None,
     minimum: int,
     members: list[Path],
+    anybody: bool,
     config: Path | None,
 ) -> tuple[Path, Any]:
     """Return the settings file of this helper, written from what was typed unless one was given, and its content."""
@@ -96,7 +103,7 @@ def _settings(
     from fedmoments.flower.helper import HelperSettings
 
     if config is not None:
-        if keys or folder or members:
+        if keys or folder or members or anybody:
             raise InputError(f"{config} says all about keys, folder and members: leave out the options that say it too")
         return config.resolve(), HelperSettings.load(existing_file(config))
     if keys is None or terms is None:
@@ -109,6 +116,7 @@ def _settings(
         read.id,
         minimum,
         tuple(str(existing_file(card).resolve()) for card in members),
+        anybody,
     )
     _check(settings, read)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,7 +159,7 @@ def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
     shown |= {"this helper opens": f"sums over {least} clients or more", "reports are taken of": known}
     print_table(["what", "value"], [[what, value] for what, value in shown.items()])
     if not settings.members:
-        print_line("note: without --member, a server that enrols clients of its own can see the sum of few others")
+        print_line("note: with --anybody, a server that makes up clients can see the numbers of one that is real")
     print_line(f"wrote {path}; nothing was opened")
 
 

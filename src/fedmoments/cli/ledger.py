@@ -102,13 +102,15 @@ def _status(
     if secure:
         sums = ", ".join(f"{name} of {members:,} clients" for name, members in found.batches.items())
         print_line(f"sums that are in: {sums or 'none'}; {plural(len(found.waiting), 'report')} waiting for one")
+    unknown = secure == "two-phase" or (secure is not None and found.spent is not None)  # not in the running sums
     print_line(
-        f"{found.clients:,} of {plural(found.enrolled + found.revoked, 'client')} contributed {found.samples:,} "
-        f"samples in {readable_bytes(found.bytes)}; {found.left:,} left, {found.revoked:,} revoked, "
-        f"{plural(found.quarantined, 'contribution')} in quarantine"
+        f"{found.clients:,} of {plural(found.enrolled + found.revoked, 'client')} contributed "
+        f"{'' if unknown else f'{found.samples:,} samples in '}{readable_bytes(found.bytes)}; {found.left:,} left, "
+        f"{found.revoked:,} revoked, {plural(found.quarantined, 'contribution')} in quarantine"
     )
     missing = f"; not covered: {_some(uncovered)}" if uncovered else ""
-    print_line(f"{found.classes_covered:,} of {plural(len(classes), 'class')} covered{missing}")
+    if not unknown:
+        print_line(f"{found.classes_covered:,} of {plural(len(classes), 'class')} covered{missing}")
     _show_contributors(found.contributors, everybody=everybody)
     if waiting:
         print_line(f"enrolled, but not in: {_some(waiting, SHOWN)}")

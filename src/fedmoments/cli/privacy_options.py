@@ -42,7 +42,8 @@ Batch = Annotated[int | None, _option("Fewest clients that a secure sum is over;
 Cohort = Annotated[int | None, _option("Clients in a cohort, with --secure cohorts; 10.", "N")]
 Contributors = Annotated[int | None, _option("Fewest clients that must hold a class for it to be opened; 3.", "N")]
 Epsilons = Annotated[
-    str | None, _option("2 or 0.5,2,8,inf: budgets of central differential privacy; inf adds no noise.", "EPSILON")
+    str | None,
+    _option("2 or 0.5,2,8,inf: budgets of central differential privacy; inf neither scales nor noises.", "EPSILON"),
 ]
 Delta = Annotated[float | None, _option("Its δ, well below one over the samples; 1e-5.", "DELTA")]
 Unit = Annotated[str | None, _option("What it hides: one sample, or everything of one client.", "sample|client")]

@@ -238,7 +238,7 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     show_result(found.simulation)
     show_rounds(found.document["rounds"])
     show_digests(found.document["details"], found.simulation)
-    show_card(found.document["privacy"], plain=not config.privacy)
+    show_card(found.document["privacy"], plain=not config.privacy, several=len(config.protections) > 1)
     if found.resumed:
         print_line(f"{plural(found.resumed, 'result')} of an earlier run in {out} were kept")
     if found.files:

@@ -28,7 +28,7 @@ def show_digests(details: list[dict[str, Any]], result: Any) -> None:
         print_line(f"note: no digest of {heads}: {reason}")
 
 
-def show_card(card: dict[str, Any], *, plain: bool) -> None:
+def show_card(card: dict[str, Any], *, plain: bool, several: bool = False) -> None:
     """Print the privacy card of the first setting; one line of it where nothing protects."""
     if plain:
         exposed = card["exposed"]
@@ -38,7 +38,7 @@ def show_card(card: dict[str, Any], *, plain: bool) -> None:
                 "exactly: clients in the field withhold such classes (--min-count 5)"
             )
         return
-    print_line(f"\nprivacy: {card['mode']}")
+    print_line(f"\nprivacy{' of the first setting' if several else ''}: {card['mode']}")
     print_table(["what", "how"], [[str(name), str(value)] for name, value in (*card["facts"], *card["sees"])])
     for sentence in card["not_promised"]:
         print_line(f"not promised: {sentence}")
@@ -109,7 +109,9 @@ def show_result(result: Any) -> None:
     _show_reasons(result)
     _show_notes(result, swept)
     spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
-    print_line(f"{result.seconds:.1f} s in all; 4 bytes a number{spread}")
+    masked = any(row.setting.protection.agreed.secure for row in result.rows)
+    width = "8 bytes a masked number" if masked else "4 bytes a number"
+    print_line(f"{result.seconds:.1f} s in all; {width}{spread}")
 
 
 def _show_sections(result: Any, swept: list[str]) -> None:

@@ -217,6 +217,7 @@ def _add_helper(store: FederationStore, plan: LocalFederation, *, real: bool) ->
         store.terms.id,
         minimum=min(store.terms.privacy.batch, 3),
         members=tuple(cards) if real else (),
+        anybody=not real,
     )
     write_whole(plan.helper_settings, settings.to_toml().encode())
     store.note("helper", name=card.name, key=card.key, node_key=card.node_key)

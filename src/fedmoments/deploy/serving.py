@@ -3,9 +3,10 @@
 import fcntl
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
 from fedmoments.flower.settings import ServerSettings
 
-__all__ = ["Server", "helper_node_key", "serve"]
+__all__ = ["Server", "erase_messages", "helper_node_key", "serve"]
 
 
 class Server:
@@ -111,6 +112,7 @@ def serve(
     authority = None if authority is None else Authority(Path(authority.folder).resolve())
     with (
         _alone(home),
+        _erasing(database),
         SuperLink(home, authority=authority, host=host, port=port, database=database) as link,
         SuperExec(link) as executor,
     ):
@@ -126,6 +128,40 @@ def helper_node_key(store: FederationStore) -> str | None:
     told = [entry.details for entry in store.audit() if entry.event == "note" and '"helper"' in entry.facts]
     found = [str(facts["node_key"]) for facts in told if facts.get("note") == "helper"]
     return found[-1] if found else None
+
+
+def erase_messages(database: Path) -> None:
+    """Cut what was deleted out of a SuperLink's database, which no process may have open.
+
+    Messages are deleted there once they were fetched, but whether their bytes are overwritten depends on how SQLite was
+    built; masked reports beside the helper's answer are nothing to keep.
+
+    Raises
+    ------
+    DeploymentError
+        When the file cannot be rewritten.
+    """
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("VACUUM")
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        busy = error
+    if busy:
+        raise DeploymentError(
+            f"messages of this run may still be in {database} ({busy}): make sure that no SuperLink runs, and delete it"
+        )
+
+
+@contextmanager
+def _erasing(database: Path) -> Iterator[None]:
+    """Erase what was sent when the SuperLink is gone."""
+    try:
+        yield
+    finally:
+        erase_messages(database)
 
 
 @contextmanager

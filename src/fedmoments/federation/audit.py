@@ -65,7 +65,7 @@ class Audit:
         """
         given = np.asarray(labels)
         mask, _ = policy.select(given, spec.means_per_client)
-        before = LeakReport.of_labels(given, spec, dim, min_count=policy.min_count, class_names=class_names)
+        before = LeakReport.of_labels(given, spec, dim, min_count=fewest(policy), class_names=class_names)
         return cls(before, leaving(given[mask], spec, dim, policy, class_names), _kept_back(given, mask), policy)
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,6 +76,17 @@ class Audit:
             "after": self.after.to_dict(),
             "withheld": {"classes": self.withheld.classes, "samples": self.withheld.samples},
         }
+
+
+def fewest(policy: ClientPolicy) -> int:
+    """Return below how many samples a mean is told of: a policy that sends smaller ones makes none of them safer.
+
+    Examples
+    --------
+    >>> fewest(ClientPolicy(min_count=1)), fewest(ClientPolicy(min_count=20))
+    (5, 20)
+    """
+    return max(policy.min_count, ClientPolicy().min_count)
 
 
 def leaving(
@@ -94,7 +105,7 @@ def leaving(
     {0: (9,)}
     """
     outline = Outline.of_labels(labels, spec, dim, fewest=policy.min_count if policy.merges else 1)
-    return LeakReport.of(outline, min_count=policy.min_count, class_names=class_names)
+    return LeakReport.of(outline, min_count=fewest(policy), class_names=class_names)
 
 
 def _kept_back(labels: Any, mask: Any) -> Withheld:

@@ -160,7 +160,13 @@ class ClientPolicy:
             asked = "no noise at all" if agreed.epsilon is None else f"an epsilon of {agreed.epsilon:g}"
             broken.append(f"max_epsilon: the terms promise {asked}, allowed is {self.max_epsilon:g}")
         try:
-            check_rules(agreed, min_count=self.min_count, max_per_class=self.max_per_class, obfuscation=self.obfuscate)
+            check_rules(
+                agreed,
+                min_count=self.min_count,
+                max_per_class=self.max_per_class,
+                obfuscation=self.obfuscate,
+                small_classes=self.small_classes,
+            )
         except PrivacyError as error:
             broken.append(f"noise: {error}")
         return broken

@@ -223,7 +223,7 @@ def _check_noise(terms: Terms) -> None:
     if terms.spec.keeps_clients_apart:
         raise InputError(
             f"the terms ask for {terms.spec}, but noise cannot protect client means: what one sample changes there "
-            "depends on the data. Choose heads on second moments (fed3r, gh-fed-lda, fedncm …) with an epsilon"
+            "depends on the data. Choose heads on sums of all clients (fedncm, fed3r, gh-lda …) with an epsilon"
         )
     bound = 1.0 if agreed.clip is None else agreed.clip
     given = terms.fingerprint.feature_map

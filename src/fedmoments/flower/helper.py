@@ -63,9 +63,10 @@ class HelperSettings:
     minimum
         Fewest reports that a sum may be over, whatever the terms say; the larger of both counts.
     members
-        Files (``NAME.card``) of the clients that its operator knows to be real; reports of others are refused. None
-        are given: every report counts that a client of the leader's list signed, and a leader that enrols clients of
-        its own can see the sum of few.
+        Files (``NAME.card``) of the clients that its operator knows to be real; reports of others are refused.
+    anybody
+        Whether to do without them: then nobody's signature is checked, and a leader that makes up clients can see the
+        numbers of one that is real. For trials.
     """
 
     folder: str
@@ -73,12 +74,19 @@ class HelperSettings:
     federation: str
     minimum: int = 3
     members: tuple[str, ...] = ()
+    anybody: bool = False
 
     def __post_init__(self) -> None:
         if not self.folder or not self.key or not self.federation:
             raise InputError("a helper needs a folder, the file of its key, and the id of its federation")
         if self.minimum < 2:
             raise InputError(f"minimum of a helper must be 2 or more, not {self.minimum}: a sum of one hides nothing")
+        if bool(self.members) == self.anybody:
+            raise InputError(
+                "a helper must know which clients are real, or a leader that makes up clients can see the numbers "
+                "of one that is: give their cards (members, --member), or, for a trial, say that anybody will do "
+                "(--anybody)"
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "HelperSettings":
@@ -92,7 +100,7 @@ class HelperSettings:
     def to_toml(self) -> str:
         """Return the settings as TOML."""
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        return to_toml({k: v for k, v in plain.items() if v not in ("", [])})
+        return to_toml({k: v for k, v in plain.items() if v not in ("", [], False)})
 
 
 class HelperNode:

@@ -17,6 +17,7 @@ from fedmoments.classifier import Classifier, load_bytes
 from fedmoments.deploy.keys import load_identity
 from fedmoments.errors import FedMomentsError, InputError, LedgerError, PolicyError
 from fedmoments.features.registry import encoders
+from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.policy import ClientPolicy
@@ -232,10 +233,12 @@ class Node:
             return total
         holdings = holdings_of(self.settings, terms)
         temperature = float(classifier.info.get("temperature", 1.0))
+        noised = terms.privacy.epsilon is not None  # then the policy must let small classes out, of the training data
+        least = fewest(self.policy) if noised else self.policy.min_count
         tests = [holdings.test(client) for client in holdings.clients]
         counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests), np.zeros(1, np.int64))
         for client, held in zip(holdings.clients, tests, strict=True):
-            enough = counts[held.y] >= self.policy.min_count
+            enough = counts[held.y] >= least
             if enough.any():
                 found = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], temperature=temperature)
                 self.outbox.evaluated(terms, client, found)

@@ -6,7 +6,14 @@ from typing import NoReturn
 
 from flwr.serverapp import Grid
 
-from fedmoments.errors import DeploymentError, FedMomentsError, NotEnoughDataError, PrivacyError, RefusedError
+from fedmoments.errors import (
+    DeploymentError,
+    FedMomentsError,
+    FixedPointOverflowError,
+    InputError,
+    PrivacyError,
+    RefusedError,
+)
 from fedmoments.federation.masked_sums import (
     LedgerLeader,
     cohort_leader,
@@ -119,9 +126,7 @@ class SecureRun:
             if self.helper.opened == before:  # else it remembers this batch, and no other can take its place
                 self._store.reopen(batch.name, [], str(error))
             raise
-        except (DeploymentError, NotEnoughDataError):
-            raise
-        except FedMomentsError as error:
+        except (InputError, FixedPointOverflowError) as error:  # of others, such as a failing disk, the sum is innocent
             self._spoil(batch, error)
         try:
             keep()

@@ -21,7 +21,7 @@ from fedmoments.flower.replies import cleaned
 from fedmoments.flower.settings import ServerSettings
 from fedmoments.privacy.secure import Context, SumRequest
 from fedmoments.privacy.secure.broadcast import Broadcast
-from fedmoments.privacy.secure.cohort_draw import Roster
+from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES, Roster
 from fedmoments.privacy.secure.seal import seal
 from fedmoments.wire import pack_bundle, unpack_bundle
 
@@ -112,7 +112,10 @@ class RemoteHelper:
     def draw(self, context: Context, roster: Roster, commitment: bytes) -> bytes:
         """Return the helper's nonce for cohorts."""
         self._require_own(context)
-        return self._ask("draw", pack_bundle([commitment, roster.to_bytes()]), 64)
+        nonce = self._ask("draw", pack_bundle([commitment, roster.to_bytes()]), NONCE_BYTES)
+        if len(nonce) != NONCE_BYTES:
+            raise DeploymentError(f"the helper's nonce must have {NONCE_BYTES} bytes, but {len(nonce)} arrived")
+        return nonce
 
     def reveal(self, context: Context, nonce: bytes) -> tuple[tuple[str, ...], ...]:
         """Return the cohorts that the helper deals."""

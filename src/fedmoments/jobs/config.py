@@ -1,5 +1,6 @@
 """The exact configuration of a job, as one value that can be written to a TOML file and read back."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -149,7 +150,7 @@ class JobConfig:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
         plain["hyper"] = {head: dict(settings) for head, settings in self.hyper.items()}
-        plain["privacy"] = dict(self.privacy)
+        plain["privacy"] = {name: _written(value) for name, value in self.privacy.items()}
         return {name: value for name, value in plain.items() if value is not None and value not in ({}, [])}
 
     def to_toml(self) -> str:
@@ -172,3 +173,10 @@ class JobConfig:
             words = [str(each) if type(each) is int else each for each in values["projections"]]
             values = {**values, "projections": words}
         return with_values(self, values, whose)
+
+
+def _written(value: Any) -> Any:
+    """Return a value of a table as JSON can hold it: infinity as a word."""
+    if isinstance(value, list | tuple):
+        return [_written(each) for each in value]
+    return "inf" if value == math.inf else value

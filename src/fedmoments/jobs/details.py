@@ -134,12 +134,13 @@ def look_closer(
 
 
 def _examination(federation: Federation, fitted: dict[str, Method]) -> dict[str, Any] | None:
-    """Return whom the server left out and who moves the first quick head most; None where nobody looks."""
+    """Return whom the server left out and who moves the quick head with most moments most; None where nobody looks."""
     quick = [(name, head) for name, head in fitted.items() if isinstance(head, Head) and not head.slow]
     if federation.shield is None or not quick:
         return None
-    name, head = quick[0]
-    return federation.shield.examination(name, head, sent_by(head, federation.means_per_client))
+    specs = {name: sent_by(head, federation.means_per_client) for name, head in quick}
+    name, head = max(quick, key=lambda each: len(specs[each[0]].moments))  # who lies in the gram is seen there
+    return federation.shield.examination(name, head, specs[name])
 
 
 def _card(federation: Federation, split: Split) -> dict[str, Any]:
@@ -166,8 +167,10 @@ def _as_deployed(make: Callable[..., Federation]) -> tuple[Federation, str | Non
     """Return the federation in fixed point, as a deployed one measures, or else in float64 with the reason why."""
     plain = make()
     if plain.shield:
-        secret = plain.protection.agreed.secure and plain.protection.agreed.epsilon is None
-        return plain, None if secret else "noise, obfuscation and filters give no two federations the same bits"
+        own = plain.protection
+        exact = own.agreed.secure in ("sums", "two-phase") and own.agreed.epsilon is None
+        exact = exact and own.obfuscation is None and own.attack is None
+        return plain, None if exact else "cohorts, noise, obfuscation and filters give no two federations the same bits"
     form = FixedPoint()
     federation = make(fixed_point=form)
     if federation.numbers > MOST_NUMBERS:

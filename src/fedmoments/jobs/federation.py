@@ -69,7 +69,9 @@ def federation_document(
     """Return what is known of a federation in the form that reports are drawn from, ready for JSON.
 
     Under terms with an epsilon it holds nothing of the exact sums, not even their digest: whoever knows all samples but
-    one could tell that one from a digest.
+    one could tell that one from a digest. Neither does it tell the bytes that clients sent, which show how many classes
+    they hold, nor what they withheld, nor what refusals say of a contribution: bytes are then those of contributions
+    that hold every class.
     """
     terms, status = store.terms, store.status()
     noised = terms.privacy.epsilon is not None
@@ -77,6 +79,7 @@ def federation_document(
     if noised or terms.privacy.secure == "two-phase":  # these are not in the running sums
         statistics = (source or source_of(store)).statistics
         samples, state = statistics.n_samples, statistics.digest()
+    sent = status.bytes if not noised or terms.privacy.secure else 8 * terms.layout.size * status.clients
     senders = max(status.clients, 1)
     rows: list[dict[str, Any]] = []
     details: list[dict[str, Any]] = []
@@ -94,8 +97,8 @@ def federation_document(
                 "hyper": each.head.settings(),
                 "accuracy": found.accuracy if found is not None and tested else None,
                 "accuracy_std": None,
-                "up_bytes_per_client": status.bytes / senders,
-                "up_bytes_total": status.bytes,
+                "up_bytes_per_client": sent / senders,
+                "up_bytes_total": sent,
                 "fit_seconds": each.seconds,
                 "reasons": [] if tested else ["no client evaluated it"],
                 "seeds": [{"clients": status.clients}],
@@ -107,7 +110,7 @@ def federation_document(
         if found is not None and tested:
             details[-1]["confusion"] = found.confusion.tolist()
             details[-1]["calibration"] = found.calibration(each.head.temperature).to_dict()
-    held = store.holders() if status.clients <= MOST_HOLDERS and not noised else []
+    held = store.holders() if status.clients <= MOST_HOLDERS and terms.privacy.is_clear else []
     cells = [[place, label, count] for place, (_, counts) in enumerate(held) for label, count in counts.items()]
     return {
         "format": 1,
@@ -132,10 +135,20 @@ def federation_document(
             "id": terms.id,
             "name": terms.name,
             "state": state,
-            **events,
+            **(_publishable(events) if noised else events),
         },
         "privacy": _card(terms, status, source),
     }
+
+
+def _publishable(events: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what happened, without bytes, and without the digests and numbers that refusals tell of."""
+    told = {"sentence": "the ledger's log says why, and the client was told"}
+    rounds = [
+        {**each, "bytes": None, "refused": [{**refusal, **told} for refusal in each.get("refused", ())]}
+        for each in events.get("rounds", ())
+    ]
+    return {**events, "rounds": rounds}
 
 
 def _card(terms: Terms, status: Status, source: Source | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _OWN = tuple(f.name for f in fields(Protection) if f.name != "agreed")
 _OF_NOISE = ("delta", "unit", "neighbours", "clip", "client_norm", "budget", "releases")
 _OF_MASKS = ("batch", "cohort", "contributors")
 #: What stands for no noise, and for counts as they are, in a sweep.
-NO_NOISE, PLAIN = math.inf, "none"
+NO_NOISE, PLAIN = (None, math.inf, "inf"), "none"
 
 
 def read_protections(table: Mapping[str, Any]) -> tuple[Protection, ...]:
@@ -49,7 +49,7 @@ def read_protections(table: Mapping[str, Any]) -> tuple[Protection, ...]:
     _check_noise_rules(agreed, _several(table.get("epsilon")))
     found = []
     for epsilon, obfuscation in product(_several(table.get("epsilon")), _several(table.get("obfuscation"))):
-        noise: dict[str, Any] = {} if epsilon in (None, NO_NOISE) else {"epsilon": _number(epsilon)}
+        noise: dict[str, Any] = {} if _is_silent(epsilon) else {"epsilon": _number(epsilon)}
         counts = {} if obfuscation in (None, PLAIN) else {"obfuscation": obfuscation}
         kept = {name: value for name, value in agreed.items() if noise or name not in _OF_NOISE}
         found.append(Protection(Agreed(**kept, **noise), **own, **counts))
@@ -67,13 +67,15 @@ def _check_mask_rules(agreed: Mapping[str, Any]) -> None:
             "secure, or leave them out"
         )
     if "cohort" in agreed and secure != "cohorts":
-        raise InputError(f"cohort says how many clients a cohort has, but secure is '{secure}': give secure = 'cohorts'")
+        raise InputError(
+            f"cohort says how many clients a cohort has, but secure is '{secure}': give secure = 'cohorts'"
+        )
 
 
 def _check_noise_rules(agreed: Mapping[str, Any], epsilons: list[Any]) -> None:
     """Refuse rules of the noise that are wrong, or that no noise obeys: they are left out where ε is inf."""
     given = [name for name in agreed if name in _OF_NOISE]
-    if given and all(epsilon in (None, NO_NOISE) for epsilon in epsilons):
+    if given and all(_is_silent(epsilon) for epsilon in epsilons):
         raise InputError(
             f"{', '.join(given)} of the privacy say how noise is drawn, but there is none: give an epsilon, or leave "
             "them out"
@@ -86,6 +88,11 @@ def _several(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value) or [None]
     return [value]
+
+
+def _is_silent(epsilon: Any) -> bool:
+    """Whether this stands for no noise; JSON has no infinity, so that the word does, too."""
+    return epsilon in NO_NOISE
 
 
 def _number(value: Any) -> float:

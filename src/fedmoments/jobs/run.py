@@ -151,6 +151,8 @@ def _document(
     projection = make_projection(setting.projection, encoded.features.dim, config.seed)
     measured = _fingerprint(encoded, public_map(projection, setting.protection.agreed))
     notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
+    if setting.protection.words:
+        notes["protection"] = setting.protection.words
     classifiers = {name: classifier.noting(**notes) for name, classifier in details.classifiers.items()}
     where = {detail["head"]: place for place, detail in enumerate(details.heads)}
     document = {**simulation.to_dict(), "format": 1, "version": fedmoments.__version__, "command": command}

@@ -11,6 +11,7 @@ from fedmoments.federation.fingerprint import Fingerprint
 from fedmoments.federation.terms import Terms
 from fedmoments.jobs.config import JobConfig
 from fedmoments.maps import Clip, FeatureMap, Identity, Normalize, compose
+from fedmoments.privacy.dp import plan
 from fedmoments.privacy.protection import Agreed
 from fedmoments.simulation.run import choose_heads
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
@@ -75,7 +76,7 @@ def draw_up_terms(
     fingerprint = Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, tuple(classes))
     dim = feature_map.output_dim(encoder.dim) if feature_map else encoder.dim
     given: dict[str, Any] = {} if nonce is None else {"nonce": nonce}
-    return Terms(
+    terms = Terms(
         name,
         {"name": encoder.name, "options": options, "fingerprint": encoder.fingerprint},
         fingerprint,
@@ -88,6 +89,9 @@ def draw_up_terms(
         **given,
         privacy=privacy,
     )
+    if privacy.epsilon is not None:
+        plan(terms.layout, terms.fixed_point, privacy)  # noise that cannot be made is refused before anybody sends
+    return terms
 
 
 def _bounded(

@@ -23,6 +23,8 @@ UNITS = ("sample", "client")
 NEIGHBOURS = ("add-remove", "replace")
 #: How the budget is shared between counts, sums and second moments; see fedmoments.privacy.dp.
 BUDGETS = ("automatic", "equal")
+#: A promise that fails more often is none.
+MOST_DELTA = 0.01
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,11 @@ class Agreed:
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be a text, not {getattr(self, name)!r}")
         delta: object = self.delta  # as TOML and JSON give it
-        if not isinstance(delta, float) or not 0 < delta < 1:
-            raise InputError(f"delta must be between 0 and 1, and well below one over the samples, not {self.delta!r}")
+        if not isinstance(delta, float) or not 0 < delta <= MOST_DELTA:
+            raise InputError(
+                "delta is the chance that the promise fails, so it must be above 0, well below one over the samples "
+                f"and at most {MOST_DELTA:g}, not {self.delta!r}"
+            )
 
     def _check_together(self) -> None:
         if self.secure == "cohorts" and self.cohort < self.batch:

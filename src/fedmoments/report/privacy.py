@@ -20,7 +20,7 @@ def privacy_section(results: Results) -> Html | None:
         return None
     return join(
         [
-            tag("p", "Contributions travelled as ", tag("b", str(card.get("mode", "?"))), "."),
+            tag("p", "Contributions travelled as ", tag("b", str(card.get("mode", "?"))), _where(results), "."),
             _pairs(items(card.get("facts"))),
             _titled("Who learns what", _pairs(items(card.get("sees")))),
             _titled("What must be true", _sentences(items(card.get("assumptions")))),
@@ -28,6 +28,12 @@ def privacy_section(results: Results) -> Html | None:
             _dropped(mapping(card.get("dropped"))) if not results.raw.get("robust") else None,
         ]
     )
+
+
+def _where(results: Results) -> str:
+    """Return which setting the card is of, where protections are swept."""
+    several = {"epsilon", "privacy"} & set(results.swept)
+    return f" in the first setting ({results.setting_words(results.settings[0])})" if several else ""
 
 
 def _titled(title: str, body: Html | None) -> Html | None:

@@ -201,7 +201,8 @@ class Federation:
         except FedMomentsError as error:
             reason = str(error)
         found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
-        return Outcome(*found, notes=tuple(notes), choice=choice)
+        told = self.shield.notes if self.shield and head.needs.keeps_clients_apart else ()
+        return Outcome(*found, notes=(*notes, *told), choice=choice)
 
     def _compare(self, baseline: Baseline) -> Outcome:
         size = PayloadSize(0, 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from fedmoments.data import Split
 from fedmoments.errors import InputError, NotEnoughDataError
@@ -141,6 +142,7 @@ class Shield:
         self.protection, self.features, self.split = protection, features, split
         self.seed, self.memory_limit = seed, memory_limit
         self.dropped: dict[str, str] = {}
+        self.notes: tuple[str, ...] = ()
         self.attackers: frozenset[str] = frozenset()
         self.spent: dict[str, Any] | None = None
         self._made: dict[StatisticsSpec, Statistics] = {}
@@ -167,13 +169,19 @@ class Shield:
         """Return what all clients send; a number of a masked vector has 8 bytes and counts as two."""
         secure, dim = self.protection.agreed.secure, self.features.dim
         if secure is None:
-            return upload_size(spec, dim, cells)
+            blurred = self.protection.obfuscation is not None
+            return upload_size(spec, dim, self._sent_cells(spec) if blurred else cells)
         senders = int((np.diff(cells.indptr) > 0).sum())
         sizes = [self._layout(spec.additive).size]
         if spec.keeps_clients_apart and secure == "two-phase":
             sizes.append(dim * (dim + 1) // 2)
         each = sum(size * MASKED + OVERHEAD_BYTES for size in sizes)
         return PayloadSize(0, senders * each // CLEAR)
+
+    def _sent_cells(self, spec: StatisticsSpec) -> Any:
+        """Return samples by client and class as they are sent, (K, C) sparse: a blurred count of 0 sends nothing."""
+        counts = [part.counts for part in self._parts(spec).values()]
+        return csr_array(np.stack(counts) if counts else np.zeros((0, self.features.n_classes), np.int64))
 
     # ---------------------------------------------------------------------------------------------- inside
 
@@ -327,12 +335,25 @@ class Shield:
             )
         batch, contributors = agreed.batch, agreed.contributors
         if agreed.secure == "two-phase":
-            return run_two_phase(parts, batch=batch, contributors=contributors, context=context)[0]
-        return run_cohorts(
+            found, facts = run_two_phase(parts, batch=batch, contributors=contributors, context=context)
+            return self._noting(found, facts)
+        found, facts = run_cohorts(
             parts,
             size=agreed.cohort,
             batch=batch,
             contributors=contributors,
             randomness=hashlib.sha256(f"cohorts {self.seed}".encode()).digest(),
             context=context,
-        )[0]
+        )
+        return self._noting(found, facts)
+
+    def _noting(self, found: Statistics, facts: Mapping[str, Any]) -> Statistics:
+        """Return what was opened, and note which classes were not."""
+        names = self.features.class_names or [str(label) for label in range(self.features.n_classes)]
+        lost = [names[label] for label in facts["suppressed"]]
+        if lost:
+            listed = ", ".join(lost[:10]) + (" …" if len(lost) > 10 else "")
+            few = self.protection.agreed.contributors
+            note = f"{len(lost)} classes were not opened, for fewer than {few} clients hold them: {listed}"
+            self.notes = (note,)
+        return found

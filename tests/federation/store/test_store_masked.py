@@ -127,6 +127,8 @@ def test_a_batch_of_what_does_not_wait_is_not_opened(world: World, store: Federa
     [
         "UPDATE reports SET version = 7 WHERE client = 'a'",
         "UPDATE reports SET data = x'00' WHERE client = 'a'",
+        "UPDATE reports SET data = NULL WHERE client = 'a'",
+        "UPDATE reports SET data = NULL WHERE batch IS NULL",
         "DELETE FROM reports WHERE client = 'a'",
         "UPDATE batches SET status = 'collected'",
         "UPDATE reports SET batch = NULL",
@@ -206,3 +208,60 @@ def test_a_release_is_made_once_for_a_state_and_charged_once(world: World, tmp_p
         with pytest.raises(LedgerError, match="no account of them"):
             store.status()
         assert "0 releases, but the log of 1" in store.verify().problems[0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE meta SET value = replace(value, '\"ratio\": ', '\"ratio\": 1') WHERE name = 'accountant'",
+        "UPDATE releases SET facts = '{}'",
+        "UPDATE releases SET data = zeroblob(length(data))",
+        "DELETE FROM releases",
+    ],
+)
+def test_verify_finds_damage_in_releases_and_their_account(tmp_path: Path, damage: str) -> None:
+    noisy = World(epsilon=2.0)
+    terms = replace(noisy.terms, privacy=replace(noisy.terms.privacy, secure=None, helper="", batch=3))
+    with FederationStore.create(tmp_path / "noisy", terms) as store:
+        store.enrol("a", noisy.keys["a"].public)
+        store.submit(encode(noisy.stats["a"], terms.agreement, client="a", version=1, key=noisy.keys["a"]))
+        store.release()
+        assert store.verify().whole
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+            connection.execute(damage)
+        assert not store.verify().replay_equal
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE reports SET data = x'00' WHERE client = 'a'",
+        "UPDATE reports SET report = 'ab' WHERE client = 'a'",
+        "UPDATE reports SET bytes = 1 WHERE client = 'a'",
+        "DELETE FROM parts",
+        "UPDATE batches SET plan = '{}'",
+    ],
+)
+def test_verify_finds_damage_in_what_was_added_up(world: World, store: FederationStore, damage: str) -> None:
+    store.report_many([world.report(name) for name in CLIENTS])
+    batch = store.open_batch([each.report for each in store.waiting()], {"why": "test"})
+    store.keep_sums(batch, parts_of(plain_sum(LedgerLeader(store, batch), world.helper, store), batch.name))
+    assert store.verify().whole
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute(damage)
+    assert not store.verify().replay_equal
+
+
+def test_an_account_of_another_budget_than_that_of_the_terms_releases_nothing(tmp_path: Path) -> None:
+    noisy = World(epsilon=2.0)
+    terms = replace(noisy.terms, privacy=replace(noisy.terms.privacy, secure=None, helper="", batch=3))
+    with FederationStore.create(tmp_path / "noisy", terms) as store:
+        store.enrol_many((name, key.public, None) for name, key in noisy.keys.items())
+        for name in CLIENTS[:2]:
+            store.submit(encode(noisy.stats[name], terms.agreement, client=name, version=1, key=noisy.keys[name]))
+            if name == "a":
+                store.release()
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+            connection.execute("UPDATE meta SET value = replace(value, '2.0', '9.0') WHERE name = 'accountant'")
+        with pytest.raises(LedgerError, match=r"budget of ε = 9 .* terms agree on 2"):
+            store.release()

@@ -151,7 +151,13 @@ def _account(connection: sqlite3.Connection, terms: Terms) -> Accountant:
         if made or results_of(connection):
             raise LedgerError("the ledger holds releases, but no account of them: it is damaged; restore a snapshot")
         return Accountant(float(terms.privacy.epsilon or 0.0), terms.privacy.delta)
-    return Accountant.from_dict(json.loads(row[0]))
+    account, agreed = Accountant.from_dict(json.loads(row[0])), terms.privacy
+    if (account.epsilon, account.delta) != (agreed.epsilon, agreed.delta):
+        raise LedgerError(
+            f"the ledger's account is of a budget of ε = {account.epsilon:g} and δ = {account.delta:g}, but the terms "
+            f"agree on {agreed.epsilon} and {agreed.delta:g}: it is damaged; restore a snapshot"
+        )
+    return account
 
 
 def _charge(connection: sqlite3.Connection, terms: Terms, what: str) -> dict[str, Any]:
