@@ -19,7 +19,9 @@ CREATE = (
     "fedmoments server create masked.ledger --name masked --data runs/demo/digits.npz --heads fed3r --secure sums "
     "--helper keys/notary.helper.card"
 )
-EXAMPLE = example(KEYS, CREATE, "fedmoments helper notary --keys keys --terms masked.ledger.terms.json --plan")
+CLIENT = "fedmoments keys client keys --name ward"
+PLAN = "fedmoments helper notary --keys keys --terms masked.ledger.terms.json --member keys/ward.card --plan"
+EXAMPLE = example(KEYS, CREATE, CLIENT, PLAN)
 #: Seconds between two looks, and that a node stays after the run was closed: its last reply must have been fetched.
 LOOK, SETTLE = 0.5, 5.0
 
