@@ -113,6 +113,10 @@ def test_a_client_can_ask_for_masks_and_noise(run: Any, features: str, card: str
     plan += ("--min-count", "1")
     text = run(*plan, "--require-secure", "--max-epsilon", "2").stdout
     assert ", masked: counts + sums + gram" in text
+    assert run(*plan, "--helper", card).stdout == text
+    run("keys", "helper", "elsewhere", "--name", "notary")
+    other = run(*plan, "--helper", "elsewhere/notary.helper.card", code=1).stderr
+    assert "helper: the terms name a helper with the key" in other
     assert (
         "max_epsilon: the terms promise an epsilon of 2, allowed is 1"
         in run(*plan, "--max-epsilon", "1", code=1).stderr

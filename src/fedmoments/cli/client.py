@@ -1,14 +1,13 @@
 """``fedmoments client`` (take part in a federation) and ``fedmoments rejoin`` (after having left one)."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fedmoments.cli.client_plan import show_plan
 from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.options import (
     BatchSize,
     Cache,
@@ -27,8 +26,8 @@ from fedmoments.cli.options import (
     existing_file,
     listed,
 )
-from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
-from fedmoments.errors import FedMomentsError, InputError
+from fedmoments.cli.output import fail, print_json, print_line
+from fedmoments.errors import InputError
 
 __all__ = ["client_command", "refused_key", "rejoin_command", "require_server"]
 
@@ -38,7 +37,6 @@ OWN = "fedmoments client clinic --keys keys --data runs/demo/digits.npz --min-co
 PLAN = f"{OWN} --plan --terms trial.ledger.terms.json"
 EXAMPLE = example(CREATE, KEYS, PLAN)
 REJOIN_EXAMPLE = example(CREATE, KEYS, PLAN, "fedmoments rejoin clinic")
-SHOWN = 20
 #: Seconds for which a client tries to reach a server that may start later.
 JOIN = 600.0
 #: Seconds for which a refused key is tried again: a server that has just begun may still be registering keys.
@@ -98,6 +96,9 @@ def _client(
     max_epsilon: Annotated[
         float | None, typer.Option(help="Take part only under differential privacy with an epsilon of at most this.")
     ] = None,
+    helper: Annotated[
+        Path | None, typer.Option(help="Card of the helper that you know: take part only in secure sums through it.")
+    ] = None,
     runtime: Runtime = None,
     device: Device = None,
     threads: Threads = None,
@@ -130,6 +131,7 @@ def _client(
     policy = {"min_count": min_count, "max_per_class": max_per_class, "max_bytes": max_bytes, "max_means": max_means}
     policy |= {"small_classes": small_classes, "obfuscate": obfuscate}  # type: ignore[dict-item]
     policy |= {"require_secure": require_secure or None, "max_epsilon": max_epsilon}  # type: ignore[dict-item]
+    policy |= {"helper": _helper_key(helper) if helper else None}  # type: ignore[dict-item]
     policy |= {"moments": listed(allow, str, "--allow") if allow else None}  # type: ignore[dict-item]
     typed: dict[str, Any] = {"data": data, "text": text, "image": image, "label": label, "domains": domains}
     typed |= {"test": test, "test_share": test_share, "strict": strict, "seed": seed, "runtime": runtime}
@@ -156,7 +158,7 @@ def _client(
     if agreed and settings.federation != agreed.id and not (plan and not settings.federation):
         raise InputError(f'{path} is not bound to these terms: write federation = "{agreed.id}" into it')
     if plan:
-        _show_plan(path, settings, agreed, json=json)
+        show_plan(path, settings, agreed, json=json)
         return
     key = None if insecure else (keys or Path(settings.keys)) / f"{name}.node"
     outcome = _take_part(settings, path, str(server), ca, key, stay=stay, timeout=timeout)
@@ -166,6 +168,12 @@ def _client(
         outcome.show()
     if not outcome.good:
         fail(outcome.sentence)
+
+
+def _helper_key(card: Path) -> str:
+    from fedmoments.deploy.helper_keys import read_helper_card
+
+    return read_helper_card(existing_file(card)).key
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -230,93 +238,10 @@ def _require_own(settings: Any) -> None:
     read_data(settings.job("", {}))
 
 
-# -------------------------------------------------------------------------------------------------- --plan
-
-
 def _read_terms(path: Path) -> Any:
     from fedmoments.federation.terms import Terms
 
     return Terms.from_json(existing_file(path).read_text("utf-8", errors="replace"))
-
-
-def _show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
-    """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
-    from fedmoments.cli.server_create import show_terms
-    from fedmoments.flower.node import Node, identity_of
-    from fedmoments.jobs.encoding import read_data
-    from fedmoments.wire import decode, unpack_bundle
-
-    own, clear = _unmasked(replace(settings, folder=""), terms)
-    offer = Node(own).contribute(clear, most_bytes=2**62)
-    if offer.declined:
-        fail(" ".join(f"client {each['client']} would send nothing: {each['why']}" for each in offer.declined))
-    sent = [
-        decode(item, clear.agreement, lambda client: identity_of(settings, client).public)
-        for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
-    ]
-    counts = [
-        {terms.classes[label]: int(n) for label, n in zip(each.statistics.classes, each.statistics.class_counts)}  # noqa: B905
-        for each in sent
-    ]
-    if json:
-        contributions = [
-            {
-                "client": each.client,
-                "bytes": _size(each, terms),
-                "samples": each.statistics.n_samples,
-                "classes": held,
-                "withheld": {"classes": each.withheld.classes, "samples": each.withheld.samples},
-            }
-            for each, held in zip(sent, counts, strict=True)
-        ]
-        document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
-        print_json({**document, "contributions": contributions})
-        return
-    show_terms(terms)
-    for each, held in zip(sent, counts, strict=True):
-        print_line(
-            f"\n{each.client} would send {readable_bytes(_size(each, terms))}"
-            f"{', masked' if terms.privacy.secure else ''}: {terms.spec} of "
-            f"{plural(each.statistics.n_samples, 'sample')} of {plural(len(held), 'class')}; withheld: "
-            f"{withheld_text(each.withheld.classes, each.withheld.samples)}"
-        )
-        rows = [[cls, f"{count:,}"] for cls, count in list(held.items())[:SHOWN]]
-        print_table(["class", "samples"], rows, right=["samples"])
-        if len(held) > SHOWN:
-            print_line(f"… and {len(held) - SHOWN:,} more classes")
-        if not each.statistics.n_samples:
-            print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
-    held_out = len(read_data(settings.job("", {})).test)
-    if held_out and settings.evaluate:
-        masks = ", unmasked" if terms.privacy.secure else ""
-        print_line(
-            f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave{masks}"
-        )
-    print_line(f"wrote {path}; nothing left this machine")
-    print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
-
-
-def _unmasked(settings: Any, terms: Any) -> tuple[Any, Any]:
-    """Return settings and terms under which this client would measure the same and send it in the clear, to itself.
-
-    Its policy is asked about the true terms first.
-    """
-    if terms.privacy.secure is None:
-        return settings, terms
-    try:
-        settings.own_policy.require(terms)
-    except FedMomentsError as error:
-        fail(f"client {settings.name} would send nothing: {error}")
-    clear = replace(terms, privacy=replace(terms.privacy, secure=None, helper=""))
-    policy = {name: rule for name, rule in settings.policy.items() if name != "require_secure"}
-    return replace(settings, policy=policy, federation=clear.id if settings.federation else ""), clear
-
-
-def _size(contribution: Any, terms: Any) -> int:
-    """Return the bytes that would leave: a masked report has places for all classes, held or not."""
-    from fedmoments.privacy.secure import OVERHEAD_BYTES
-
-    return OVERHEAD_BYTES + 8 * terms.layout.size if terms.privacy.secure else int(contribution.size)
 
 
 # -------------------------------------------------------------------------------------------------- taking part

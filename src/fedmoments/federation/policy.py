@@ -5,6 +5,7 @@ every moment, whatever is later derived from it. Unless its own rules say otherw
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -55,6 +56,9 @@ class ClientPolicy:
         :mod:`fedmoments.privacy.obfuscation`.
     require_secure
         Whether to take part only where contributions are added up behind masks (secure sums).
+    helper
+        Public key (64 hexadecimal digits) of the helper that its operator knows: take part only in secure sums through
+        that one. None: through whichever the terms name.
     max_epsilon
         Take part only under differential privacy with an epsilon of at most this; None: any, or none.
 
@@ -75,6 +79,7 @@ class ClientPolicy:
     obfuscate: str | None = None
     require_secure: bool = False
     max_epsilon: float | None = None
+    helper: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("min_count", "max_per_class", "max_bytes", "max_means"):
@@ -84,11 +89,7 @@ class ClientPolicy:
                 raise InputError(f"{name} of a client's policy must be a whole number of 1 or more, not {value!r}")
         if not isinstance(self.report_withheld, bool):
             raise InputError(f"report_withheld of a policy must be true or false, not {self.report_withheld!r}")
-        if not isinstance(self.require_secure, bool):
-            raise InputError(f"require_secure of a policy must be true or false, not {self.require_secure!r}")
-        most = self.max_epsilon
-        if most is not None and not (type(most) in (int, float) and most > 0):
-            raise InputError(f"max_epsilon of a client's policy must be a number above 0, not {most!r}")
+        self._check_protection()
         if self.small_classes not in SMALL_CLASSES:
             raise InputError(
                 f"small_classes of a client's policy must be {' or '.join(SMALL_CLASSES)}, not {self.small_classes!r}"
@@ -113,6 +114,18 @@ class ClientPolicy:
     def obfuscation(self) -> Obfuscation | None:
         """How counts are blurred."""
         return None if self.obfuscate is None else parse_obfuscation(self.obfuscate)
+
+    def _check_protection(self) -> None:
+        if not isinstance(self.require_secure, bool):
+            raise InputError(f"require_secure of a policy must be true or false, not {self.require_secure!r}")
+        if self.helper is not None and not re.fullmatch("[0-9a-f]{64}", str(self.helper)):
+            raise InputError(
+                "helper of a client's policy must be a public key, 64 lower-case hexadecimal digits, not "
+                f"{self.helper!r}"
+            )
+        most = self.max_epsilon
+        if most is not None and not (type(most) in (int, float) and most > 0):
+            raise InputError(f"max_epsilon of a client's policy must be a number above 0, not {most!r}")
 
     # ---------------------------------------------------------------------------------------------- applying it
 
@@ -156,6 +169,9 @@ class ClientPolicy:
         agreed, broken = terms.privacy, []
         if self.require_secure and agreed.secure is None:
             broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
+        if self.helper is not None and agreed.helper != self.helper:
+            asked = f"a helper with the key {agreed.helper[:16]}…" if agreed.helper else "no helper at all"
+            broken.append(f"helper: the terms name {asked}, allowed is the one with {self.helper[:16]}…")
         if self.max_epsilon is not None and (agreed.epsilon is None or agreed.epsilon > self.max_epsilon):
             asked = "no noise at all" if agreed.epsilon is None else f"an epsilon of {agreed.epsilon:g}"
             broken.append(f"max_epsilon: the terms promise {asked}, allowed is {self.max_epsilon:g}")
