@@ -41,7 +41,7 @@ def test_a_deployment_on_digits_prints_the_digest_of_a_simulation(tmp_path: Path
 
     same = ("--size", "96", "--clients", "12", "--heads", "fedcof", "--cache")
     deployed = command("federate", "--local", "3", "--tls", *same, str(tmp_path / "one"))
-    simulated = command("simulate", "digits", "--seeds", "1", *same, str(tmp_path / "other"))
+    simulated = command("simulate", "digits", "--seeds", "1", "--min-count", "5", *same, str(tmp_path / "other"))
     [head], [detail] = deployed["heads"], simulated["details"]
     assert head["classifier"] == detail["digest"]
     assert head["statistics"] == detail["statistics_digest"]
