@@ -1,7 +1,5 @@
-"""Secure sums, cohorts, noise and the robust filter in the deployed apps, all nodes in one process."""
+"""Secure sums in the deployed apps, all nodes in one process."""
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,88 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, Message
-from flwr.clientapp import ClientApp
+from tests.flower.secure_trials import (
+    COHORTS,
+    HEADS,
+    MEANS,
+    SUMS,
+    TWO_PHASES,
+    Made,
+    digests,
+    events,
+    opened,
+    run,
+    spoiled,
+)
 
-from fedmoments import Statistics
-from fedmoments.deploy.local import LocalFederation, prepare_local
 from fedmoments.errors import DeploymentError, InputError, LedgerError, MissingExtraError, PrivacyError
-from fedmoments.federation.outbox import Outbox
-from fedmoments.federation.results import fit_heads, source_of
+from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
 from fedmoments.flower import client_app as real
-from fedmoments.flower.grid import run_in_process
 from fedmoments.flower.helper import HelperNode, HelperSettings
 from fedmoments.flower.messages import content_of, read_content
 from fedmoments.flower.node import Node
-from fedmoments.flower.server import FederationRun, run_federation
-from fedmoments.flower.settings import ClientSettings, ServerSettings
-from fedmoments.jobs.config import JobConfig
-from fedmoments.jobs.federation import federation_document
+from fedmoments.flower.settings import ClientSettings
 from fedmoments.privacy.protection import Agreed
-from fedmoments.privacy.secure import OVERHEAD_BYTES, SumRequest
-from fedmoments.privacy.secure.broadcast import Broadcast
+from fedmoments.privacy.secure import SumRequest
 from fedmoments.wire import pack_bundle, unpack_bundle
-
-Made = Callable[..., LocalFederation]
-
-HEADS = ("fed3r", "fedncm")
-#: Cohorts are drawn by chance: where they leave one row a class, fedncm is fitted alone.
-MEANS = ("fedcof", "fedncm")
-SUMS = Agreed(secure="sums")
-COHORTS = Agreed(secure="cohorts", cohort=4)
-TWO_PHASES = Agreed(secure="two-phase")
-
-
-def run(
-    plan: LocalFederation,
-    app: ClientApp = real.app,
-    *,
-    helper: bool = True,
-    nodes: list[int] | None = None,
-    **changes: Any,
-) -> FederationRun:
-    """Run a federation with some of its nodes, with or without the helper, and return what happened."""
-    from flwr.serverapp import ServerApp
-
-    found: list[FederationRun] = []
-    server = ServerApp()
-    own = list(range(plan.nodes)) if nodes is None else nodes
-
-    @server.main()
-    def main(grid: Any, _: Context) -> None:
-        settings = replace(plan.server, wait=0.3, poll=0.05, nodes=len(own), **changes)
-        found.append(run_federation(grid, settings))
-
-    common = {"client-config": str(plan.shared_settings), "num-partitions": plan.nodes}
-    configs: list[dict[str, Any]] = [{**common, "partition-id": node} for node in own]
-    if helper:
-        configs.append({"helper-config": str(plan.helper_settings)})
-    run_in_process(server, app, configs, {})
-    return found[0]
-
-
-def spoiled(**handlers: Any) -> ClientApp:
-    """Return the client app with some of its handlers replaced."""
-    app = ClientApp()
-    for name in ("contribute", "acknowledge", "evaluate", "helper", "unmask", "second"):
-        app.query(name)(handlers.get(name, getattr(real, name)))
-    return app
-
-
-def opened(plan: LocalFederation) -> FederationStore:
-    return FederationStore.open(plan.server.ledger)
-
-
-def digests(found: FederationRun) -> dict[str, str]:
-    return {name: fitted.classifier.digest() for name, fitted in found.fitted.items()}
-
-
-def events(plan: LocalFederation, event: str) -> list[dict[str, Any]]:
-    with opened(plan) as store:
-        return [entry.details for entry in store.audit() if entry.event == event]
-
-
-# -------------------------------------------------------------------------------------------------- sums
 
 
 def test_secure_sums_give_the_classifiers_of_clear_sums_bit_for_bit(make: Made) -> None:
@@ -457,290 +398,3 @@ def test_quorum_counts_the_members_of_batches(make: Made) -> None:
     with pytest.raises(DeploymentError, match=r"9 clients .* 12 were asked for"):
         run(plan, nodes=[0, 1, 3], quorum=12)
     assert run(plan, quorum=12).fitted
-
-
-# -------------------------------------------------------------------------------------------------- cohorts
-
-
-def test_rows_of_cohorts_add_up_to_the_clear_sums(make: Made) -> None:
-    clear, plan = make(heads=MEANS), make(heads=MEANS, privacy=COHORTS)
-    run(clear, helper=False)
-    found = run(plan)
-    with opened(clear) as one, opened(plan) as other:
-        exact, summed = one.statistics(), other.statistics()
-        assert np.array_equal(exact.counts, summed.counts)
-        assert np.array_equal(exact.sums, summed.sums)
-        assert len(summed.row_labels) < len(exact.row_labels)
-        assert other.verify().whole
-        [facts] = [entry.details for entry in other.audit() if entry.details.get("note") == "cohorts"]
-        assert facts["cohorts"] == [4, 4, 4]
-    assert found.evaluations["fedncm"].accuracy > 0.85
-    record = (plan.folder / "helper" / "record.jsonl").read_text("utf-8").splitlines()
-    steps = [json.loads(line)["step"] for line in record]  # one message a step, however many cohorts there are
-    assert steps == ["draw", "reveal", "draw", "reveal", "admit", "learn", "open"]
-    again = run(plan, nodes=[0])
-    assert digests(again) == digests(found)
-
-
-def test_cohorts_without_some_clients_and_after_a_lost_answer(make: Made) -> None:
-    plan = make(heads=MEANS, privacy=COHORTS)
-    calls: list[str] = []
-
-    def lose(message: Message, context: Context) -> Message:
-        step = read_content(message.content, most_bytes=2**30)[0]["step"]
-        reply = real.unmask(message, context)
-        calls.append(step)
-        if calls.count("open") == 1 and step == "open":
-            raise OSError("the line is dead")
-        return reply
-
-    with pytest.raises(DeploymentError, match="did not answer"):
-        run(plan, spoiled(unmask=lose), nodes=[0, 1, 3])
-    run(plan, nodes=[0, 1, 3])
-    with opened(plan) as store:
-        assert store.status().clients == 9
-        assert store.verify().whole
-    run(plan)
-    with opened(plan) as store:
-        assert (store.status().clients, len(store.status().waiting)) == (9, 3)
-
-
-# -------------------------------------------------------------------------------------------------- two phases
-
-
-def test_two_phases_give_the_clear_classifier_to_the_resolution_of_the_numbers(make: Made, tmp_path: Path) -> None:
-    clear, plan = make(heads=("fedcof",)), make(heads=("fedcof",), privacy=TWO_PHASES, out=str(tmp_path / "out"))
-    exact, found = run(clear, helper=False), run(plan)
-    one, other = exact.fitted["fedcof"].classifier, found.fitted["fedcof"].classifier
-    X = np.random.default_rng(0).normal(size=(50, 6))
-    assert np.allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
-    with opened(plan) as store:
-        assert store.verify().whole
-        assert store.status().clients == 12
-        assert store.statistics().n_samples == 0
-        first, second = store.terms.layout.size, 6 * 7 // 2 + 1
-        assert store.status().bytes == 12 * (2 * OVERHEAD_BYTES + 8 * (first + second))
-    document = json.loads((tmp_path / "out" / "federation.json").read_text("utf-8"))
-    assert document["data"]["train"] == 300
-    assert digests(run(plan)) == digests(found)
-    with Outbox(plan.folder / "nodes") as outbox:
-        assert not any(outbox.pending(federation) for federation, _ in outbox.federations())
-
-
-def test_a_client_that_is_missing_in_the_second_phase_is_waited_for(make: Made) -> None:
-    plan = make(heads=("fedcof",), privacy=TWO_PHASES)
-
-    def stay_away(message: Message, context: Context) -> Message:
-        if context.node_id == 2:
-            raise OSError("gone home")
-        return real.second(message, context)
-
-    with pytest.raises(DeploymentError, match=r"3 of 12 clients of the first phase are missing.*gone home"):
-        run(plan, spoiled(second=stay_away))
-    with opened(plan) as store:
-        assert [batch.status for batch in store.batches()] == ["asked"]
-    assert run(plan).fitted
-    with opened(plan) as store:
-        assert store.status().clients == 12
-        assert store.verify().whole
-
-
-def test_a_client_answers_one_broadcast_and_none_from_other_samples(make: Made) -> None:
-    plan = make(heads=("fedcof",), nodes=1, clients=6, privacy=TWO_PHASES)
-    told: list[bytes] = []
-
-    def listen(message: Message, context: Context) -> Message:
-        told.append(read_content(message.content, most_bytes=2**30)[1])
-        return real.second(message, context)
-
-    run(plan, spoiled(second=listen))
-    settings = ClientSettings.load(plan.shared_settings)
-    with opened(plan) as store:
-        terms = store.terms
-    node = Node(settings)
-    same = node.second(terms, told[0], most_bytes=2**20)
-    assert len(same.clients) == 6
-    heard = Broadcast.from_bytes(told[0])
-    other = replace(heard, weights=heard.weights * 0.5)
-    again = node.second(terms, other.to_bytes(), most_bytes=2**20)
-    assert not again.clients
-    assert "answers one broadcast only" in again.declined[0]["why"]
-    changed = Node(replace(settings, policy={"min_count": 2})).second(terms, told[0], most_bytes=2**20)
-    assert not changed.clients
-    assert "same samples" in changed.declined[0]["why"]
-
-
-# -------------------------------------------------------------------------------------------------- noise
-
-
-def test_a_release_is_remembered_and_refitting_spends_nothing(make: Made, tmp_path: Path) -> None:
-    plan = make(heads=HEADS, privacy=Agreed(epsilon=4.0), out=str(tmp_path / "out"))
-    found = run(plan, helper=False)
-    with opened(plan) as store:
-        spent = store.status().spent
-        assert spent is not None
-        assert spent["epsilon"] == pytest.approx(4.0)
-        assert spent["releases"] == 1
-        assert store.verify().whole
-    for _ in range(2):
-        with opened(plan) as store:
-            assert {name: each.classifier.digest() for name, each in fit_heads(store, HEADS).items()} == digests(found)
-            assert store.status().spent == spent
-    assert len(events(plan, "released")) == 1
-    assert digests(run(plan, helper=False)) == digests(found)
-    document = json.loads((tmp_path / "out" / "federation.json").read_text("utf-8"))
-    assert document["privacy"]["spent"]["epsilon"] == pytest.approx(4.0)
-
-
-def test_what_is_published_holds_nothing_of_the_exact_sums(make: Made, tmp_path: Path) -> None:
-    plan = make(heads=HEADS, privacy=Agreed(epsilon=4.0), out=str(tmp_path / "out"))
-    found = run(plan, helper=False)
-    with opened(plan) as store:
-        exact = store.statistics()
-        state = store.digest()
-        released = source_of(store).statistics
-    text = (tmp_path / "out" / "federation.json").read_text("utf-8")
-    document = json.loads(text)
-    assert state not in text
-    assert exact.digest() not in text
-    assert document["holders"]["cells"] == []
-    assert [each["bytes"] for each in document["federation"]["rounds"]] == [None]  # bytes show who holds which class
-    with opened(plan) as store:
-        assert {row["up_bytes_per_client"] for row in document["rows"]} == {8 * store.terms.layout.size}
-        digest = store.status().contributors[0].digest  # stands in the sentence of a conflict
-        refusal = {"client": "client-0000", "reason": "conflict", "sentence": f"version 1 has the digest {digest}"}
-        rounds = {"rounds": [{"number": 2, "bytes": 7, "refused": [refusal]}]}
-        published = federation_document(store, {}, {}, rounds, source=source_of(store))
-    [told] = published["federation"]["rounds"][0]["refused"]
-    assert (told["client"], told["reason"]) == ("client-0000", "conflict")
-    assert digest not in json.dumps(published)
-    assert document["data"]["train"] == released.n_samples
-    for name in HEADS:
-        assert found.fitted[name].statistics_digest != exact.restricted(found.fitted[name].head.needs).digest()
-
-
-def test_a_new_state_is_refused_past_the_budget_and_nothing_is_lost(make: Made) -> None:
-    plan = make(heads=HEADS, privacy=Agreed(epsilon=4.0))
-    run(plan, helper=False, nodes=[0, 1])
-    with pytest.raises(PrivacyError, match=r"would bring ε to .* but ε = 4"):
-        run(plan, helper=False)
-    with opened(plan) as store:
-        assert store.status().clients == 12
-        assert store.verify().whole
-        spent = store.status().spent
-        assert spent is not None
-        assert spent["releases"] == 1
-    planned = make(heads=HEADS, privacy=Agreed(epsilon=4.0, releases=2))
-    run(planned, helper=False, nodes=[0, 1])
-    assert run(planned, helper=False).fitted
-    with opened(planned) as store:
-        spent = store.status().spent
-        assert spent is not None
-        assert (spent["releases"], spent["epsilon"]) == (2, pytest.approx(4.0))
-
-
-def test_secure_noised_sums_are_never_stored_without_noise(make: Made) -> None:
-    plan = make(heads=HEADS, privacy=Agreed(secure="sums", epsilon=4.0))
-    found = run(plan)
-    with opened(plan) as store:
-        assert store.statistics().n_samples == 0
-        assert store.status().clients == 12
-        release = store.release()
-        assert release.facts["servers"] == 2
-        assert store.verify().whole
-        spent = store.status().spent
-        assert spent is not None
-        assert spent["epsilon"] == pytest.approx(4.0)
-        again = {name: each.classifier.digest() for name, each in fit_heads(store, HEADS).items()}
-    assert again == digests(found)
-
-
-def test_secure_batches_of_different_clients_spend_once(make: Made) -> None:
-    plan = make(heads=HEADS, privacy=Agreed(secure="sums", epsilon=8.0))
-    run(plan, nodes=[0, 1])
-    run(plan)
-    with opened(plan) as store:
-        assert sorted(store.status().batches.values()) == [6, 6]
-        assert store.release().batches == 2
-        spent = store.status().spent
-        assert spent is not None
-        assert (spent["releases"], spent["epsilon"]) == (1, pytest.approx(8.0))
-
-
-def test_a_whole_client_is_clipped_before_it_sends(make: Made) -> None:
-    from fedmoments.privacy.dp.client_clip import weighted_norm
-    from fedmoments.privacy.dp.noise_plan import plan as noise_plan
-
-    agreed = Agreed(epsilon=8.0, unit="client", client_norm=10.0)
-    plan = make(heads=("fedncm",), privacy=agreed)
-    run(plan, helper=False)
-    with opened(plan) as store:
-        made = noise_plan(store.terms.layout, store.terms.fixed_point, agreed)
-        norms = [weighted_norm(part, made) for _, part in store.contributions()]
-    assert max(norms) <= 10.0
-    assert max(norms) > 9.0
-
-
-@pytest.mark.parametrize(
-    ("heads", "agreed", "why"),
-    [
-        (("fedcof",), Agreed(epsilon=2.0), "noise cannot protect client means"),
-        (("fedcof",), SUMS, "agree on secure cohorts"),
-        (("fed3r",), COHORTS, "agree on secure sums"),
-    ],
-)
-def test_heads_that_the_protection_does_not_serve_are_refused_early(
-    make: Made, heads: tuple[str, ...], agreed: Agreed, why: str
-) -> None:
-    with pytest.raises(InputError, match=why):
-        make(heads=heads, privacy=agreed)
-
-
-# -------------------------------------------------------------------------------------------------- filter
-
-
-def test_the_filter_leaves_poison_out_of_what_is_fitted_but_in_the_ledger(features: Path, tmp_path: Path) -> None:
-    from fedmoments.flower.node import identity_of
-    from fedmoments.wire import encode
-
-    settings = ServerSettings("ledger", heads=("fedncm",), deadline=20.0, out=str(tmp_path / "out"))
-    config = JobConfig(data=f"npz:{features}", clients=(12,), splits=("iid",))
-    plan = prepare_local(tmp_path / "f", config, settings, nodes=12, engine="memory", policy={"min_count": 1})
-    own = ClientSettings.load(plan.shared_settings)
-    with opened(plan) as store:
-        terms = store.terms
-
-    def flip(message: Message, context: Context) -> Message:
-        if context.node_id != 1:
-            return real.contribute(message, context)
-        rng = np.random.default_rng(0)
-        y = np.arange(60) % 3
-        X = rng.normal(size=(60, 6)) + 3.0 * np.eye(3, 6)[(y + 1) % 3]
-        stats = Statistics.of(X, y, terms.spec, n_classes=3)
-        key = identity_of(own, "client-0000")
-        data = encode(stats, terms.agreement, client="client-0000", version=1, key=key)
-        words = {"clients": ["client-0000"], "declined": [], "more": False}
-        return Message(content_of(words, pack_bundle([data])), reply_to=message)
-
-    found = run(plan, spoiled(contribute=flip), helper=False, robust="mad")
-    assert found.source is not None
-    assert list(found.source.dropped) == ["client-0000"]
-    with opened(plan) as store:
-        assert store.status().clients == 12
-        [note] = [entry.details for entry in store.audit() if entry.details.get("note") == "left out"]
-        assert list(note["clients"]) == ["client-0000"]
-        kept = Statistics.merge(part for client, part in store.contributions() if client != "client-0000")
-    assert found.fitted["fedncm"].statistics_digest == kept.restricted(found.fitted["fedncm"].head.needs).digest()
-    document = json.loads((tmp_path / "out" / "federation.json").read_text("utf-8"))
-    assert list(document["privacy"]["dropped"]) == ["client-0000"]
-    capped = run(plan, helper=False, max_client_samples=59)
-    assert capped.source is not None
-    assert "client-0000" in capped.source.dropped
-
-
-def test_a_filter_is_refused_where_it_would_break_a_promise(make: Made) -> None:
-    for agreed, why in ((SUMS, "needs to see every contribution"), (Agreed(epsilon=1.0), "the noise was not made for")):
-        with pytest.raises(InputError, match=why):
-            make(heads=HEADS, privacy=agreed, robust="mad")
-        with pytest.raises(InputError, match=why):
-            make(heads=HEADS, privacy=agreed, max_client_samples=10)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmoments.deploy.key_files import check_private, crypto, make_folder, private_pem, refuse_existing, write_new
-from fedmoments.deploy.keys import check_name, check_node_key, node_key_pair
+from fedmoments.deploy.keys import NodeKeys, check_name, check_node_key, node_key_pair
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.privacy.secure.seal import HelperKey, check_helper_key
 
@@ -27,7 +27,7 @@ _MOST_CARD = 4096
 
 
 @dataclass(frozen=True)
-class HelperKeys:
+class HelperKeys(NodeKeys):
     """Where a helper's keys are.
 
     Parameters
@@ -41,23 +41,10 @@ class HelperKeys:
     'keys/notary.helper.card'
     """
 
-    folder: Path
-    name: str
-
     @property
     def key(self) -> Path:
         """The private key that opens seeds."""
         return self.folder / f"{self.name}.helper"
-
-    @property
-    def node(self) -> Path:
-        """The private key of the transport."""
-        return self.folder / f"{self.name}.node"
-
-    @property
-    def node_public(self) -> Path:
-        """Its public half."""
-        return self.folder / f"{self.name}.node.pub"
 
     @property
     def card(self) -> Path:

@@ -33,6 +33,7 @@ __all__ = [
     "Authority",
     "Card",
     "ClientKeys",
+    "NodeKeys",
     "check_name",
     "check_node_key",
     "load_identity",
@@ -88,20 +89,18 @@ class Authority:
 
 
 @dataclass(frozen=True)
-class ClientKeys:
-    """Where a client's keys are.
+class NodeKeys:
+    """Where the transport keys of whoever has a node are: of a client, or of a helper.
 
     Parameters
     ----------
-    folder
-        The folder that :func:`make_client` wrote to.
-    name
-        The client.
+    folder, name
+        The folder of the keys, and whose they are.
 
     Examples
     --------
-    >>> ClientKeys(Path("keys"), "clinic").card.as_posix()
-    'keys/clinic.card'
+    >>> NodeKeys(Path("keys"), "clinic").node_public.as_posix()
+    'keys/clinic.node.pub'
     """
 
     folder: Path
@@ -116,6 +115,24 @@ class ClientKeys:
     def node_public(self) -> Path:
         """Its public half."""
         return self.folder / f"{self.name}.node.pub"
+
+
+@dataclass(frozen=True)
+class ClientKeys(NodeKeys):
+    """Where a client's keys are.
+
+    Parameters
+    ----------
+    folder
+        The folder that :func:`make_client` wrote to.
+    name
+        The client.
+
+    Examples
+    --------
+    >>> ClientKeys(Path("keys"), "clinic").card.as_posix()
+    'keys/clinic.card'
+    """
 
     @property
     def identity(self) -> Path:

@@ -13,7 +13,17 @@ from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.keys import SIGNATURE_BYTES
 from fedmoments.wire.reason import Reason
 
-__all__ = ["FORMAT", "HEADER_BYTES", "MAGIC", "Buffer", "Header", "check_client_id", "read_header", "write_header"]
+__all__ = [
+    "FORMAT",
+    "HEADER_BYTES",
+    "MAGIC",
+    "Buffer",
+    "Header",
+    "check_client_id",
+    "client_of",
+    "read_header",
+    "write_header",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -160,7 +170,7 @@ def read_header(data: Buffer, agreement: Agreement) -> Header:
             f"this end speaks version {FORMAT} of the format, but version {form} arrived: let both ends use the "
             "same release of fedmoments",
         )
-    client = _client_of(name)
+    client = client_of(name)
     _check_length(len(data), length, client)
     header = Header(
         fingerprint.hex(),
@@ -205,7 +215,7 @@ def _check_length(size: int, length: int, client: str) -> None:
     )
 
 
-def _client_of(name: bytes) -> str:
+def client_of(name: bytes) -> str:
     """Return the name that stands in a header, if it is one that may stand there."""
     try:
         client = name.rstrip(b"\0").decode("utf-8")

@@ -18,7 +18,7 @@ from fedmoments.errors import InputError, RefusedError
 from fedmoments.privacy.secure.context import CONTEXT_BYTES, Context
 from fedmoments.privacy.secure.seal import SEALED_BYTES
 from fedmoments.wire import IdentityKey, PublicKey, Reason, check_client_id
-from fedmoments.wire.header import BYTE_ORDER, CLIENT_BYTES, MOST_VERSIONS
+from fedmoments.wire.header import BYTE_ORDER, CLIENT_BYTES, MOST_VERSIONS, client_of
 from fedmoments.wire.keys import SIGNATURE_BYTES
 
 __all__ = ["ENVELOPE_BYTES", "ID_BYTES", "MAGIC", "Envelope", "info_of", "read_envelope", "write_envelope"]
@@ -142,7 +142,7 @@ def read_envelope(data: bytes | memoryview, context: Context, size: int | None =
     data = bytes(data)
     magic, mark, form, found, name, version, length, report, sealed, commitment = _LAYOUT.unpack(data[:_SIGNED_BYTES])
     _check_format(magic, mark, form)
-    client = _client_of(name)
+    client = client_of(name)
     _check_context(found, context, client)
     if not 1 <= version <= MOST_VERSIONS:
         raise RefusedError(
@@ -181,19 +181,6 @@ def _check_format(magic: bytes, mark: int, form: int) -> None:
             f"this end speaks version {FORMAT} of the format of masked reports, but version {form} arrived: let both "
             "ends use the same release of fedmoments",
         )
-
-
-def _client_of(name: bytes) -> str:
-    try:
-        client = name.rstrip(b"\0").decode("utf-8")
-        check_client_id(client)
-    except (UnicodeDecodeError, InputError) as error:
-        raise RefusedError(
-            Reason.CLIENT_ID,
-            f"a client's name must be 1 to {CLIENT_BYTES} bytes of printable UTF-8 without slashes, padded with "
-            f"zeros, but {name.rstrip(bytes(1))!r} arrived: enrol under another name",
-        ) from error
-    return client
 
 
 def _check_context(found: bytes, context: Context, client: str) -> None:
