@@ -286,6 +286,22 @@ PINNED: dict[str, list[str]] = {
         "load_statistics",
         "save_statistics",
     ],
+    "fedmoments.tuning": [
+        "FeatureEngine",
+        "OPTIMISERS",
+        "Prices",
+        "RoundPoint",
+        "STAGES",
+        "Start",
+        "Tuned",
+        "TunedHead",
+        "TuningPlan",
+        "choose_temperature",
+        "random_start",
+        "start_from",
+        "tune",
+        "tune_head",
+    ],
 }
 
 

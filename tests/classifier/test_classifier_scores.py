@@ -185,7 +185,7 @@ def test_a_classifier_in_a_subspace_scores_projected_features(kind: str) -> None
     np.testing.assert_array_equal(load_bytes(outside.to_bytes()).scores(wide), outside.scores(wide))
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "quadratic"])
+@pytest.mark.parametrize("kind", ["diagonal", "quadratic", "low-rank"])
 @pytest.mark.parametrize("subspace", [False, True])
 def test_a_linear_term_moves_into_means_and_bias(kind: str, *, subspace: bool) -> None:
     rng = np.random.default_rng(3)
@@ -199,6 +199,23 @@ def test_a_linear_term_moves_into_means_and_bias(kind: str, *, subspace: bool) -
     moved = base.plus_linear(weights)
     assert type(moved) is type(base)
     np.testing.assert_allclose(moved.scores(X)[:, PRESENT], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_linear_term_moves_into_a_low_rank_classifier_with_a_condition_of_1e8() -> None:
+    rng = np.random.default_rng(5)
+    variances, factor = 10.0 ** rng.uniform(-4, 0, size=D), 1e2 * rng.normal(size=(D, 2))
+    inner = np.linalg.inv(np.linalg.cholesky(np.eye(2) + factor.T @ (factor / variances[:, None])))
+    base = LowRankClassifier(
+        offset=np.zeros(D),
+        means=rng.normal(size=(C, D)),
+        precisions=np.tile(1 / variances, (C, 1)),
+        projections=np.tile(inner @ factor.T / variances, (C, 1, 1)),
+        bias=np.zeros(C),
+        present=PRESENT,
+    )
+    weights = rng.normal(size=(D, C))
+    expected = (base.scores(X) + X @ weights)[:, PRESENT]
+    np.testing.assert_allclose(base.plus_linear(weights).scores(X)[:, PRESENT], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_low_rank_classifier_keeps_its_digits_in_float32() -> None:

@@ -196,6 +196,20 @@ class LowRankClassifier(Classifier, kind="low-rank"):
     def dim(self) -> int:
         return len(self.offset)
 
+    def plus_linear(self, weights: NDArray[np.float64]) -> Self:
+        """Return the classifier with z·weights (k, C) added to its scores; z are the centred features it squares."""
+        means, bias = self.means.copy(), self.bias.copy()
+        for label in np.flatnonzero(self.present):
+            slope, P = weights[:, label], self.projections[label]
+            # Σw = Dw + D Pᵀ (I − P D Pᵀ)⁻¹ P Dw, where I − P D Pᵀ has the eigenvalues of M⁻¹: all above 0.
+            straight = slope / self.precisions[label]
+            values, vectors = np.linalg.eigh((P / self.precisions[label]) @ P.T)
+            along = P.T @ (vectors / np.maximum(1.0 - values, np.finfo(np.float64).eps))
+            moved = straight + along @ (vectors.T @ (P @ straight)) / self.precisions[label]
+            bias[label] += slope @ (means[label] + 0.5 * moved)
+            means[label] += moved
+        return replace(self, means=means, bias=bias)
+
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:  # noqa: ARG002 - those of float64 whatever arrives
         # Two large numbers are subtracted: in float32 nothing is left of a covariance with a condition of 1e8.
         exact = dict(self.arrays())

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from fedmoments.data.split_file import Header, read_split, write_split
 from fedmoments.errors import FileFormatError, InputError
 
-__all__ = ["DROPPED", "Split"]
+__all__ = ["DROPPED", "Split", "client_name"]
 
 DROPPED = -1
 """The client of a sample that a scheme leaves out."""
@@ -260,3 +260,14 @@ class Split:
             return cls(clients, **(header | lists))
         except InputError as error:
             raise FileFormatError(f"{path} does not hold a valid split: {error}") from error
+
+
+def client_name(number: int, n_clients: int) -> str:
+    """Return the id of a client that is one part of a split; ids sort as their numbers do.
+
+    Examples
+    --------
+    >>> client_name(7, 100), client_name(7, 100_000)
+    ('client-0007', 'client-00007')
+    """
+    return f"client-{number:0{max(4, len(str(n_clients - 1)))}d}"

@@ -1,0 +1,122 @@
+"""What runs on clients' data: the seam between the rounds and whatever trains.
+
+There are three engines: features in one process (:mod:`fedmoments.tuning.probing`), a torch network in one process
+(:mod:`fedmoments.tuning.network`), and the nodes of a deployment (:mod:`fedmoments.flower`). All train by the same
+rule. With raw gradients g of the mean loss of a batch (L2 penalty included), global parameters w₀, and, with SCAFFOLD,
+control variates c of the server and c_k of the client, a local step is
+
+    step = g + μ·(w − w₀) + (c − c_k),    velocity = momentum·velocity + step,    w = w − lr·velocity,
+
+from velocity 0 in every round. Afterwards c_k becomes the mean of the raw gradients g of the round (which is the
+paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no momentum), and the client sends the change of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import InputError
+
+__all__ = ["AVERAGED", "Arrays", "DivergedError", "Engine", "Score", "Update"]
+
+#: Parameters by name, float32 (or float64, where exactness is tested).
+Arrays = dict[str, NDArray[np.floating[Any]]]
+
+#: Names of arrays that are averaged but not optimised begin with this: running values of batch normalisation.
+AVERAGED = "averaged/"
+
+
+class DivergedError(InputError):
+    """A client's parameters grew beyond all numbers: the learning rate is too high."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over samples: additive, so that clients' scores add up.
+
+    Examples
+    --------
+    >>> (Score(10, 8, 5.0) + Score(10, 6, 7.0)).accuracy
+    0.7
+    """
+
+    samples: int
+    correct: int
+    loss: float
+
+    def __add__(self, other: "Score") -> "Score":
+        return Score(self.samples + other.samples, self.correct + other.correct, self.loss + other.loss)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples that are right; NaN without any."""
+        return self.correct / self.samples if self.samples else float("nan")
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean cross-entropy; NaN without samples."""
+        return self.loss / self.samples if self.samples else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a client sends after its part of a round.
+
+    Parameters
+    ----------
+    client
+        Its name.
+    samples
+        n_k, the samples that it trained on: its weight.
+    steps
+        Local steps that it made.
+    loss
+        Mean over its steps of the loss before each step.
+    arrays
+        All parameters that were sent to it, after its steps.
+    control
+        Change of its control variates, of the names that are optimised; None but with SCAFFOLD.
+    up, down
+        Bytes of the message that it sent and of that which it was sent; 0 in one process, where none travel.
+    """
+
+    client: str
+    samples: int
+    steps: int
+    loss: float
+    arrays: Arrays
+    control: Arrays | None = None
+    up: int = 0
+    down: int = 0
+
+
+class Engine(Protocol):
+    """Whatever trains on clients' data."""
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """Names of all clients that have samples to train on, in a fixed order."""
+
+    @property
+    def samples(self) -> Mapping[str, int]:
+        """n_k of every client: samples to train on."""
+
+    def train(
+        self, round_number: int, arrays: Arrays, control: Arrays | None, clients: Sequence[str]
+    ) -> Sequence[Update]:
+        """Let some clients train from the given parameters; return what arrived, in the order of the names."""
+
+    def validate(self, arrays: Arrays) -> Score:
+        """Return sums over the validation shares of all clients."""
+
+    def test(self, arrays: Arrays) -> Score | None:
+        """Return sums over a test set, where the server has one."""
+
+    def state(self) -> Arrays:
+        """Return what the engine must remember from round to round (clients' control variates, in process)."""
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""

@@ -1,0 +1,154 @@
+"""Linear probing in one call: parties' features, a start and a plan in, a classifier and its curve out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedmoments.api import fit
+from fedmoments.classifier import Classifier
+from fedmoments.errors import InputError
+from fedmoments.tuning.draws import held_out
+from fedmoments.tuning.loop import Progress, RoundPoint, tune
+from fedmoments.tuning.plan import TuningPlan
+from fedmoments.tuning.prices import Prices
+from fedmoments.tuning.probing import FeatureEngine
+from fedmoments.tuning.start import Start, random_start, start_from
+from fedmoments.tuning.temperature import ChosenTemperature, choose_temperature
+
+__all__ = ["TunedHead", "start_at", "tune_head"]
+
+Part = tuple[ArrayLike, ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class TunedHead:
+    """What linear probing found.
+
+    Parameters
+    ----------
+    classifier
+        The tuned head, of the best check where there was validation, of the last round otherwise.
+    points
+        Round by round, the start first.
+    temperature
+        T of the loss.
+    best_round, stopped
+        Of the best check, and why it stopped early; None where neither applies.
+    """
+
+    classifier: Classifier
+    points: tuple[RoundPoint, ...]
+    temperature: float
+    best_round: int | None = None
+    stopped: str | None = None
+
+
+def start_at(
+    classifier: Classifier, name: str, plan: TuningPlan, parts: Iterable[Part]
+) -> tuple[Start, ChosenTemperature | None]:
+    """Return the start that a classifier is, at the plan's temperature, and the table that chose it, if one did.
+
+    Parameters
+    ----------
+    classifier, name
+        Where to begin, and what to call it.
+    plan
+        Says the temperature, or how it is chosen.
+    parts
+        Features and labels that clients train on; looked at only if the temperature is chosen.
+
+    Examples
+    --------
+    >>> head = fit("fedncm", {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])})
+    >>> start_at(head, "fedncm", TuningPlan(), [])[0].temperature
+    0.1
+    >>> start, chosen = start_at(head, "fedncm", TuningPlan(temperature="auto"), [([[0.1, 0.9], [0.8, 0.9]], [0, 1])])
+    >>> start.temperature == chosen.temperature
+    True
+    """
+    if plan.temperature != "auto":
+        return start_from(classifier, name, None if plan.temperature is None else float(plan.temperature)), None
+    chosen = choose_temperature(start_from(classifier, name), parts)
+    return start_from(classifier, name, chosen.temperature), chosen
+
+
+def tune_head(
+    parties: Mapping[str, Part],
+    start: str | Classifier,
+    plan: TuningPlan | None = None,
+    *,
+    test: Part | None = None,
+    n_classes: int | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Progress | None = None,
+) -> TunedHead:
+    """Train a head in rounds on parties' features, all in this process.
+
+    Parameters
+    ----------
+    parties
+        Features (n_k, d) and labels (n_k,) by party.
+    start
+        ``random``, the name of a head, which is fitted from the parties first, or a classifier.
+    plan
+        Of stage ``lp``; 200 rounds of FedAvg by default.
+    test
+        Features and labels to test on after every round.
+    n_classes
+        C; the highest label plus one by default.
+    checkpoint
+        File that is written after every round, and gone on from if it is there.
+    progress
+        Called after every round.
+
+    Returns
+    -------
+    TunedHead
+        The classifier, and accuracy and bytes round by round.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, size=300)
+    >>> X = rng.normal(size=(300, 5)) + np.eye(3, 5)[y]
+    >>> parties = {f"clinic {k}": (X[k:200:4], y[k:200:4]) for k in range(4)}
+    >>> found = tune_head(parties, "fedncm", TuningPlan(rounds=20, lr=0.01), test=(X[200:], y[200:]))
+    >>> len(found.points), found.points[20].train_loss < found.points[1].train_loss, found.classifier.info["start"]
+    (21, True, 'fedncm')
+    """
+    plan = plan or TuningPlan()
+    held = {name: (np.asarray(X), np.asarray(y)) for name, (X, y) in parties.items() if len(np.asarray(y))}
+    if not held:
+        raise InputError("no party has a sample to train on")
+    C = n_classes or 1 + max(int(y.max()) for _, y in held.values())
+    rows = {name: held_out(len(y), plan.validation, seed=plan.seed, client=name)[0] for name, (_, y) in held.items()}
+    training = {name: (X[rows[name]], y[rows[name]]) for name, (X, y) in held.items()}
+    begun = _begin(training, start, plan, C)
+    engine = FeatureEngine(plan, begun, held, test)
+    found = tune(
+        plan,
+        engine,
+        begun.arrays(),
+        prices=Prices(begun.width, C),
+        checkpoint=Path(checkpoint) if checkpoint else None,
+        basis=f"{begun.classifier.digest()} {begun.temperature!r} {engine.samples}",
+        progress=progress,
+    )
+    classifier = begun.tuned(found.arrays, stage=plan.stage, plan=plan.to_dict())
+    return TunedHead(classifier, found.points, begun.temperature, found.best_round, found.stopped)
+
+
+def _begin(
+    training: Mapping[str, tuple[np.ndarray, np.ndarray]], start: str | Classifier, plan: TuningPlan, C: int
+) -> Start:
+    if start == "random":
+        present = sum(np.bincount(y, minlength=C) for _, y in training.values()) > 0
+        fixed = plan.temperature if isinstance(plan.temperature, int | float) else None
+        dim = next(iter(training.values()))[0].shape[1]
+        return random_start(dim, np.asarray(present), seed=plan.seed, temperature=fixed)
+    if isinstance(start, str):
+        return start_at(fit(start, training, n_classes=C), start, plan, training.values())[0]
+    return start_at(start, str(start.info.get("head", "a classifier")), plan, training.values())[0]

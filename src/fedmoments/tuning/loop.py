@@ -1,0 +1,280 @@
+"""The rounds: draw clients, let them train, merge, test, keep; stop early, go on after an interruption.
+
+**Law** a run that was interrupted after any round and started again ends with the same parameters and points, bit for
+bit: every draw follows from the seed and the round, and everything else is in the checkpoint.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmoments.errors import InputError
+from fedmoments.tuning.checkpoint import Checkpoint
+from fedmoments.tuning.draws import drawn_clients
+from fedmoments.tuning.engine import Arrays, DivergedError, Engine, Update
+from fedmoments.tuning.optimisers import ServerOptimiser, make_optimiser
+from fedmoments.tuning.plan import TuningPlan
+from fedmoments.tuning.prices import Bill, Prices
+
+__all__ = ["RoundPoint", "Tuned", "tune"]
+
+#: Called with (rounds done, rounds in all, what was found).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class RoundPoint:
+    """What is known after a round; round 0 is the start.
+
+    Parameters
+    ----------
+    round
+        Number.
+    accuracy, loss
+        On the test set; None in rounds that were not tested, and where the server has none.
+    validation, validation_loss
+        On all clients' validation shares; None in rounds without a check.
+    train_loss
+        Mean over the round's clients of their loss while training, weighted by n_k; None at the start.
+    participants
+        Clients whose update arrived.
+    up, down, up_formula, down_formula, flops
+        Cumulative, see :class:`~fedmoments.tuning.prices.Bill`.
+    """
+
+    round: int
+    accuracy: float | None = None
+    loss: float | None = None
+    validation: float | None = None
+    validation_loss: float | None = None
+    train_loss: float | None = None
+    participants: int = 0
+    up: int = 0
+    down: int = 0
+    up_formula: float = 0.0
+    down_formula: float = 0.0
+    flops: float | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes both ways, from the first upload on."""
+        return self.up + self.down
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a run found.
+
+    Parameters
+    ----------
+    arrays
+        Parameters of the best check where there was validation, of the last round otherwise.
+    points
+        Round by round.
+    best_round
+        Of the best check; None without validation.
+    stopped
+        Why it stopped before the last round; None if it did not.
+    resumed
+        Round from which it went on; None if it began anew.
+    """
+
+    arrays: Arrays
+    points: tuple[RoundPoint, ...]
+    best_round: int | None = None
+    stopped: str | None = None
+    resumed: int | None = None
+
+    @property
+    def result(self) -> RoundPoint:
+        """The point whose parameters these are."""
+        if self.best_round is None:
+            return self.points[-1]
+        return next(point for point in self.points if point.round == self.best_round)
+
+
+def tune(
+    plan: TuningPlan,
+    engine: Engine,
+    arrays: Arrays,
+    *,
+    prices: Prices,
+    checkpoint: Path | None = None,
+    basis: str = "",
+    progress: Progress | None = None,
+) -> Tuned:
+    """Run the rounds of a plan.
+
+    Parameters
+    ----------
+    plan
+        What to run.
+    engine
+        Trains on clients' data.
+    arrays
+        Parameters to begin from.
+    prices
+        What rounds are charged by.
+    checkpoint
+        File that is written after every round, and gone on from if it is there. More rounds may be asked for then.
+    basis
+        What the run depends on besides the plan: names data, split and start.
+    progress
+        Called after every round.
+
+    Raises
+    ------
+    InputError
+        When there is no client to train, or the checkpoint is of another run.
+    """
+    if not engine.clients:
+        raise InputError("no client has a sample to train on")
+    run = _Run(plan, engine, prices, make_optimiser(plan, engine.samples), dict(arrays))
+    key = _basis(plan, basis)
+    found = Checkpoint.load(checkpoint, basis=key) if checkpoint else None
+    if found is not None:
+        run.restore(found)
+        if run.round > plan.rounds:
+            raise InputError(
+                f"{checkpoint} is of round {run.round}, but {plan.rounds} rounds were asked for: ask for more, or give "
+                "another folder"
+            )
+    else:
+        run.begin()
+    resumed = run.round if found is not None else None
+    while run.round < plan.rounds and run.stopped is None:
+        run.next_round()
+        if checkpoint is not None:
+            run.checkpoint(key).save(checkpoint)
+        if progress is not None:
+            progress(run.round, plan.rounds, run.told())
+    kept = run.best if run.best_round is not None else run.arrays
+    return Tuned(kept, tuple(run.points), run.best_round, run.stopped, resumed)
+
+
+@dataclass
+class _Run:
+    """The state of a run between two rounds."""
+
+    plan: TuningPlan
+    engine: Engine
+    prices: Prices
+    optimiser: ServerOptimiser
+    arrays: Arrays
+    round: int = 0
+    points: list[RoundPoint] = field(default_factory=list)
+    bill: Bill = field(default_factory=Bill)
+    best: Arrays = field(default_factory=dict)
+    best_round: int | None = None
+    bad_checks: int = 0
+    stopped: str | None = None
+
+    def begin(self) -> None:
+        """Test the start."""
+        self.bill = self.prices.start
+        self._note({}, ())
+
+    def next_round(self) -> None:
+        """Run one more round."""
+        number = self.round + 1
+        names = self.engine.clients
+        drawn = drawn_clients(
+            len(names),
+            self.plan.per_round(len(names)),
+            number,
+            replacement=self.plan.replacement,
+            seed=self.plan.seed,
+        )
+        chosen = [names[index] for index in drawn]
+        control = self.optimiser.control(self.arrays)
+        self.round = number
+        try:
+            updates = self.engine.train(number, self.arrays, control, chosen)
+        except DivergedError as error:
+            self.stopped = f"diverged: {error}"
+            return
+        merged = self.optimiser.step(number, self.arrays, updates)
+        asked = {name: self.engine.samples[name] for name in chosen}
+        self.bill += self.prices.of_round(self.plan, asked, self.arrays, control, updates)
+        if not all(np.isfinite(array).all() for array in merged.values()):
+            self.stopped = f"diverged in round {number}: the server's step of {self.plan.server_step:g} is too large"
+            return
+        self.arrays = merged
+        weights = [update.samples for update in updates]
+        train_loss = float(np.average([update.loss for update in updates], weights=weights))
+        self._note({"train_loss": train_loss}, updates)
+
+    def _note(self, facts: dict[str, Any], updates: Sequence[Update]) -> None:
+        """Test what is due and append the point of this round."""
+        plan, last = self.plan, self.round == self.plan.rounds
+        check = plan.validation > 0 and (last or self.round % plan.check_every == 0)
+        if check:
+            score = self.engine.validate(self.arrays)
+            self.bill += self.prices.of_check(plan, len(self.engine.clients), self.arrays)
+            facts |= {"validation": score.accuracy, "validation_loss": score.mean_loss}
+            self._judge(score.accuracy, score.mean_loss)
+        if check or last or self.stopped or self.round % plan.test_every == 0:
+            tested = self.engine.test(self.arrays)
+            if tested is not None:
+                facts |= {"accuracy": tested.accuracy, "loss": tested.mean_loss}
+        self.points.append(RoundPoint(self.round, **facts, participants=len(updates), **asdict(self.bill)))
+
+    def _judge(self, accuracy: float, loss: float) -> None:
+        """Keep the parameters if their validation is the best so far: more right, or as many at less loss."""
+        if not accuracy >= 0:
+            raise InputError(
+                "no client has a sample in its validation share: take a larger share, or none and all rounds"
+            )
+        before = [(p.validation, -(p.validation_loss or 0.0)) for p in self.points if p.validation is not None]
+        if not before or (accuracy, -loss) > max(before):
+            self.best, self.best_round, self.bad_checks = dict(self.arrays), self.round, 0
+            return
+        self.bad_checks += 1
+        if self.bad_checks >= self.plan.patience:
+            self.stopped = f"no better validation in {self.bad_checks} checks in a row; round {self.best_round} is kept"
+
+    def told(self) -> str:
+        """Return one line about the last round."""
+        if not self.points or self.points[-1].round != self.round:
+            return f"round {self.round}: {self.stopped}"
+        point = self.points[-1]
+        words = [f"round {point.round}"]
+        for name, value in (("accuracy", point.accuracy), ("validation", point.validation)):
+            if value is not None:
+                words.append(f"{name} {100 * value:.2f} %")
+        return ", ".join(words)
+
+    def checkpoint(self, basis: str) -> Checkpoint:
+        """Return where the run stands."""
+        notes = {
+            "round": self.round,
+            "points": [asdict(point) for point in self.points],
+            "bill": asdict(self.bill),
+            "best_round": self.best_round,
+            "bad_checks": self.bad_checks,
+            "stopped": self.stopped,
+        }
+        best = self.best if self.best_round != self.round else {}  # not twice in the file
+        return Checkpoint(self.arrays, best, self.optimiser.state(), self.engine.state(), notes, basis)
+
+    def restore(self, found: Checkpoint) -> None:
+        """Go on from there."""
+        notes = found.notes
+        self.arrays = {name: found.arrays[name] for name in self.arrays}
+        self.round, self.points = notes["round"], [RoundPoint(**point) for point in notes["points"]]
+        self.bill = Bill(**notes["bill"])
+        self.best_round, self.bad_checks, self.stopped = notes["best_round"], notes["bad_checks"], notes["stopped"]
+        self.best = found.best if found.best else dict(self.arrays)
+        self.optimiser.restore(found.optimiser)
+        self.engine.restore(found.engine)
+
+
+def _basis(plan: TuningPlan, basis: str) -> str:
+    """Return the digest of all that a run depends on but the number of its rounds."""
+    numbers = {name: value for name, value in plan.to_dict().items() if name != "rounds"}
+    return hashlib.sha256(json.dumps([numbers, basis], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""How a server merges what clients send: one file an optimiser, all behind :class:`ServerOptimiser`.
+
+FedAvg, FedAvgM, FedAdam and FedProx are Flower's own strategies; SCAFFOLD, which Flower lacks, is written here.
+"""
+
+from collections.abc import Mapping
+
+from fedmoments.tuning.optimisers.base import ServerOptimiser
+from fedmoments.tuning.optimisers.scaffold import Scaffold
+from fedmoments.tuning.optimisers.strategies import FlowerStrategy
+from fedmoments.tuning.plan import TuningPlan
+
+__all__ = ["FlowerStrategy", "Scaffold", "ServerOptimiser", "make_optimiser"]
+
+
+def make_optimiser(plan: TuningPlan, samples: Mapping[str, int]) -> ServerOptimiser:
+    """Return the optimiser of a plan, at its beginning.
+
+    Parameters
+    ----------
+    plan
+        Its name and numbers.
+    samples
+        n_k of every client, drawn or not.
+
+    Examples
+    --------
+    >>> make_optimiser(TuningPlan(optimiser="scaffold"), {"a": 3, "b": 1}).name
+    'scaffold'
+    """
+    return Scaffold(plan, samples) if plan.controlled else FlowerStrategy(plan)

@@ -1,0 +1,168 @@
+"""FedAvg, FedAvgM, FedAdam and FedProx: Flower's strategies, fed with updates and read out as arrays.
+
+With Δ the mean of the clients' changes, weighted by n_k:
+
+- FedAvg: w ← w + Δ; FedProx the same, its μ acts on clients;
+- FedAvgM: v ← β·v + Δ (v = Δ at first), w ← w + η·v;
+- FedAdam: m ← β₁·m + (1−β₁)·Δ, v ← β₂·v + (1−β₂)·Δ², w ← w + η_t·m/(√v + τ), where in round t
+  η_t = η·√(1−β₂^(t+1))/(1−β₁^(t+1)): Flower corrects for one round more than Adam does.
+
+Flower's FedAvg and FedProx have no server learning rate; where one is asked for, FedAvgM without momentum is the same.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fedmoments.extras import require
+from fedmoments.tuning.engine import AVERAGED, Arrays, Update
+from fedmoments.tuning.optimisers.base import ServerOptimiser, require_updates
+from fedmoments.tuning.plan import TuningPlan
+
+__all__ = ["FlowerStrategy", "weighted_mean"]
+
+_WHAT = "Federated optimisation"
+
+
+class FlowerStrategy(ServerOptimiser):
+    """One of Flower's strategies.
+
+    Parameters
+    ----------
+    plan
+        Names the optimiser and has its numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> optimiser = FlowerStrategy(TuningPlan(optimiser="fedavg"))
+    >>> now = {"w": np.zeros(1, np.float32)}
+    >>> sent = [Update("a", 3, 1, 0.5, {"w": np.ones(1, np.float32)}), Update("b", 1, 1, 0.5, now)]
+    >>> optimiser.step(1, now, sent)
+    {'w': array([0.75], dtype=float32)}
+    """
+
+    def __init__(self, plan: TuningPlan) -> None:
+        self.name = plan.optimiser
+        self._names: list[str] = []
+        with _quiet():
+            self._strategy, self._kept = _make(plan)
+
+    def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+        require_updates(arrays, updates)
+        averaged = {name: array for name, array in arrays.items() if name.startswith(AVERAGED)}
+        optimised = {name: array for name, array in arrays.items() if name not in averaged}
+        found = dict(weighted_mean(averaged, updates)) if averaged else {}
+        if optimised:
+            self._tell(optimised)
+            with _quiet():
+                merged, _ = self._strategy.aggregate_train(round_number, _replies(optimised, updates))
+            found |= {name: array.numpy().astype(optimised[name].dtype) for name, array in merged.items()}
+        return {name: found[name] for name in arrays}
+
+    def _tell(self, arrays: Arrays) -> None:
+        """Hand over the parameters that were sent, as Flower's own loop does when it makes its messages."""
+        if "m_t" in self._kept:
+            self._strategy.current_arrays = dict(arrays)
+        if "momentum_vector" in self._kept:  # FedAvgM goes by position where FedAdam goes by name
+            self._strategy.current_arrays = _record(arrays)
+            if self._strategy.momentum_vector and self._names != list(arrays):
+                named = dict(zip(self._names, self._strategy.momentum_vector, strict=True))
+                self._strategy.momentum_vector = [named[name] for name in arrays]
+            self._names = list(arrays)
+
+    def state(self) -> Arrays:
+        found: Arrays = {}
+        for kept in self._kept:
+            value = getattr(self._strategy, kept)
+            if value:
+                named = value if isinstance(value, Mapping) else dict(zip(self._names, value, strict=True))
+                found |= {f"{kept}/{name}": array for name, array in named.items()}
+        return found
+
+    def restore(self, state: Arrays) -> None:
+        for kept in self._kept:
+            mine = {name.removeprefix(f"{kept}/"): a for name, a in state.items() if name.startswith(f"{kept}/")}
+            self._names = list(mine)
+            setattr(self._strategy, kept, (list(mine.values()) if kept == "momentum_vector" else mine) or None)
+
+
+def weighted_mean(arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+    """Return the mean of clients' arrays, weighted by n_k, of the names and types of ``arrays``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sent = [Update(k, n, 1, 0.0, {"w": np.full(2, float(n))}) for k, n in (("a", 1), ("b", 3))]
+    >>> weighted_mean({"w": np.zeros(2)}, sent)
+    {'w': array([2.5, 2.5])}
+    """
+    strategy = _strategies().FedAvg()
+    with _quiet():
+        merged, _ = strategy.aggregate_train(1, _replies(arrays, updates))
+    return {name: merged[name].numpy().astype(arrays[name].dtype) for name in arrays}
+
+
+class _Reply:
+    """What a strategy reads of a reply."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def has_error(self) -> bool:
+        """Say that it is none."""
+        return False
+
+
+def _replies(arrays: Arrays, updates: Sequence[Update]) -> list[_Reply]:
+    app = require("flwr.app", _WHAT, "flower")
+    return [
+        _Reply(
+            app.RecordDict(
+                {
+                    "arrays": _record({name: update.arrays[name] for name in arrays}),
+                    "metrics": app.MetricRecord({"num-examples": update.samples}),
+                }
+            )
+        )
+        for update in updates
+    ]
+
+
+def _record(arrays: Arrays) -> Any:
+    app = require("flwr.app", _WHAT, "flower")
+    return app.ArrayRecord({name: app.Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+
+
+def _strategies() -> Any:
+    return require("flwr.serverapp.strategy", _WHAT, "flower")
+
+
+def _make(plan: TuningPlan) -> tuple[Any, tuple[str, ...]]:
+    """Return the strategy, and the names of what it keeps from round to round."""
+    known = _strategies()
+    if plan.optimiser == "fedadam":
+        betas = {"beta_1": plan.beta_1, "beta_2": plan.beta_2, "tau": plan.tau}
+        return known.FedAdam(eta=plan.server_step, eta_l=plan.lr, **betas), ("m_t", "v_t")
+    if plan.optimiser == "fedavgm" or plan.server_step != 1.0:
+        momentum = plan.server_momentum if plan.optimiser == "fedavgm" else 0.0
+        step = {"server_learning_rate": plan.server_step, "server_momentum": momentum}
+        return known.FedAvgM(**step), ("momentum_vector",)
+    if plan.optimiser == "fedprox":
+        return known.FedProx(proximal_mu=plan.mu), ()
+    return known.FedAvg(), ()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Flower's log of every merge to itself: rounds have a progress bar and a record of their own."""
+    logger = logging.getLogger("flwr")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,144 @@
+"""What rounds cost: bytes both ways, as messages have them and by formula, and FLOPs (METHODS: costs of rounds)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedmoments.federation.costs import client_flops, iterative_cost
+from fedmoments.tuning.engine import Arrays, Update
+from fedmoments.tuning.message import message_size
+from fedmoments.tuning.plan import TuningPlan
+
+__all__ = ["Bill", "Prices"]
+
+#: Bytes of what a client says of its validation share: samples, right ones and loss.
+SCORE_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Bytes and FLOPs over all clients and rounds so far.
+
+    Parameters
+    ----------
+    up, down
+        Bytes of messages from and to clients.
+    up_formula, down_formula
+        The same by formula: four bytes a parameter, SCAFFOLD twice, validation not counted.
+    flops
+        Of all clients together; None where the encoder's are not known.
+
+    Examples
+    --------
+    >>> (Bill(10, 20, 8, 16, 5.0) + Bill(1, 2, 1, 2, 5.0)).total
+    33
+    """
+
+    up: int = 0
+    down: int = 0
+    up_formula: float = 0.0
+    down_formula: float = 0.0
+    flops: float | None = 0.0
+
+    @property
+    def total(self) -> int:
+        """Bytes both ways."""
+        return self.up + self.down
+
+    def __add__(self, other: "Bill") -> "Bill":
+        flops = None if self.flops is None or other.flops is None else self.flops + other.flops
+        return Bill(
+            self.up + other.up,
+            self.down + other.down,
+            self.up_formula + other.up_formula,
+            self.down_formula + other.down_formula,
+            flops,
+        )
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a round is charged by.
+
+    Parameters
+    ----------
+    dim, classes
+        k and C of the head that is trained.
+    encoder_parameters
+        b, trained and sent in ``ft`` and ``feat``; 0 in ``lp``.
+    encoder_flops
+        F_φ of one sample's forward pass; None where it is not known, 0 to charge the head alone.
+    start
+        What the start has cost before the first round: the head's own upload and its client's work.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> arrays = {"head/weights": np.zeros((4, 2), np.float32), "head/bias": np.zeros(2, np.float32)}
+    >>> prices = Prices(4, 2, encoder_flops=100.0)
+    >>> bill = prices.of_round(TuningPlan(), {"a": 5}, arrays, None, [Update("a", 5, 1, 0.1, arrays)])
+    >>> bill.up_formula, bill.down_formula, bill.flops, bill.up > 40
+    (40, 40, 620.0, True)
+    """
+
+    dim: int
+    classes: int
+    encoder_parameters: int = 0
+    encoder_flops: float | None = None
+    start: Bill = Bill()
+
+    def of_round(
+        self,
+        plan: TuningPlan,
+        asked: Mapping[str, int],
+        arrays: Arrays,
+        control: Arrays | None,
+        updates: Sequence[Update],
+    ) -> Bill:
+        """Return the cost of a round.
+
+        Parameters
+        ----------
+        plan
+            Optimiser, stage and epochs.
+        asked
+            Clients that were sent the parameters, and their n_k.
+        arrays, control
+            What was sent.
+        updates
+            What came back. Where no messages travel, one each way is made and measured, and stands for all.
+        """
+        formula = iterative_cost(
+            plan.method,
+            d=self.dim,
+            classes=self.classes,
+            encoder_parameters=self.encoder_parameters,
+            sampled=1,
+            rounds=1,
+            bias=True,
+        )
+        first = updates[0]
+        words = {"client": first.client, "samples": first.samples, "steps": first.steps, "loss": first.loss}
+        sent = first.down or message_size(arrays, control, round=1)
+        came = 0 if first.up else message_size(first.arrays, first.control, round=1, **words)
+        return Bill(
+            up=sum(update.up or came for update in updates),
+            down=len(asked) * sent,
+            up_formula=len(updates) * formula.up_bytes,
+            down_formula=len(asked) * formula.down_bytes,
+            flops=None if self.encoder_flops is None else sum(self._flops(plan, u.samples) for u in updates),
+        )
+
+    def of_check(self, plan: TuningPlan, clients: int, arrays: Arrays) -> Bill:  # noqa: ARG002
+        """Return the cost of testing on all clients' validation shares: everybody is sent the parameters."""
+        flops = None if self.encoder_flops is None else 0.0
+        return Bill(up=clients * SCORE_BYTES, down=clients * message_size(arrays, None, round=1), flops=flops)
+
+    def _flops(self, plan: TuningPlan, samples: int) -> float:
+        return client_flops(
+            plan.method,
+            samples=samples,
+            encoder_flops=self.encoder_flops or 0.0,
+            d=self.dim,
+            classes=self.classes,
+            epochs=plan.epochs,
+        )
