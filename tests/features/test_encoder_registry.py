@@ -33,6 +33,7 @@ def test_every_encoder_of_the_issue_is_there() -> None:
         "timm:NAME",
         "sentence-transformers:NAME_OR_PATH",
         "transformers:NAME_OR_PATH",
+        "tuned:FILE",
     }
 
 

@@ -1,9 +1,12 @@
 """Small results with every part that a report can show, and one headless Chromium for all tests."""
 
 import hashlib
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +152,151 @@ def results() -> dict[str, Any]:
         "bias": {"overall": 0.02, "relative": [0.1, -0.2, 0.0, 0.3, None, 0.05], "held_by": [5, 6, 5, 4, 1, 6]},
         "rounds": rounds("fedcof", replacement=True) + rounds("fedcof", replacement=False),
     }
+
+
+# ---------------------------------------------------------------------------------------------- tuning
+
+#: Of a start: accuracy before tuning, at the end of FedAvg, rounds in which the rest falls to 1/e; bytes up, FLOPs.
+STARTS = {
+    "random": (0.013, 0.871, 30.0, 0.0, 0.0),
+    "fedncm": (0.806, 0.893, 24.0, 6.2e6, 8.0e6),
+    "fed3r": (0.902, 0.909, 18.0, 8.3e7, 3.1e9),
+    "fedcof": (0.896, 0.912, 20.0, 6.2e6, 8.0e6),
+}
+#: One-shot heads that nothing starts from: accuracy, bytes up and FLOPs.
+OTHERS = {"gh-lda": (0.899, 1.7e8, 6.2e9), "fedcgs": (0.871, 6.4e6, 9.0e6)}
+#: How much faster and lower each optimiser is in this world.
+OPTIMISERS = {"fedavg": (1.0, 0.0), "fedadam": (0.5, 0.004)}
+
+
+def tuned_accuracy(start: str, optimiser: str, seed: int, number: int) -> float:
+    """Return the accuracy of a world in which the rest to the limit falls exponentially, with a ripple."""
+    first, last, pace, *_ = STARTS[start]
+    faster, lower = OPTIMISERS.get(optimiser, (1.0, 0.0))
+    rest = (last - lower - first) * (1 - math.exp(-number / (pace * faster)))
+    ripple = 0.002 * math.sin(1.7 * number + seed) * min(number / 5, 1.0)
+    return first + rest + ripple + 0.003 * (seed - 1)
+
+
+def tuned_curve(start: str, optimiser: str, seed: int, rounds: int, *, every: int = 1, stop: int | None = None) -> Any:
+    """Return one curve as the document has it."""
+    head, work = STARTS[start][3:]
+    message = 4.0 * (77 * 384 + 77) * 30
+    points = []
+    for number in range(0, (stop or rounds) + 1, every):
+        points.append(
+            {
+                "round": number,
+                "accuracy": tuned_accuracy(start, optimiser, seed, number),
+                "loss": 0.4,
+                "validation": None,
+                "train_loss": None if number == 0 else 0.3,
+                "participants": 30 if number else 0,
+                "up": 1.004 * (head + number * message),
+                "down": number * message,
+                "up_formula": head + number * message,
+                "down_formula": number * message,
+                "flops": work + number * 6.0 * 77 * 384 * 3000,
+            }
+        )
+    plan = {"stage": "lp", "optimiser": optimiser, "rounds": rounds, "fraction": 0.3, "replacement": False}
+    plan |= {"lr": 1.0 if start == "random" else 0.1, "momentum": 0.9, "weight_decay": 1e-4, "batch_size": 32}
+    plan |= {"epochs": 1, "server_lr": None, "server_momentum": 0.9, "beta_1": 0.9}
+    plan |= {"beta_2": 0.999, "tau": 0.001, "mu": 0.01, "validation": 0.1 if stop else 0.0, "check_every": 5}
+    plan |= {"patience": 5, "batchnorm": "frozen", "seed": seed}
+    return {
+        "start": start,
+        "optimiser": optimiser,
+        "seed": seed,
+        "temperature": 1.0 if start == "random" else 0.1,
+        "plan": plan,
+        "best_round": stop - 25 if stop else None,
+        "stopped": f"no better validation in 5 checks in a row; round {stop - 25} is kept" if stop else None,
+        "points": points,
+        "refit": {},
+        "probe": None,
+    }
+
+
+def reached_by(curves: list[Any]) -> list[dict[str, Any]]:
+    """Return when each start first is as accurate as the random one ends, seed by seed: means of those that are."""
+    found = []
+    for optimiser in dict.fromkeys(each["optimiser"] for each in curves):
+        mine = [each for each in curves if each["optimiser"] == optimiser]
+        ends = {
+            each["seed"]: each["points"][-1 if each["best_round"] is None else each["best_round"]]["accuracy"]
+            for each in mine
+            if each["start"] == "random"
+        }
+        if not ends:
+            continue
+        for start in dict.fromkeys(each["start"] for each in mine):
+            seeds = [each for each in mine if each["start"] == start]
+            hits = [
+                hit
+                for each in seeds
+                if (hit := next((p for p in each["points"] if p["accuracy"] >= ends[each["seed"]]), None)) is not None
+            ]
+            entry = {"start": start, "optimiser": optimiser, "target": fmean(ends.values()), "seeds": len(seeds)}
+            entry |= {"hit": len(hits), "rounds": fmean(hit["round"] for hit in hits) if hits else None}
+            entry |= {"bytes": fmean(hit["up"] + hit["down"] for hit in hits) if hits else None}
+            found.append(entry | {"flops": fmean(hit["flops"] for hit in hits) if hits else None})
+    return found
+
+
+def tuned_document(
+    starts: tuple[str, ...] = tuple(STARTS),
+    optimisers: tuple[str, ...] = tuple(OPTIMISERS),
+    *,
+    seeds: int = 3,
+    rounds: int = 200,
+    stage: str = "lp",
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a document of tuning."""
+    curves = [
+        tuned_curve(start, how, seed, rounds, **more) for how in optimisers for start in starts for seed in range(seeds)
+    ]
+    heads = []
+    known = {name: (STARTS[name][0], *STARTS[name][3:]) for name in starts if name != "random"} | OTHERS
+    for seed in range(seeds):
+        for name, (accuracy, up, flops) in known.items():
+            entry = {"head": name, "seed": seed, "accuracy": accuracy + 0.003 * (seed - 1), "up": 1.004 * up}
+            heads.append(entry | {"up_formula": up, "flops": flops})
+    data = {"name": "banking77", "train": 10003, "test": 3080, "dim": 384, "classes": 77}
+    return {
+        "format": 1,
+        "version": "0.1.0",
+        "command": "fedmoments tune banking77.npz --starts random,fedncm,fed3r,fedcof --optimisers fedavg,fedadam",
+        "config": {"seed": 0, "tuning": {"stage": stage, "rounds": rounds}},
+        "seconds": 104.2,
+        "data": data | {"encoder": {"name": "all-MiniLM-L6-v2"}},
+        "rows": [],
+        "tuning": {
+            "stage": stage,
+            "clients": 100,
+            "split": "dirichlet:0.1",
+            "per_round": 30,
+            "replacement": False,
+            "rounds": rounds,
+            "batchnorm": None if stage == "lp" else "frozen",
+            "curves": curves,
+            "heads": heads,
+            "reached": reached_by(curves),
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    """Return a world of tuning: its starts, other heads, accuracies, and what makes documents of it."""
+    return SimpleNamespace(
+        starts=tuple(STARTS),
+        others=tuple(OTHERS),
+        accuracy=tuned_accuracy,
+        reached=reached_by,
+        document=tuned_document,
+    )
 
 
 @pytest.fixture(scope="session")

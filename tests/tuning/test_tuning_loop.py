@@ -10,6 +10,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.errors import InputError
 from fedmoments.tuning import OPTIMISERS, TuningPlan
+from fedmoments.tuning.draws import drawn_clients
 from fedmoments.tuning.engine import Arrays
 from fedmoments.tuning.loop import Tuned, tune
 from fedmoments.tuning.prices import Bill, Prices
@@ -112,7 +113,7 @@ def test_scaffold_gets_nearer_to_the_optimum_than_fedavg_where_clients_differ() 
     start = begin(parts, "random")
     X = np.concatenate([X for X, _ in parts.values()]).astype(np.float64)
     y = np.concatenate([y for _, y in parts.values()])
-    common: dict[str, Any] = {"lr": 0.1, "batch_size": 0, "epochs": 10, "weight_decay": 0.05}
+    common: dict[str, Any] = {"batch_size": 0, "weight_decay": 0.05, "test_every": 1000}
 
     def objective(arrays: Arrays) -> float:
         scores = X @ arrays[WEIGHTS] + arrays[BIAS]
@@ -120,14 +121,11 @@ def test_scaffold_gets_nearer_to_the_optimum_than_fedavg_where_clients_differ() 
         loss = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - scores[np.arange(len(y)), y]
         return float(loss.mean()) + 0.025 * sum(float((array**2).sum()) for array in arrays.values())
 
-    best = objective(
-        run(TuningPlan(rounds=800, lr=0.3, batch_size=0, weight_decay=0.05), start, parts, test, np.float64).arrays
-    )
-    gaps = {
-        name: objective(run(TuningPlan(rounds=150, optimiser=name, **common), start, parts, test, np.float64).arrays)
-        - best
-        for name in ("fedavg", "scaffold")
-    }
+    def reached(**numbers: Any) -> float:
+        return objective(run(TuningPlan(**common, **numbers), start, parts, test, np.float64).arrays)
+
+    best = reached(rounds=400, lr=0.6)
+    gaps = {name: reached(rounds=150, lr=0.1, epochs=10, optimiser=name) - best for name in ("fedavg", "scaffold")}
     assert 0 <= gaps["scaffold"] < 0.02 * gaps["fedavg"]
 
 
@@ -237,6 +235,18 @@ def test_bytes_measured_and_by_formula_agree_up_to_the_header(optimiser: str, co
         assert formula < measured < formula + 1200 * uploads
 
 
+def test_every_check_is_charged_one_download_and_one_score_of_every_client() -> None:
+    parts, test = world()
+    common: dict[str, Any] = {"rounds": 4, "fraction": 0.5, "validation": 0.3}
+    often, seldom = (run(TuningPlan(**common, check_every=every), begin(parts), parts, test).points for every in (1, 4))
+    model = 4 * (D * C + C)
+    for point, other in zip(often, seldom, strict=True):
+        more = point.round if point.round < 4 else 3  # checks beyond those in rounds 0 and 4
+        assert point.up - other.up == 24 * len(parts) * more
+        assert model * len(parts) * more <= point.down - other.down <= (model + 1200) * len(parts) * more
+        assert (point.up_formula, point.down_formula) == (other.up_formula, other.down_formula)
+
+
 def test_flops_follow_the_formula_of_linear_probing() -> None:
     parts, test = world()
     plan = TuningPlan(rounds=2, epochs=3)
@@ -252,3 +262,32 @@ def test_a_start_that_cost_something_is_charged_from_the_first_point_on() -> Non
     prices = Prices(D, C, start=Bill(1000, 10, 900.0, 0.0, 7.0), encoder_flops=0.0)
     first = tune(plan, engine, start.arrays(), prices=prices).points[0]
     assert (first.up, first.down, first.up_formula, first.flops) == (1000, 10, 900.0, 7.0)
+
+
+def test_what_is_sent_once_is_charged_to_each_client_once_also_after_an_interruption(tmp_path: Path) -> None:
+    parts, test = world()
+    start, plan = begin(parts), TuningPlan(rounds=5, fraction=0.3, replacement=True, seed=1)
+    engine = FeatureEngine(plan, start, parts, test)
+    plain = tune(plan, engine, start.arrays(), prices=Prices(D, C)).points
+    prices, file = Prices(D, C, frozen=1_000_000, opening=Bill(3, 5, flops=None)), tmp_path / "run.checkpoint"
+    with pytest.raises(Stop):
+        tune(plan, engine, start.arrays(), prices=prices, checkpoint=file, progress=stop_after(3))
+    points = tune(plan, engine, start.arrays(), prices=prices, checkpoint=file).points
+    drawn = [
+        set(drawn_clients(7, plan.per_round(7), t, replacement=True, seed=1).tolist())
+        for t in range(1, plan.rounds + 1)
+    ]
+    assert [p.up - q.up for p, q in zip(points, plain, strict=True)] == [0, 3, 3, 3, 3, 3]
+    met = [len(set().union(*drawn[:t])) for t in range(plan.rounds + 1)]
+    assert 2 < met[-1] < 10
+    extra = [p.down - q.down for p, q in zip(points, plain, strict=True)]
+    assert extra == [0] + [5 + 1_000_000 * each for each in met[1:]]
+
+
+@pytest.mark.parametrize(("name", "stage", "numbers"), [
+    ("fedncm", "lp", 0), ("fedncm", "feat", D * C + C), ("gh-lda", "lp", D), ("gh-lda", "ft", D),
+    ("gh-nb", "lp", D + 2 * C * D + C), ("gh-qda", "ft", D + C * D * D + C * D + C),
+])  # fmt: skip
+def test_a_start_knows_what_clients_need_besides_what_is_trained(name: str, stage: str, numbers: int) -> None:
+    parts, _ = world(1, clients=30)
+    assert begin(parts, name).frozen(stage) == numbers

@@ -25,10 +25,13 @@ from fedmoments.cli.keys import keys_commands
 from fedmoments.cli.ledger import leave_command, ledger_commands, refit_command, status_command
 from fedmoments.cli.measure import measure_command
 from fedmoments.cli.merge import merge_command
+from fedmoments.cli.personalise import personalise_command
 from fedmoments.cli.predict import predict_command
+from fedmoments.cli.probe import probe_command
 from fedmoments.cli.server import server_commands
 from fedmoments.cli.simulate import simulate_command
 from fedmoments.cli.split import split_command
+from fedmoments.cli.tune import tune_command
 from fedmoments.errors import FedMomentsError, FitWarning
 
 __all__ = ["app"]
@@ -140,8 +143,11 @@ for _command in (
     fit_command,
     evaluate_command,
     simulate_command,
+    tune_command,
     diagnose_command,
     predict_command,
+    personalise_command,
+    probe_command,
     encoders_command,
     costs_command,
     federate_command,

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 from fedmoments.baselines import Baseline
 from fedmoments.data import parse_split
@@ -114,8 +114,7 @@ class JobConfig:
 
     def check(self) -> None:
         """Refuse what cannot be run, before any work is done."""
-        methods = choose_methods(self.head_names, self.hyper)
-        self._check_rounds([name for name, method in methods.items() if isinstance(method, Baseline)])
+        self._check_heads()
         _ = self.dimensions, self.protections
         for scheme in self.splits:
             parse_split(scheme)
@@ -131,6 +130,10 @@ class JobConfig:
             raise InputError(f"seeds must be 1 or more and seed 0 or more, not {self.seeds} and {self.seed}")
         if not self.splits or not self.means_per_client:
             raise InputError("there is nothing to simulate: give at least one split and number of means")
+
+    def _check_heads(self) -> None:
+        methods = choose_methods(self.head_names, self.hyper)
+        self._check_rounds([name for name, method in methods.items() if isinstance(method, Baseline)])
 
     def _check_rounds(self, baselines: list[str]) -> None:
         """Refuse rounds of participation of what is not fitted anew from whoever was seen."""
@@ -158,16 +161,16 @@ class JobConfig:
         return to_toml(self.to_dict())
 
     @classmethod
-    def from_toml(cls, text: str, whose: str = "the configuration") -> "JobConfig":
+    def from_toml(cls, text: str, whose: str = "the configuration") -> Self:
         """Read a configuration, or say what is wrong with it."""
         return cls().changed(parse_toml(text, whose), whose)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "JobConfig":
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a configuration file."""
         return cls().changed(read_toml(path), str(path))
 
-    def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> "JobConfig":
+    def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> Self:
         """Return the configuration with some values replaced, checked against the types of the fields."""
         if isinstance(values.get("projections"), list | tuple):  # 128 and "128" are the same
             words = [str(each) if type(each) is int else each for each in values["projections"]]

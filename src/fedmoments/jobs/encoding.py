@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmoments.data import parse_split
 from fedmoments.data.dataset import DataSet
 from fedmoments.data.samples import Problem
@@ -13,7 +16,9 @@ from fedmoments.features.encoder import Encoder
 from fedmoments.features.entry import Runtime
 from fedmoments.features.pipeline import EncodedSamples, encode_samples
 from fedmoments.features.registry import load_encoder
+from fedmoments.federation import Fingerprint
 from fedmoments.jobs.config import JobConfig
+from fedmoments.maps import FeatureMap
 from fedmoments.simulation import Features
 from fedmoments.simulation.features import Samples
 from fedmoments.simulation.run import CLIENTS, finds_clients
@@ -31,7 +36,7 @@ _SOURCE_OPTIONS = ("text", "image", "label", "client", "domain", "test", "domain
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Features of a whole data set, and where they came from."""
+    """Features of a whole data set, where they came from, and which training and test samples have them."""
 
     data: DataSet
     encoder: Encoder
@@ -39,6 +44,12 @@ class Encoded:
     problems: tuple[Problem, ...]
     computed: int
     options: dict[str, Any]
+    kept: tuple[NDArray[np.int64], NDArray[np.int64]]
+
+    def measured_as(self, feature_map: FeatureMap | None = None) -> Fingerprint:
+        """Return the fingerprint of what clients measure, behind a public map if there is one."""
+        encoder = self.encoder
+        return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, self.data.class_names)
 
     def describe(self) -> dict[str, Any]:
         """Return what results say of the data, ready for JSON."""
@@ -95,14 +106,16 @@ def read_data(config: JobConfig) -> DataSet:
     return load_data(config.data, **where, seed=config.seed, strict=config.strict or None)
 
 
-def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress | None = None) -> Encoded:
-    """Load the data of a job and encode both parts of it."""
+def encode_data(
+    config: JobConfig, *, cache_dir: Any = None, progress: Progress | None = None, encoder: Encoder | None = None
+) -> Encoded:
+    """Load the data of a job and encode both parts of it, by the encoder that the job names unless one is given."""
     data = read_data(config)
     if not len(data.test):
         raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
     _require_splits(config, data)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
-    encoder = choose_encoder(config, data.modality, given)
+    encoder = encoder or choose_encoder(config, data.modality, given)
     parts: dict[str, EncodedSamples] = {}
     for name, samples in (("training", data.train), ("test", data.test)):
 
@@ -125,7 +138,8 @@ def encode_data(config: JobConfig, *, cache_dir: Any = None, progress: Progress 
     )
     problems = tuple(dict.fromkeys(train.problems + test.problems))
     options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
-    return Encoded(data, encoder, features, problems, train.computed + test.computed, options)
+    kept = (train.kept, test.kept)
+    return Encoded(data, encoder, features, problems, train.computed + test.computed, options, kept)
 
 
 def _require_splits(config: JobConfig, data: DataSet) -> None:

@@ -10,14 +10,12 @@ from typing import Any
 
 import fedmoments
 from fedmoments.classifier import Classifier
-from fedmoments.federation import Fingerprint
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.details import look_closer, round_curves
 from fedmoments.jobs.diagnostics import quick_diagnostics
 from fedmoments.jobs.encoding import Encoded, encode_data
 from fedmoments.jobs.outputs import write_outputs
 from fedmoments.jobs.record import Record
-from fedmoments.maps import FeatureMap
 from fedmoments.simulation import SimulationResult, simulate
 from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
@@ -147,9 +145,9 @@ def _document(
     seeds = range(config.seed, config.seed + config.seeds)
     rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
-    fingerprint = _fingerprint(encoded)
+    fingerprint = encoded.measured_as()
     projection = make_projection(setting.projection, encoded.features.dim, config.seed)
-    measured = _fingerprint(encoded, public_map(projection, setting.protection.agreed))
+    measured = encoded.measured_as(public_map(projection, setting.protection.agreed))
     notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
     if setting.protection.words:
         notes["protection"] = setting.protection.words
@@ -174,8 +172,3 @@ def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Method]
         if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper and not row.baseline:
             hyper[row.head]["shrinkage"] = setting.shrinkage
     return choose_methods(config.heads, hyper)
-
-
-def _fingerprint(encoded: Encoded, feature_map: FeatureMap | None = None) -> Fingerprint:
-    encoder = encoded.encoder
-    return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, encoded.data.class_names)

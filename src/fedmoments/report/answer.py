@@ -13,7 +13,7 @@ from fedmoments.report.markup import Html, Node, join, tag
 from fedmoments.report.plain import as_number
 from fedmoments.report.reading import Results, Row
 
-__all__ = ["answer", "cheapest", "first_detail", "frontier", "question"]
+__all__ = ["answer", "cheapest", "first_detail", "frontier", "noise_words", "question"]
 
 #: Uploads that differ by less than this share count as the same bytes.
 SAME_BYTES = 0.02
@@ -159,12 +159,36 @@ def _close(row: Row, noise: str) -> Html | None:
 
 def _noise(results: Results, one: Row, other: Row) -> str:
     """Return words when two accuracies are not told apart by this many test samples, or nothing when they are."""
-    n = as_number(results.data.get("test"))
-    if not n or n < 1 or one.accuracy is None or other.accuracy is None:
+    if one.accuracy is None or other.accuracy is None:
         return ""
-    middle = min(max(0.5 * (one.accuracy + other.accuracy), 0.0), 1.0)
-    spread = max(one.deviation or 0.0, other.deviation or 0.0) ** 2 / max(results.seeds, 1)
-    if abs(one.accuracy - other.accuracy) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + spread):
+    deviation = max(one.deviation or 0.0, other.deviation or 0.0)
+    return noise_words(results, (one.accuracy, other.accuracy), deviation, results.seeds)
+
+
+def noise_words(results: Results, pair: tuple[float, float], deviation: float, seeds: int) -> str:
+    """Return words when two accuracies are not told apart by the test samples, or nothing when they are.
+
+    Parameters
+    ----------
+    results
+        They say how many test samples there are.
+    pair
+        Two accuracies, means over seeds.
+    deviation, seeds
+        The larger deviation over seeds, and the number of seeds.
+
+    Examples
+    --------
+    >>> from fedmoments.report.reading import read_results
+    >>> results = read_results({"rows": [], "data": {"test": 1000}})
+    >>> noise_words(results, (0.90, 0.91), 0.0, 1), noise_words(results, (0.80, 0.91), 0.0, 1)
+    ('within the noise of 1,000 test samples', '')
+    """
+    n = as_number(results.data.get("test"))
+    if not n or n < 1:
+        return ""
+    middle = min(max(0.5 * (pair[0] + pair[1]), 0.0), 1.0)
+    if abs(pair[0] - pair[1]) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + deviation**2 / max(seeds, 1)):
         return ""
     return f"within the noise of {count(n, 'test sample')}"
 

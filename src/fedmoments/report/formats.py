@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["THIN", "bytes_", "count", "list_of", "percent", "points", "seconds", "shorten", "split_words", "times"]
+__all__ = [
+    "THIN",
+    "bytes_",
+    "count",
+    "flops_",
+    "list_of",
+    "percent",
+    "points",
+    "seconds",
+    "shorten",
+    "split_words",
+    "times",
+]
 
 #: Between a number and its unit, and in large numbers.
 THIN = "\u202f"
@@ -41,14 +53,30 @@ def bytes_(number: float | None) -> str:
     >>> [bytes_(n).replace(THIN, " ") for n in (12, 5242.1, 326599.7, 5982958, None)]
     ['12 B', '5.2 kB', '327 kB', '6.0 MB', '–']
     """
+    return _scaled(number, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def flops_(number: float | None) -> str:
+    """Return a number of floating-point operations with a decimal unit.
+
+    Examples
+    --------
+    >>> [flops_(n).replace(THIN, " ") for n in (800, 3.14e9, 2.5e14, None)]
+    ['800 FLOP', '3.1 GFLOP', '250 TFLOP', '–']
+    """
+    return _scaled(number, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"))
+
+
+def _scaled(number: float | None, units: Sequence[str]) -> str:
+    """Return a number in the largest of units, each a thousand of the one before, that leaves at least one whole."""
     if number is None:
         return "–"
-    unit, size = "B", float(number)
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
+    unit, size = units[0], float(number)
+    for larger in units[1:]:
         if size < 999.5:
             break
         unit, size = larger, size / 1000
-    return f"{size:.0f}{THIN}{unit}" if unit == "B" or size >= 99.95 else f"{size:.1f}{THIN}{unit}"
+    return f"{size:.0f}{THIN}{unit}" if unit == units[0] or size >= 99.95 else f"{size:.1f}{THIN}{unit}"
 
 
 def seconds(number: float | None) -> str:

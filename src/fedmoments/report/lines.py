@@ -12,7 +12,7 @@ from fedmoments.report.formats import THIN
 from fedmoments.report.labels import spread, text_width
 from fedmoments.report.markup import Html, Node, tag
 
-__all__ = ["Line", "Point", "line_chart"]
+__all__ = ["Line", "Point", "line_chart", "marker"]
 
 #: Colours and dashes in the style sheet, markers here: a line has one of each.
 STYLES = 7
@@ -121,14 +121,14 @@ def _line(line: Line, x: Axis, y: Axis) -> Html:
                 "g",
                 tag("title", point.told),
                 tag("circle", cx=a, cy=b, r=9.0, class_="hit"),
-                _marker(style, a, b),
+                marker(style, a, b),
                 class_="point",
             )
         )
     return tag("g", *drawn, class_=f"series {line.style}", data_head=line.name)
 
 
-def _marker(style: int, x: float, y: float) -> Html:
+def marker(style: int, x: float, y: float) -> Html:
     """Return a circle, square, diamond or triangle, by style."""
     shapes = {
         1: [(-3.2, -3.2), (3.2, -3.2), (3.2, 3.2), (-3.2, 3.2)],

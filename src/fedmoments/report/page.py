@@ -25,6 +25,9 @@ from fedmoments.report.reproduce import facts, reproduce_section
 from fedmoments.report.rounds import rounds_section
 from fedmoments.report.sweeps import sweep_section
 from fedmoments.report.table import table_section
+from fedmoments.report.tuning import curves_section, is_tuning, tuning_answer, tuning_question
+from fedmoments.report.tuning_run import run_section
+from fedmoments.report.tuning_table import starts_section
 
 __all__ = ["render", "write_report"]
 
@@ -36,6 +39,9 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("privacy", "Privacy", "What protects the parties", privacy_section),
     ("sweep", "Sweep", "What the settings change", sweep_section),
     ("rounds", "Rounds", "Accuracy per round", rounds_section),
+    ("curves", "Curves", "What rounds add to a head", curves_section),
+    ("starts", "Starts", "Every start and optimiser", starts_section),
+    ("run", "What was run", "What was run", run_section),
     ("holders", "Who holds what", "Who holds what", holders_section),
     ("influence", "Influence", "Who moves the head, and who was left out", influence_section),
     ("classes", "Classes", "Classes and confusions", classes_section),
@@ -68,7 +74,8 @@ def render(results: Mapping[str, Any]) -> str:
     drawn = [(*names, draw(known)) for *names, draw in SECTIONS]
     present = [each for each in drawn if each[3] is not None]
     style, script = (Html(files(__package__).joinpath(name).read_text("utf-8")) for name in ("report.css", "report.js"))
-    title = f"{known.data.get('name') or 'fedmoments'}: what one upload teaches"
+    topic = "what tuning adds to a head" if is_tuning(known) else "what one upload teaches"
+    title = f"{known.data.get('name') or 'fedmoments'}: {topic}"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -127,6 +134,7 @@ def _policy(script: str) -> str:
 def _header(results: Results, contents: Html | None) -> Html:
     toggle = tag("button", "Dark", type="button", id="theme", class_="quiet", hidden=True)
     ask, say = (diagnosis_question, diagnosis_answer) if is_diagnosis(results) else (question, answer)
+    ask, say = (tuning_question, tuning_answer) if is_tuning(results) else (ask, say)
     return tag(
         "header",
         tag("div", tag("p", "fedmoments · one-shot federated learning", class_="brand"), toggle, class_="row"),

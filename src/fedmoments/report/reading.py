@@ -9,6 +9,7 @@ from fedmoments.errors import InputError
 from fedmoments.report.details import Detail, read_details
 from fedmoments.report.formats import count, split_words
 from fedmoments.report.plain import as_number, items, mapping
+from fedmoments.report.tuning_reading import Tuning, read_tuning
 
 __all__ = ["SWEPT", "Results", "Row", "Setting", "methods_of", "read_results"]
 
@@ -182,6 +183,11 @@ class Results:
         """What single heads got wrong, and how sure they were."""
         settings = {row.detail: row.setting for row in self.rows if row.detail is not None}
         return read_details(self.raw.get("details"), lambda n: self.setting_words(settings[n]) if n in settings else "")
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """Runs of tuning, none if nothing was tuned."""
+        return read_tuning(self.raw)
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, its number if it has none."""

@@ -55,22 +55,24 @@ def drawn_clients(n_clients: int, per_round: int, round_number: int, *, replacem
         raise InputError(f"a round can have from 1 to {n_clients} clients, not {per_round}")
     if replacement:
         return np.sort(shuffle(stream(seed, "clients", round_number), n_clients)[:per_round])
+    if per_round == n_clients:
+        return np.arange(n_clients, dtype=np.int64)
     # Every K rounds each client has been drawn exactly κ times: dealing starts anew there, so that no round depends
-    # on more than K before it.
+    # on more than K before it. The whole deals before the last are run through one by one, not the rounds.
     block, place = divmod(round_number - 1, n_clients)
-    left: list[int] = []
-    chosen: list[int] = []
-    passes = 0
-    for _ in range(place + 1):
-        chosen, left = left[:per_round], left[per_round:]
-        if len(chosen) < per_round:
-            dealt = shuffle(stream(seed, "clients", block, passes), n_clients).tolist()
-            passes += 1
-            fresh = [each for each in dealt if each not in set(chosen)]
-            late = [each for each in dealt if each in set(chosen)]
-            missing = per_round - len(chosen)
-            chosen, left = chosen + fresh[:missing], fresh[missing:] + late
-    return np.sort(np.array(chosen, np.int64))
+    first, last = place * per_round, (place + 1) * per_round
+    deals, waiting = 0, np.zeros(0, np.int64)  # those of the deal before that open the round which this one fills up
+    while True:
+        dealt = shuffle(stream(seed, "clients", block, deals), n_clients)
+        opened = np.zeros(n_clients, bool)
+        opened[waiting] = True
+        late = opened[dealt]
+        line = np.concatenate([waiting, dealt[~late], dealt[late]])
+        begins, deals = deals * n_clients - len(waiting), deals + 1
+        ends = deals * n_clients
+        if last <= ends:
+            return np.sort(line[first - begins : last - begins])
+        waiting = line[len(line) - ends % per_round :]
 
 
 def batches(n: int, batch_size: int, *, seed: int, round_number: int, client: str, epochs: int = 1) -> list[Ints]:

@@ -1,5 +1,7 @@
 """Linear probing in one call: parties' features, a start and a plan in, a classifier and its curve out."""
 
+import hashlib
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from fedmoments.api import fit
 from fedmoments.classifier import Classifier
-from fedmoments.errors import InputError
+from fedmoments.errors import FitWarning, InputError
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.loop import Progress, RoundPoint, tune
 from fedmoments.tuning.plan import TuningPlan
-from fedmoments.tuning.prices import Prices
+from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import Start, random_start, start_from
 from fedmoments.tuning.temperature import ChosenTemperature, choose_temperature
@@ -72,6 +74,13 @@ def start_at(
     if plan.temperature != "auto":
         return start_from(classifier, name, None if plan.temperature is None else float(plan.temperature)), None
     chosen = choose_temperature(start_from(classifier, name), parts)
+    if chosen.temperature in (min(chosen.table), max(chosen.table)):
+        warnings.warn(
+            f"the best temperature of the start '{name}' is {chosen.temperature:g}, the end of the grid: its scores "
+            "are on an unusual scale; centre or scale the features, or give a temperature",
+            FitWarning,
+            stacklevel=2,
+        )
     return start_from(classifier, name, chosen.temperature), chosen
 
 
@@ -100,14 +109,16 @@ def tune_head(
     n_classes
         C; the highest label plus one by default.
     checkpoint
-        File that is written after every round, and gone on from if it is there.
+        File that is written after every round, and gone on from if it is there; one of other samples, another start
+        or another plan is refused.
     progress
         Called after every round.
 
     Returns
     -------
     TunedHead
-        The classifier, and accuracy and bytes round by round.
+        The classifier, and accuracy and bytes round by round: those of rounds and checks, without what the start has
+        cost before, and no FLOPs, since the encoder's are not known here.
 
     Examples
     --------
@@ -132,13 +143,24 @@ def tune_head(
         plan,
         engine,
         begun.arrays(),
-        prices=Prices(begun.width, C),
+        prices=Prices(begun.width, C, start=Bill(flops=None)),
         checkpoint=Path(checkpoint) if checkpoint else None,
-        basis=f"{begun.classifier.digest()} {begun.temperature!r} {engine.samples}",
+        basis=f"{begun.classifier.digest()} {begun.temperature!r} {_digest(held, test)}",
         progress=progress,
     )
     classifier = begun.tuned(found.arrays, stage=plan.stage, plan=plan.to_dict())
     return TunedHead(classifier, found.points, begun.temperature, found.best_round, found.stopped)
+
+
+def _digest(parties: Mapping[str, Part], test: Part | None) -> str:
+    """Return the SHA-256 of all samples, whose they are, and of their types and shapes."""
+    sha = hashlib.sha256()
+    for name, part in [*((f"party {name}", part) for name, part in parties.items()), ("test", test or ((), ()))]:
+        for each in part:
+            array = np.ascontiguousarray(each)
+            sha.update(f"{name}\n{array.dtype.str}\n{array.shape}\n".encode())
+            sha.update(array.data)
+    return sha.hexdigest()
 
 
 def _begin(

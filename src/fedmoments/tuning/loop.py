@@ -173,6 +173,7 @@ class _Run:
     best_round: int | None = None
     bad_checks: int = 0
     stopped: str | None = None
+    met: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
         """Test the start."""
@@ -192,6 +193,8 @@ class _Run:
         )
         chosen = [names[index] for index in drawn]
         control = self.optimiser.control(self.arrays)
+        if number == 1:
+            self.bill += self.prices.opening
         self.round = number
         try:
             updates = self.engine.train(number, self.arrays, control, chosen)
@@ -200,7 +203,7 @@ class _Run:
             return
         merged = self.optimiser.step(number, self.arrays, updates)
         asked = {name: self.engine.samples[name] for name in chosen}
-        self.bill += self.prices.of_round(self.plan, asked, self.arrays, control, updates)
+        self.bill += self.prices.of_round(self.plan, asked, self.arrays, control, updates) + self._meet(chosen)
         if not all(np.isfinite(array).all() for array in merged.values()):
             self.stopped = f"diverged in round {number}: the server's step of {self.plan.server_step:g} is too large"
             return
@@ -209,13 +212,19 @@ class _Run:
         train_loss = float(np.average([update.loss for update in updates], weights=weights))
         self._note({"train_loss": train_loss}, updates)
 
+    def _meet(self, clients: Sequence[str]) -> Bill:
+        """Return the cost of what clients are sent that were not asked before."""
+        new = set(clients) - self.met
+        self.met |= new
+        return self.prices.of_meeting(len(new))
+
     def _note(self, facts: dict[str, Any], updates: Sequence[Update]) -> None:
         """Test what is due and append the point of this round."""
         plan, last = self.plan, self.round == self.plan.rounds
         check = plan.validation > 0 and (last or self.round % plan.check_every == 0)
         if check:
             score = self.engine.validate(self.arrays)
-            self.bill += self.prices.of_check(plan, len(self.engine.clients), self.arrays)
+            self.bill += self.prices.of_check(len(self.engine.clients), self.arrays) + self._meet(self.engine.clients)
             facts |= {"validation": score.accuracy, "validation_loss": score.mean_loss}
             self._judge(score.accuracy, score.mean_loss)
         if check or last or self.stopped or self.round % plan.test_every == 0:
@@ -258,6 +267,7 @@ class _Run:
             "best_round": self.best_round,
             "bad_checks": self.bad_checks,
             "stopped": self.stopped,
+            "met": sorted(self.met),
         }
         best = self.best if self.best_round != self.round else {}  # not twice in the file
         return Checkpoint(self.arrays, best, self.optimiser.state(), self.engine.state(), notes, basis)
@@ -269,6 +279,7 @@ class _Run:
         self.round, self.points = notes["round"], [RoundPoint(**point) for point in notes["points"]]
         self.bill = Bill(**notes["bill"])
         self.best_round, self.bad_checks, self.stopped = notes["best_round"], notes["bad_checks"], notes["stopped"]
+        self.met = set(notes["met"])
         self.best = found.best if found.best else dict(self.arrays)
         self.optimiser.restore(found.optimiser)
         self.engine.restore(found.engine)

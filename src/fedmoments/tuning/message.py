@@ -25,7 +25,7 @@ def pack_parameters(arrays: Arrays, control: Arrays | None = None, **header: Any
     """
     parts = dict(zip(_PARTS, (arrays, control or {}), strict=True))
     tensors = {f"{part}/{name}": array for part, named in parts.items() for name, array in named.items()}
-    return pack_tensors(_KIND, tensors, {"controlled": control is not None, **header})
+    return pack_tensors(_KIND, tensors, {**header, "controlled": control is not None})
 
 
 def unpack_parameters(data: bytes, whose: str) -> tuple[Arrays, Arrays | None, dict[str, Any]]:

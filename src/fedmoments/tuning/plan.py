@@ -79,7 +79,8 @@ class TuningPlan:
         Of FedProx: weight of ½‖w − w_global‖² in a client's loss.
     temperature
         T of softmax(scores/T) in the loss; ``auto`` chooses it on a grid by training cross-entropy; None stands for
-        0.1 where a head's columns have unit length, and 1 otherwise.
+        0.1 where a head's columns have unit length, and 1 otherwise. A random start, whose scores say nothing that a
+        temperature could be chosen by, has 1 in both cases.
     batchnorm
         ``frozen``: normalisation uses the encoder's own running means and variances, which stay; ``averaged``:
         clients normalise by their batches, and the running values that result are averaged like parameters.

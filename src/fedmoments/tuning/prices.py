@@ -23,9 +23,11 @@ class Bill:
     up, down
         Bytes of messages from and to clients.
     up_formula, down_formula
-        The same by formula: four bytes a parameter, SCAFFOLD twice, validation not counted.
+        The same by formula: four bytes a parameter, SCAFFOLD twice; neither validation, temperatures nor what is sent
+        once are in it.
     flops
-        Of all clients together; None where the encoder's are not known.
+        Of all clients together while they train; None where the encoder's are not known. Forward passes over
+        validation shares, and those that choose a temperature, have no formula in the papers and are left out.
 
     Examples
     --------
@@ -68,7 +70,12 @@ class Prices:
     encoder_flops
         F_φ of one sample's forward pass; None where it is not known, 0 to charge the head alone.
     start
-        What the start has cost before the first round: the head's own upload and its client's work.
+        What the start has cost before any tuning: the head's own upload and its clients' work.
+    opening
+        What is spent once tuning begins, before its first round: choosing a temperature.
+    frozen
+        Bytes of what a client needs once and is never trained: the base of a head that is not linear, the head of
+        stage ``feat``. Charged when a client is first asked.
 
     Examples
     --------
@@ -85,6 +92,8 @@ class Prices:
     encoder_parameters: int = 0
     encoder_flops: float | None = None
     start: Bill = Bill()
+    opening: Bill = Bill()
+    frozen: int = 0
 
     def of_round(
         self,
@@ -128,10 +137,14 @@ class Prices:
             flops=None if self.encoder_flops is None else sum(self._flops(plan, u.samples) for u in updates),
         )
 
-    def of_check(self, plan: TuningPlan, clients: int, arrays: Arrays) -> Bill:  # noqa: ARG002
+    def of_check(self, clients: int, arrays: Arrays) -> Bill:
         """Return the cost of testing on all clients' validation shares: everybody is sent the parameters."""
         flops = None if self.encoder_flops is None else 0.0
         return Bill(up=clients * SCORE_BYTES, down=clients * message_size(arrays, None, round=1), flops=flops)
+
+    def of_meeting(self, newcomers: int) -> Bill:
+        """Return the cost of asking clients for the first time."""
+        return Bill(down=newcomers * self.frozen, flops=None if self.encoder_flops is None else 0.0)
 
     def _flops(self, plan: TuningPlan, samples: int) -> float:
         return client_flops(

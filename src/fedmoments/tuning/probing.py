@@ -78,7 +78,7 @@ class FeatureEngine:
         training = {name: mine for name, (mine, _) in shares.items() if len(mine[2])}
         self._samples = {name: len(mine[2]) for name, mine in training.items()}
         self._training = Samples.of(start, list(training.values()), self.dtype)
-        self._validation = Samples.of(start, held, self.dtype)
+        self._validation = Samples.of(start, held, self.dtype, unseen=True)
         self._test = None if test is None else Samples.of(start, [("the test set", *test)], self.dtype, unseen=True)
         ends = np.cumsum([0, *self._samples.values()]).tolist()
         self._first = dict(zip(self._samples, ends, strict=False))

@@ -73,8 +73,9 @@ class Samples:
         dtype
             float32 or float64.
         unseen
-            Whether labels may be of classes that do not take part: right for a test set, whose samples of such a
-            class are always wrong and have an infinite loss, but such samples cannot be trained on.
+            Whether labels may be of classes that do not take part: right for a test set and for validation shares,
+            whose samples of such a class are always wrong and have an infinite loss, but such samples cannot be
+            trained on.
         """
         labels = [_labels(start, X, y, whose, unseen=unseen) for whose, X, y in parts]
         total, n_classes = sum(map(len, labels)), len(start.present)

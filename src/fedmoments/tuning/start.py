@@ -3,8 +3,9 @@
 What is trained is always linear, W (k, C) and b (C,), on inputs z(x). A linear classifier is trained itself, on its
 mapped features less its offset. Of a classifier whose scores are not linear (quadratic, diagonal, low-rank) the scores
 stay as a frozen base, and a linear part is trained on top of them that begins at 0, on the centred features that the
-classifier squares. Either way the first point of a curve is the head's own accuracy, and what tuning returns is a
-classifier of the same kind.
+classifier squares. Either way the first point of a curve is the head's own accuracy (to the rounding of float32, in
+which tuning computes: features that lie far from the origin, compared with how they spread, should be centred first),
+and what tuning returns is a classifier of the same kind.
 
 The loss is the cross-entropy of softmax(scores/T). The temperature T is chosen once and stays.
 """
@@ -80,6 +81,14 @@ class Start:
         """Dimension k of the inputs of what is trained."""
         basis = getattr(self.classifier, "basis", None)
         return self.classifier.dim if basis is None else int(basis.shape[1])
+
+    def frozen(self, stage: str) -> int:
+        """Return how many numbers a client needs once and never trains.
+
+        In ``feat`` that is the whole head; otherwise the base of a classifier that is not linear, or an offset.
+        """
+        trained = {"weights", "bias"} if self.linear and stage != "feat" else set()
+        return sum(array.size for name, array in self.classifier.arrays() if name not in trained)
 
     def arrays(self, dtype: Any = np.float32) -> Arrays:
         """Return W (k, C) and b (C,) at the start, by name."""

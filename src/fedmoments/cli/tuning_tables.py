@@ -1,0 +1,151 @@
+"""What ``fedmoments tune`` prints: what was run, and one table of every start and optimiser."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedmoments.cli.output import plural, print_line, print_table, readable_bytes, readable_seconds
+from fedmoments.report.plain import as_number, mapping
+from fedmoments.report.tuning_axes import optimiser_name
+from fedmoments.report.tuning_reading import Figure, Run, Tuning, read_tuning
+
+__all__ = ["show_tuning"]
+
+STAGES = {
+    "lp": "linear probing (head only)",
+    "ft": "fine-tuning (encoder and head)",
+    "feat": "training the encoder (the head frozen)",
+}
+FIGURES = ("start %", "end %", "highest in round")
+COMPARED = ("rounds to random's end", "bytes to it")
+SPENT = "bytes in all"
+#: One-shot heads that nothing starts from and that are named.
+MOST_HEADS = 8
+#: Runs that diverged and are told of.
+MOST_TOLD = 5
+
+
+def show_tuning(document: Mapping[str, Any]) -> None:
+    """Print a document of tuning for people.
+
+    Parameters
+    ----------
+    document
+        What ``results.json`` holds: ``data`` and ``tuning``.
+
+    Examples
+    --------
+    >>> points = [{"round": t, "accuracy": 0.5 + t / 8, "up": 1000.0 * t, "down": 0.0} for t in range(3)]
+    >>> curve = {"start": "fedncm", "optimiser": "fedavg", "seed": 0, "points": points}
+    >>> show_tuning({"tuning": {"stage": "lp", "clients": 2, "curves": [curve]}})
+    linear probing (head only); 2 clients
+    <BLANKLINE>
+    start   optimiser  start %  end %  highest in round  bytes in all
+    fedncm  FedAvg       50.00  75.00                 2        2.0 kB
+    """
+    tuning = read_tuning(document)
+    for line in (_data(mapping(document.get("data"))), _setting(tuning)):
+        if line:
+            print_line(line)
+    print_line()
+    if not tuning.runs:
+        print_line("nothing was tuned")
+        return
+    compared = any(run.reached for run in tuning.runs)
+    figures = [*FIGURES, *(COMPARED if compared else ()), SPENT]
+    rows = [
+        [run.start, optimiser_name(run.optimiser), *_figures(run), *(_reached(run) if compared else ()), _spent(run)]
+        for run in tuning.runs
+    ]
+    print_table(["start", "optimiser", *figures], rows, right=figures)
+    _show_notes(document, tuning)
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    """Return what was tuned on, as far as it is known."""
+    numbers = {name: as_number(data.get(name)) for name in ("train", "test", "dim", "classes")}
+    words = [
+        f"{numbers['train']:,.0f} training samples" if numbers["train"] else "",
+        f"{numbers['test']:,.0f} test samples" if numbers["test"] else "",
+        f"d = {numbers['dim']:.0f}" if numbers["dim"] else "",
+        plural(int(numbers["classes"]), "class") if numbers["classes"] else "",
+    ]
+    told = ", ".join(word for word in words if word)
+    return ": ".join(word for word in (str(data.get("name") or ""), told) if word)
+
+
+def _setting(tuning: Tuning) -> str:
+    about = tuning.about
+    clients, each, rounds = (as_number(about.get(name)) for name in ("clients", "per_round", "rounds"))
+    words = [STAGES.get(str(about.get("stage")), str(about.get("stage") or "tuning"))]
+    where = [plural(int(clients), "client")] if clients else []
+    where += [f"split {about['split']}"] if about.get("split") else []
+    words += [", ".join(where)] if where else []
+    drawn = [f"{each:,.0f} a round"] if each else []
+    if each and clients and each < clients and isinstance(about.get("replacement"), bool):
+        drawn += ["with replacement" if about["replacement"] else "without replacement"]
+    drawn += [f"at most {plural(int(rounds), 'round')}"] if rounds else []
+    words += [", ".join(drawn)] if drawn else []
+    words += [f"batch normalisation {about['batchnorm']}"] if about.get("batchnorm") else []
+    words += [plural(tuning.seeds, "seed")] if tuning.seeds > 1 else []
+    return "; ".join(words)
+
+
+def _figures(run: Run) -> list[str]:
+    return [_percent(run.first), _percent(run.end), _best_round(run)]
+
+
+def _percent(figure: Figure | None) -> str:
+    if figure is None:
+        return "not tested"
+    spread = "" if figure.deviation is None else f" ± {100 * figure.deviation:.2f}"
+    return f"{100 * figure.mean:.2f}{spread}"
+
+
+def _best_round(run: Run) -> str:
+    """Return the round that validation chose, or else that of the highest test accuracy; a range over seeds."""
+    chosen = Figure.of(None if curve.best_round is None else float(curve.best_round) for curve in run.curves)
+    figure = chosen or run.highest_round
+    if figure is None:
+        return "–"
+    return f"{figure.low:,.0f}" if figure.low == figure.high else f"{figure.low:,.0f}–{figure.high:,.0f}"
+
+
+def _reached(run: Run) -> tuple[str, str]:
+    reached = run.reached
+    if reached is None or reached.target is None:
+        return "–", "–"
+    if not reached.hit or reached.rounds is None:
+        return "never", "–"
+    some = ""
+    if reached.seeds is not None and reached.hit < reached.seeds:
+        some = f" ({reached.hit} of {plural(reached.seeds, 'seed')})"
+    spent = "–" if reached.bytes is None else readable_bytes(reached.bytes)
+    return f"{reached.rounds:,.1f}".removesuffix(".0") + some, spent
+
+
+def _spent(run: Run) -> str:
+    spent = run.spent("bytes")
+    return "–" if spent is None else readable_bytes(spent)
+
+
+def _show_notes(document: Mapping[str, Any], tuning: Tuning) -> None:
+    heads = [head for head in tuning.heads if head.name not in tuning.starts]
+    if heads:
+        told = [f"{head.name} {_percent(head.accuracy)}" for head in heads[:MOST_HEADS]]
+        more = f" and {len(heads) - MOST_HEADS} more" if len(heads) > MOST_HEADS else ""
+        print_line(f"one-shot heads besides, accuracy %: {', '.join(told)}{more}")
+    curves = [curve for run in tuning.runs for curve in run.curves]
+    stopped = [curve for curve in curves if curve.stopped]
+    diverged = [curve for curve in stopped if str(curve.stopped).startswith("diverged")]
+    for curve in diverged[:MOST_TOLD]:
+        print_line(f"note: {curve.start}, {optimiser_name(curve.optimiser)}, seed {curve.seed} {curve.stopped}")
+    words = [f"{plural(len(stopped), 'run')} stopped early"] if stopped else []
+    words += ["the end is the round that validation chose"] if any(c.best_round is not None for c in curves) else []
+    if words:
+        print_line(f"note: {'; '.join(words)}")
+    seconds = as_number(document.get("seconds"))
+    words = [f"{readable_seconds(seconds)} in all"] if seconds is not None else []
+    words += ["bytes are up and down, of all clients, the head's own upload included"] if seconds is not None else []
+    words += ["± is the standard deviation over seeds"] if tuning.seeds > 1 else []
+    if words:
+        print_line("; ".join(words))

@@ -1,0 +1,94 @@
+"""One chart of tuning as an SVG of its own, with the page's colours, light or dark as the viewer's system asks."""
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.report.markup import Html, tag
+from fedmoments.report.tuning_axes import AXES, optimiser_name
+from fedmoments.report.tuning_charts import accuracy_range, curve_chart
+from fedmoments.report.tuning_reading import read_tuning
+
+__all__ = ["tuning_figure"]
+
+#: Pixels about the chart.
+MARGIN = 12.0
+_FONT = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif'
+
+
+def tuning_figure(
+    document: Mapping[str, Any],
+    against: str = "rounds",
+    optimiser: str | None = None,
+    *,
+    size: tuple[float, float] = (860.0, 350.0),
+) -> str:
+    """Return accuracy against rounds, bytes or FLOPs as an SVG file that needs nothing else.
+
+    Parameters
+    ----------
+    document
+        What ``results.json`` of a run of tuning holds.
+    against
+        ``rounds``, ``bytes`` or ``flops``.
+    optimiser
+        Whose runs to draw; the first of the document by default.
+    size
+        Width and height of the chart in pixels, without the margin about it.
+
+    Raises
+    ------
+    UnknownNameError
+        When the axis is another one, or the document has no run of that optimiser.
+    InputError
+        When there is nothing to draw: no accuracy, or no such cost.
+
+    Examples
+    --------
+    >>> points = [{"round": t, "accuracy": 1 - 0.5**t, "up": 8.0 * t} for t in range(1, 5)]
+    >>> curve = {"start": "fedcof", "optimiser": "fedavg", "points": points}
+    >>> drawn = tuning_figure({"tuning": {"curves": [curve]}}, "bytes")
+    >>> drawn[:4], "fedcof, round 4" in drawn
+    ('<svg', True)
+    """
+    tuning = read_tuning(document)
+    if against not in AXES:
+        raise UnknownNameError("axis", against, tuple(AXES))
+    bounds = accuracy_range(tuning)
+    if bounds is None or not tuning.runs:
+        raise InputError(
+            "a figure of tuning needs curves with accuracies, but the document has none: run it with tests"
+        )
+    chosen = tuning.optimisers[0] if optimiser is None else optimiser
+    if chosen not in tuning.optimisers:
+        raise UnknownNameError("optimiser", chosen, tuning.optimisers)
+    drawn = curve_chart(tuning, chosen, AXES[against], size=size, bounds=bounds)
+    if drawn is None:
+        raise InputError(
+            f"no run of {optimiser_name(chosen)} in the document has both an accuracy and "
+            f"{AXES[against].title.lower()} to draw it against; the axes are {', '.join(AXES)}"
+        )
+    width, height = size[0] + 2 * MARGIN, size[1] + 2 * MARGIN
+    inner = drawn.partition(">")[2].removesuffix("</svg>")
+    made = tag(
+        "svg",
+        tag("style", Html(_style(width, height))),
+        Html(inner),
+        viewBox=f"{-MARGIN:g} {-MARGIN:g} {width:g} {height:g}",
+        width=f"{width:g}",
+        height=f"{height:g}",
+        role="img",
+        xmlns="http://www.w3.org/2000/svg",
+    )
+    return f"{made}\n"
+
+
+def _style(width: float, height: float) -> str:
+    """Return what the page's style sheet says of colours and charts, and the figure's own ground and size."""
+    sheet = files(__package__).joinpath("report.css").read_text("utf-8")
+    colours = sheet.partition("/* ----")[0]
+    charts = re.search(r"/\* -+ charts \*/(.*?)/\* -+ how", sheet, re.S)
+    own = f"svg {{ width: {width:g}px; height: {height:g}px; background: var(--ground); font-family: {_FONT}; }}"
+    return f"{colours}{charts.group(1) if charts else ''}{own}"

@@ -1,0 +1,281 @@
+"""Clients that train a torch network in one process, by the rule of :mod:`fedmoments.tuning.engine`.
+
+One network serves all clients: the parameters that were sent are loaded before each begins. Dropout and stochastic
+depth stay off, so that a round depends on nothing but the parameters and the draws of :mod:`fedmoments.tuning.draws`.
+Batch normalisation is ``frozen`` (running values of the encoder are used and stay, scales and shifts are trained) or
+``averaged`` (each batch is normalised by itself, and the running values that result travel with the parameters; a batch
+of one sample, which has no variance, is normalised by the running values and leaves them alone).
+
+Memory: the samples (:mod:`fedmoments.tuning.network.samples`), one network with its gradients, a copy of what each
+client of a round sends, and with SCAFFOLD one more copy of the parameters for every client that ever took part.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.extras import require
+from fedmoments.features.encoder import Encoder
+from fedmoments.features.torch_runtime import chosen_device, inference
+from fedmoments.tuning.draws import batches, held_out
+from fedmoments.tuning.engine import Arrays, Score, Update
+from fedmoments.tuning.network.samples import Held, Prepared, held
+from fedmoments.tuning.plan import TuningPlan
+from fedmoments.tuning.start import Start
+
+__all__ = ["NetworkEngine"]
+
+Ints = NDArray[np.int64]
+Part = tuple[Prepared, ArrayLike]
+
+_CONTROL = "control/"
+#: Place of a class that the start has never seen, among those that it has.
+_UNSEEN = -1
+
+
+class NetworkEngine:
+    """An :class:`~fedmoments.tuning.engine.Engine` that trains an encoder (``ft``, ``feat``), or its head from samples.
+
+    Parameters
+    ----------
+    plan
+        What is trained, and how.
+    start
+        The head; in stage ``feat`` it stays as it is and is not sent.
+    encoder
+        One with a torch network: it is copied and stays as it is.
+    parts
+        Of every client its samples, as ``encoder.prepare`` gives them (see
+        :func:`~fedmoments.tuning.network.prepare_all`), and their labels (n,).
+    test
+        Samples and labels that the server tests on; None has none.
+    threads
+        Of torch, on a CPU. Results depend on their number in the last bits.
+    device
+        Where torch computes.
+
+    Examples
+    --------
+    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.tuning.start import random_start
+    >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
+    >>> images = np.random.default_rng(0).integers(0, 256, (6, 3, 32, 32)).astype(np.uint8)
+    >>> start = random_start(encoder.dim, np.array([True, True]), seed=0)
+    >>> plan = TuningPlan(stage="feat", lr=1e-4)
+    >>> engine = NetworkEngine(plan, start, encoder, {"clinic": (images, [0, 1, 0, 1, 0, 1])})
+    >>> update, = engine.train(1, engine.initial(), None, ["clinic"])
+    >>> update.samples, update.steps, "head/weights" in update.arrays
+    (6, 1, False)
+    """
+
+    def __init__(
+        self,
+        plan: TuningPlan,
+        start: Start,
+        encoder: Encoder,
+        parts: Mapping[str, Part],
+        test: Part | None = None,
+        *,
+        threads: int = 1,
+        device: str = "cpu",
+    ) -> None:
+        require("torch", "Tuning an encoder", "torch")
+        from fedmoments.tuning.network.modules.model import TunedModel
+
+        self._plan, self._start, self._encoder, self._threads = plan, start, encoder, threads
+        self._device = chosen_device(device)
+        self._model = TunedModel(plan, start, encoder, self._device)
+        self._initial = self._model.read()
+        self._parts = {client: self._checked(part, f"client '{client}'") for client, part in parts.items()}
+        self._test = None if test is None else self._checked(test, "the test part", unseen=True)
+        self._rows = {
+            client: held_out(len(y), plan.validation, seed=plan.seed, client=client)
+            for client, (_, y) in self._parts.items()
+        }
+        self._clients = tuple(client for client, (train, _) in self._rows.items() if len(train))
+        self._controls: dict[str, Arrays] = {}
+
+    # ------------------------------------------------------------------------------------------ what there is
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """Names of all clients that have samples to train on, in the order in which they were given."""
+        return self._clients
+
+    @property
+    def samples(self) -> Mapping[str, int]:
+        """n_k of every client: samples to train on."""
+        return {client: len(self._rows[client][0]) for client in self._clients}
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the samples that are held, test part included."""
+        every = [*self._parts.values(), *([] if self._test is None else [self._test])]
+        return sum(samples.nbytes for samples, _ in every)
+
+    def initial(self) -> Arrays:
+        """Return the arrays that the first round begins with: those of the encoder and of the start."""
+        return {name: array.copy() for name, array in self._initial.items()}
+
+    def _checked(self, part: Part, whose: str, *, unseen: bool = False) -> tuple[Held, Ints]:
+        samples, labels = held(self._encoder, part[0]), np.asarray(part[1])
+        present = self._start.present
+        if labels.shape != (len(samples),):
+            raise InputError(f"{len(samples)} samples of {whose} need as many labels, but {labels.shape} arrived")
+        if not len(labels):
+            return samples, np.zeros(0, np.int64)
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(present):
+            raise InputError(
+                f"labels of {whose} must be whole numbers from 0 to {len(present) - 1}, but {labels.dtype} from "
+                f"{labels.min()} to {labels.max()} arrived"
+            )
+        missing = np.unique(labels[~present[labels]])
+        if len(missing) and not unseen:
+            raise InputError(
+                f"{whose} holds samples of class {missing[0]}, which the start '{self._start.name}' has never seen and "
+                "gives the probability 0: fit the head on all classes, start at random, or leave these samples out"
+            )
+        places = np.where(present, np.cumsum(present) - 1, _UNSEEN)
+        return samples, places[labels].astype(np.int64)
+
+    # ------------------------------------------------------------------------------------------ training
+
+    def train(
+        self, round_number: int, arrays: Arrays, control: Arrays | None, clients: Sequence[str]
+    ) -> Sequence[Update]:
+        """Let some clients train from the given parameters; return their updates in the order of the names.
+
+        Parameters
+        ----------
+        round_number
+            From 1; decides the batches.
+        arrays
+            What :meth:`initial` returns, of any round.
+        control
+            c of the server, by the names that are optimised, with SCAFFOLD; None otherwise.
+        clients
+            Names, each once.
+        """
+        from fedmoments.tuning.network.modules.networks import fixed_threads
+
+        for client in clients:
+            if client not in self._clients:
+                raise UnknownNameError("client with samples to train on", client, self._clients)
+        if self._plan.controlled != (control is not None):
+            sent = "came with" if control is not None else "lacks"
+            raise InputError(
+                f"optimiser '{self._plan.optimiser}' {sent} the server's control variates: is it mixed up?"
+            )
+        with fixed_threads(self._threads):
+            return [self._train_one(round_number, arrays, control, client) for client in clients]
+
+    def _train_one(self, round_number: int, arrays: Arrays, control: Arrays | None, client: str) -> Update:
+        from fedmoments.tuning.network.modules.local import train_locally
+
+        plan, own = self._plan, self._controls.get(client)
+        correction = None if control is None else _less(control, own)
+        self._model.load(arrays)
+        done = train_locally(self._model, plan, self._batches(round_number, client), correction)
+        change = None
+        if done.gradients is not None:
+            change, self._controls[client] = _less(done.gradients, own), done.gradients
+        return Update(client, len(self._rows[client][0]), done.steps, done.loss, self._model.read(), change)
+
+    def _batches(self, round_number: int, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
+        plan, (samples, places) = self._plan, self._parts[client]
+        rows = self._rows[client][0]
+        seen = {"seed": plan.seed, "round_number": round_number, "epochs": plan.epochs}
+        for drawn in batches(len(rows), plan.batch_size, client=client, **seen):
+            chosen = rows[drawn]
+            yield samples.batch(chosen), places[chosen]
+
+    # ------------------------------------------------------------------------------------------ testing
+
+    def validate(self, arrays: Arrays) -> Score:
+        """Return sums over the validation shares of all clients."""
+        self._model.load(arrays)
+        score = Score(0, 0, 0.0)
+        for client, (_, rows) in self._rows.items():
+            samples, places = self._parts[client]
+            score += self._score(samples, places, samples.groups(self._encoder.batch_size, rows))
+        return score
+
+    def test(self, arrays: Arrays) -> Score | None:
+        """Return sums over the test part, if there is one."""
+        if self._test is None:
+            return None
+        self._model.load(arrays)
+        samples, places = self._test
+        return self._score(samples, places, samples.groups(self._encoder.batch_size), fill=True)
+
+    def features(self, arrays: Arrays, prepared: Prepared) -> NDArray[np.float32]:
+        """Return the features (n, d) that the tuned encoder gives for prepared samples."""
+        self._model.load(arrays)
+        samples = held(self._encoder, prepared)
+        features = np.empty((len(samples), self._encoder.dim), np.float32)
+        with inference(self._device, self._threads):
+            for rows in samples.groups(self._encoder.batch_size):
+                found = self._model.features(samples.batch(self._filled(rows)))
+                features[rows] = found[: len(rows)].cpu().numpy()
+        return features
+
+    def _filled(self, rows: Ints) -> Ints:
+        """Return the rows of a full batch: the encoder fills up, too, and torch's last bits depend on the size."""
+        return np.concatenate([rows, np.repeat(rows[-1:], self._encoder.batch_size - len(rows))])
+
+    def _score(self, samples: Held, places: Ints, groups: Sequence[Ints], *, fill: bool = False) -> Score:
+        correct, loss = 0, 0.0
+        with inference(self._device, self._threads):
+            for rows in groups:
+                found = self._model.scores(samples.batch(self._filled(rows) if fill else rows))
+                scores = found[: len(rows)].cpu().numpy()
+                correct += int(np.count_nonzero(scores.argmax(axis=1) == places[rows]))
+                loss += _cross_entropy(scores, places[rows])
+        return Score(sum(map(len, groups)), correct, loss)
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def state(self) -> Arrays:
+        """Return the control variates of every client that has any, by names like ``control/clinic/head/bias``."""
+        return {
+            f"{_CONTROL}{client}/{name}": array
+            for client, arrays in self._controls.items()
+            for name, array in arrays.items()
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state that :meth:`state` returned; clients that it does not name have control variates 0."""
+        trained = self._model.trained
+        known = {f"{_CONTROL}{client}/{name}": (client, name) for client in self._clients for name in trained}
+        unknown = sorted(state.keys() - known.keys())
+        if unknown:
+            raise InputError(
+                f"'{unknown[0]}' is no state of this engine: it was saved with other clients or another stage"
+            )
+        found: dict[str, Arrays] = {}
+        for key, array in state.items():
+            client, name = known[key]
+            found.setdefault(client, {})[name] = np.array(array, np.float32)
+        for client, arrays in found.items():
+            if arrays.keys() != trained.keys() or any(
+                arrays[name].shape != tuple(tensor.shape) for name, tensor in trained.items()
+            ):
+                raise InputError(f"the control variates of client '{client}' are not those of this encoder and stage")
+        self._controls = found
+
+
+def _less(left: Arrays, right: Arrays | None) -> Arrays:
+    """Return the difference of arrays of the same names; None stands for zeros."""
+    return {name: array.copy() if right is None else array - right[name] for name, array in left.items()}
+
+
+def _cross_entropy(scores: NDArray[np.float32], places: Ints) -> float:
+    """Return the sum of −log softmax at the labels' places; infinite where a class is unseen."""
+    if (places == _UNSEEN).any():
+        return float("inf")
+    shifted = scores.astype(np.float64)
+    shifted -= shifted.max(axis=1, keepdims=True)
+    return float(np.sum(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(places)), places]))

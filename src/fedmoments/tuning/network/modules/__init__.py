@@ -1,0 +1,1 @@
+"""Tuning in plain torch. These modules import torch at their top: the engine imports them when it is made."""

@@ -1,0 +1,136 @@
+"""The head on top of a network: what :class:`~fedmoments.tuning.start.Start` says of features, with gradients.
+
+Scores are z·W + b + base(x). Maps, centring and the frozen base are computed in float64, as the classifier does it,
+and the linear part in float32; gradients flow through all of it to the features.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedmoments.classifier import Classifier
+from fedmoments.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.errors import InputError
+from fedmoments.tuning.network.modules.maps import differentiable
+from fedmoments.tuning.start import BIAS, WEIGHTS, Start
+
+__all__ = ["TorchHead"]
+
+Floats = NDArray[np.float64]
+Base = Callable[[Tensor], Tensor]
+
+
+class TorchHead(nn.Module):
+    """Scores (n, P) of features (n, d) for the P present classes, divided by the temperature.
+
+    Parameters
+    ----------
+    start
+        Whose map, offset, subspace, base, parameters and temperature these are.
+    dim
+        d, of the encoder's features.
+
+    Examples
+    --------
+    >>> from fedmoments.tuning.start import random_start
+    >>> start = random_start(4, np.array([True, False, True]), seed=0)
+    >>> TorchHead(start, 4)(torch.zeros(5, 4)).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, start: Start, dim: int) -> None:
+        super().__init__()
+        classifier = start.classifier
+        width = classifier.feature_map.output_dim(dim) if classifier.feature_map else dim
+        if width != classifier.dim:
+            raise InputError(
+                f"the start '{start.name}' scores features of {classifier.dim} dimensions, but the encoder's are of "
+                f"{width}: was it fitted behind another encoder?"
+            )
+        self._map = differentiable(classifier.feature_map)
+        self._offset = _constant(getattr(classifier, "offset", None))
+        self._basis = _constant(getattr(classifier, "basis", None))
+        self._base = _base(classifier)
+        self._present = torch.from_numpy(np.flatnonzero(start.present))
+        self._temperature = start.temperature
+        arrays = start.arrays()
+        self.weights = nn.Parameter(torch.from_numpy(arrays[WEIGHTS].copy()))
+        self.bias = nn.Parameter(torch.from_numpy(arrays[BIAS].copy()))
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = features.double()
+        if self._map is not None:
+            x = self._map(x)
+        if self._offset is not None:
+            x = x - self._offset.to(x.device)
+        if self._basis is not None:
+            x = x @ self._basis.to(x.device)
+        scores = x.float() @ self.weights + self.bias
+        if self._base is not None:
+            scores = scores + self._base(x).float()
+        return scores[:, self._present.to(scores.device)] / self._temperature
+
+
+def _constant(array: Floats | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(np.array(array, np.float64))
+
+
+def _base(classifier: Classifier) -> Base | None:
+    """Return the frozen scores (n, C) of centred features (n, k); 0 for classes without samples."""
+    if isinstance(classifier, QuadraticClassifier):
+        return _quadratic(classifier)
+    if isinstance(classifier, LowRankClassifier):
+        return _low_rank(classifier)
+    if isinstance(classifier, DiagonalClassifier):
+        return _diagonal(classifier)
+    return None
+
+
+def _diagonal(classifier: DiagonalClassifier | LowRankClassifier) -> Base:
+    present = classifier.present
+    means, precisions = classifier.means[present], classifier.precisions[present]
+    weighted = means * precisions
+    constant = _spread(classifier.bias[present] - 0.5 * np.einsum("cd,cd->c", means, weighted), present)
+    linear, square = _spread(weighted.T, present), _spread(0.5 * precisions.T, present)
+    return lambda x: x @ linear.to(x.device) - x.square() @ square.to(x.device) + constant.to(x.device)
+
+
+def _low_rank(classifier: LowRankClassifier) -> Base:
+    diagonal = _diagonal(classifier)
+    present = classifier.present
+    projections = torch.from_numpy(np.where(present[:, None, None], classifier.projections, 0.0))
+    shift = torch.einsum("crd,cd->cr", projections, torch.from_numpy(np.where(present[:, None], classifier.means, 0.0)))
+
+    def apply(x: Tensor) -> Tensor:
+        inside = torch.einsum("nd,crd->ncr", x, projections.to(x.device)) - shift.to(x.device)
+        return diagonal(x) + 0.5 * inside.square().sum(2)
+
+    return apply
+
+
+def _quadratic(classifier: QuadraticClassifier) -> Base:
+    present = np.flatnonzero(classifier.present)
+    whiteners = torch.from_numpy(classifier.whiteners[present])
+    means, bias = torch.from_numpy(classifier.means[present]), torch.from_numpy(classifier.bias[present])
+    C = classifier.n_classes
+
+    def apply(x: Tensor) -> Tensor:
+        scores = x.new_zeros(len(x), C)
+        columns = [
+            b - 0.5 * ((x - mean) @ whitener.T).square().sum(1)
+            for whitener, mean, b in zip(whiteners.to(x.device), means.to(x.device), bias.to(x.device), strict=True)
+        ]
+        scores[:, torch.from_numpy(present).to(x.device)] = torch.stack(columns, 1)
+        return scores
+
+    return apply
+
+
+def _spread(columns: Floats, present: NDArray[np.bool_]) -> Tensor:
+    """Return columns of present classes among zeros for the others."""
+    full = np.zeros((*columns.shape[:-1], len(present)))
+    full[..., present] = columns
+    return torch.from_numpy(full)
