@@ -19,7 +19,7 @@ COMMANDS = sorted(
     + [f"{group} {name}" for group in GROUPS for name in PROGRAM.commands[group].commands]
 )
 #: Their examples need the demo itself, or processes on both sides.
-ELSEWHERE = {"demo", "predict", "federate", "server run"}
+ELSEWHERE = {"demo", "predict", "federate", "server run", "server tune"}
 
 
 def command_of(name: str) -> Any:
@@ -45,9 +45,9 @@ def test_all_commands_are_there() -> None:
     files = {"audit", "evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
     federation = {"client", "federate", "helper", "leave", "refit", "rejoin", "status"}
     federation |= {"keys client", "keys helper", "keys server"}
-    server = {f"server {name}" for name in ("app", "create", "enrol", "revoke", "run")}
+    server = {f"server {name}" for name in ("app", "create", "enrol", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
-    others = {"costs", "demo", "diagnose", "encoders", "heads", "simulate"}
+    others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

@@ -22,8 +22,12 @@ from fedmoments.flower.messages import (
     ACKNOWLEDGE,
     CONTRIBUTE,
     EVALUATE,
+    GREET,
     HELPER,
+    SCORE,
     SECOND,
+    TEMPERATURE,
+    TUNE,
     UNMASK,
     content_of,
     read_content,
@@ -362,7 +366,7 @@ def test_a_policy_that_forbids_the_terms_declines(make: Made) -> None:
 
 def test_every_message_type_is_known_to_the_client_app() -> None:
     known = real.app._registered_funcs
-    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE, HELPER, SECOND, UNMASK}
+    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE, HELPER, SECOND, UNMASK, GREET, TUNE, SCORE, TEMPERATURE}
 
 
 def test_the_grid_gives_each_recipient_a_content_of_its_own(make: Made) -> None:

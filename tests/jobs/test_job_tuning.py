@@ -276,6 +276,9 @@ def test_an_encoder_is_tuned_saved_and_probed(stage: str, tmp_path: Path) -> Non
         load_encoder(f"tuned:{folder}/encoder.safetensors", threads=1),
     )
     assert classifier.info["encoder"]["fingerprint"] == encoder.fingerprint
+    if stage == "feat":  # the head is that of the start, bit for bit
+        start = World(wanted, encode_data(wanted, cache_dir=tmp_path / "cache"), 0)
+        assert classifier.digest() == start.federation().fitted(start.methods["fedcof"]).digest()
     b, head_numbers = 722_496, 512 * 10 + 10
     numbers = 3 * (b + (head_numbers if stage == "ft" else 0))
     before = curve["points"][0]["up_formula"]

@@ -9,7 +9,7 @@ import fedmoments as fm
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.features import load_encoder
 from fedmoments.tuning.draws import batches, held_out
-from fedmoments.tuning.engine import Arrays, Update
+from fedmoments.tuning.engine import Arrays, DivergedError, Update
 from fedmoments.tuning.network import NetworkEngine
 from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
@@ -352,6 +352,33 @@ def test_classes_without_a_sample_take_no_part_and_do_not_change(encoder: Any, p
     assert score.loss == np.inf
     with pytest.raises(InputError, match="holds samples of class 1, which the start 'random' has never seen"):
         NetworkEngine(TuningPlan(stage="ft"), start, encoder, {"x": (X, y)})
+
+
+def test_classes_that_are_only_validated_on_are_wrong_with_an_infinite_loss_as_on_features(
+    encoder: Any, parts: dict[str, Any]
+) -> None:
+    X, y = parts["a"]
+    train, validation = held_out(len(y), 0.3, seed=0, client="a")
+    labels = np.where(np.isin(np.arange(len(y)), validation[:1]), 1, np.array([0, 2])[y % 2])
+    start = random_start(encoder.dim, np.array([True, False, True]), seed=0)
+    mine = {"a": (X, labels), "b": (parts["b"][0], np.array([0, 2])[parts["b"][1] % 2])}
+    engine = NetworkEngine(TuningPlan(stage="ft", validation=0.3), start, encoder, mine)
+    features = {client: (encoder.encode(images), each) for client, (images, each) in mine.items()}
+    score = engine.validate(engine.initial())
+    expected = FeatureEngine(TuningPlan(validation=0.3), start, features, None).validate(start.arrays())
+    assert (score.samples, score.correct, score.loss) == (expected.samples, expected.correct, np.inf)
+    assert expected.loss == np.inf
+    assert engine.train(1, engine.initial(), None, ["a"])[0].samples == len(train)
+    with pytest.raises(InputError, match="client 'a' holds samples of class 1, which the start 'random' has never"):
+        NetworkEngine(TuningPlan(stage="ft"), start, encoder, mine)
+
+
+def test_parameters_beyond_all_numbers_are_said_to_have_diverged(
+    encoder: Any, parts: dict[str, Any], start: Start
+) -> None:
+    engine = NetworkEngine(TuningPlan(stage="ft", lr=1e30, batch_size=2), start, encoder, parts)
+    with pytest.raises(DivergedError, match=r"in round 3 the parameters of client 'b' .*rate of 1e\+30 is too high"):
+        engine.train(3, engine.initial(), None, ["b"])
 
 
 def test_what_does_not_fit_is_refused(encoder: Any, parts: dict[str, Any], start: Start) -> None:

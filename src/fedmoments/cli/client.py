@@ -99,6 +99,15 @@ def _client(
     helper: Annotated[
         Path | None, typer.Option(help="Card of the helper that you know: take part only in secure sums through it.")
     ] = None,
+    allow_tuning: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STAGE",
+            help="Let a head (lp), an encoder (feat) or both (ft) be trained here; nothing by default: updates reveal "
+            "more than moments.",
+        ),
+    ] = None,
+    max_rounds: Annotated[int | None, typer.Option(help="Train in at most so many rounds of this federation.")] = None,
     runtime: Runtime = None,
     device: Device = None,
     threads: Threads = None,
@@ -124,13 +133,14 @@ def _client(
     """Take part in a federation: measure own data, send moments once, stay until the server has acknowledged them.
 
     The rules (--min-count …) are this client's own: samples that they keep back are never measured. The same
-    contribution is sent, byte for byte, however often the command is started again. What left, and what it reveals,
-    stands in record.jsonl.
+    contribution is sent, byte for byte, however often the command is started again. Nothing is trained here unless
+    --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
     """
     policy = {"min_count": min_count, "max_per_class": max_per_class, "max_bytes": max_bytes, "max_means": max_means}
     policy |= {"small_classes": small_classes, "obfuscate": obfuscate}  # type: ignore[dict-item]
     policy |= {"require_secure": require_secure or None, "max_epsilon": max_epsilon}  # type: ignore[dict-item]
+    policy |= {"tuning": allow_tuning, "max_rounds": max_rounds}  # type: ignore[dict-item]
     policy |= {"helper": _helper_key(helper) if helper else None}  # type: ignore[dict-item]
     policy |= {"moments": listed(allow, str, "--allow") if allow else None}  # type: ignore[dict-item]
     typed: dict[str, Any] = {"data": data, "text": text, "image": image, "label": label, "domains": domains}

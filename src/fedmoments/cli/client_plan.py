@@ -45,6 +45,7 @@ def show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
             for each, held in zip(sent, counts, strict=True)
         ]
         document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
+        document["tuning"] = "none" if _promised(terms) else settings.own_policy.tuning
         print_json({**document, "contributions": contributions})
         return
     show_terms(terms)
@@ -67,8 +68,35 @@ def show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
         print_line(
             f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave{masks}"
         )
+    print_line(_tuning_text(settings.own_policy, terms))
     print_line(f"wrote {path}; nothing left this machine")
     print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
+
+
+def _promised(terms: Any) -> bool:
+    """Say whether the terms promise what rules tuning out."""
+    return bool(terms.privacy.secure or terms.privacy.epsilon is not None)
+
+
+def _tuning_text(policy: Any, terms: Any) -> str:
+    """Return in one sentence what may be trained on this client's samples.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Some
+    >>> _tuning_text(Some(tuning="none", max_rounds=None), Some(privacy=Some(secure=None, epsilon=None)))
+    'no model would be trained on its samples: that takes --allow-tuning'
+    """
+    if _promised(terms):
+        return "no model would be trained on its samples: the terms' promise rules it out"
+    if policy.tuning == "none":
+        return "no model would be trained on its samples: that takes --allow-tuning"
+    what = {"lp": "a head", "feat": "a head or an encoder", "ft": "a head, an encoder or both"}[policy.tuning]
+    rounds = "" if policy.max_rounds is None else f", in at most {plural(policy.max_rounds, 'round')}"
+    return (
+        f"if the server asks, {what} would be trained on the samples that are not withheld{rounds}; every round then "
+        "sends parameters, which reveal more of single samples than moments do"
+    )
 
 
 def _unmasked(settings: Any, terms: Any) -> tuple[Any, Any]:

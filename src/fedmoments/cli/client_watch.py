@@ -76,6 +76,10 @@ class Outcome:
         if tested:
             samples = sum(each["samples"] for each in tested)
             print_line(f"{len(tested)} × results of a head on held-out data left too ({samples:,} samples in all)")
+        rounds = [each for each in self.events if each["event"] == "tuned"]
+        if rounds:
+            size = readable_bytes(sum(each["bytes"] for each in rounds))
+            print_line(f"{len(rounds)} × parameters that were trained on its samples left too ({size} in all)")
         kept = self.record.exists() and self.record.stat().st_size
         print_line(
             f"all that ever left, and what did not, is in {self.record}" if kept else "nothing left this machine"
@@ -302,9 +306,19 @@ def _told(line: dict[str, Any]) -> str:
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
         return f"{who}: tested a head on {line['samples']:,} samples, sent sums ({readable_bytes(line['bytes'])})"
+    if event in ("tuned", "scored"):
+        return f"{who}: {_tuned(line)}"
     if event == "audited":
         return f"{who}: version {line['version']} {_revealed(line)}"
     return f"{who}: {event}: {line['sentence']}"
+
+
+def _tuned(line: dict[str, Any]) -> str:
+    """Return what left in a tuning, for people."""
+    if line["event"] == "scored":
+        return f"tested a model on {line['samples']:,} samples ({line['part']}), sent sums"
+    size = readable_bytes(line["bytes"])
+    return f"round {line['round']}, {line['stage']}: trained on {line['samples']:,} samples, sent parameters ({size})"
 
 
 def _revealed(line: dict[str, Any]) -> str:

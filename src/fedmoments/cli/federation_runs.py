@@ -132,7 +132,7 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
     with FederationStore.open(ledger) as store:
         for entry in store.audit():
             facts = entry.details
-            if facts.get("note") == "run started":
+            if facts.get("note") in ("run started", "tuning started"):
                 troubles = []
             elif entry.event == "refused" or facts.get("note") in ("declined", "node failed"):
                 for each in facts.get("clients", [facts]):  # a node declines for several clients at once
@@ -140,7 +140,11 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
                     said = str(each.get("sentence") or each.get("why") or each.get("reason"))
                     troubles.append(f"{who}: {plain(said)}")
     more = f" | … and {len(troubles) - most:,} more" if len(troubles) > most else ""
-    told = f". In its way were: {' | '.join(troubles[:most])}{more}" if troubles else ""
+    told = (
+        f". In its way were: {' | '.join(troubles[:most])}{more}"
+        if troubles and "In its way were" not in reason
+        else ""
+    )
     fail(f"{reason.rstrip('. ')}{told}. What was taken in stays in {ledger}")
 
 

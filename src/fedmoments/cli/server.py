@@ -6,22 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from fedmoments.cli.command import PlainCommand, PlainGroup
-from fedmoments.cli.federation_runs import (
-    check_served,
-    default_heads,
-    fail_run,
-    follow,
-    read_results,
-    show_results,
-    tell,
-    why,
-)
+from fedmoments.cli.federation_runs import check_served, default_heads, read_results, show_results, tell
 from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Json, Set, example, existing_file, hyper_of_heads, listed, results_folder
 from fedmoments.cli.output import plural, print_json, print_line
 from fedmoments.cli.privacy_options import MaxClientSamples, Robust
 from fedmoments.cli.server_create import create
-from fedmoments.errors import DeploymentError, InputError
+from fedmoments.cli.server_runs import SLACK, authority_of, finish
+from fedmoments.cli.server_tune import tune
+from fedmoments.errors import InputError
 
 __all__ = ["longest", "server_commands"]
 
@@ -43,9 +36,19 @@ RUN_EXAMPLE = example(
 ).replace(
     "Example, after 'fedmoments demo':", "Example, after 'fedmoments demo'; it waits for 'fedmoments client' elsewhere:"
 )
+TUNE_EXAMPLE = example(
+    CREATE,
+    "fedmoments keys server keys --host fed.example.org",
+    CLIENT_KEYS,
+    ENROL,
+    "fedmoments server run trial.ledger --keys keys --host 0.0.0.0",
+    "fedmoments server tune trial.ledger --keys keys --host 0.0.0.0 --start fedcof --stage lp --rounds 20 --lr 0.1 "
+    "--out tuned",
+).replace(
+    "Example, after 'fedmoments demo':",
+    "Example, after 'fedmoments demo'; it waits for 'fedmoments client … --allow-tuning lp' elsewhere:",
+)
 APP_EXAMPLE = example("fedmoments server app flower-app")
-#: Seconds that a run may take beyond its own waits: starting processes, fitting, writing.
-SLACK = 300.0
 
 
 def server_commands(app: typer.Typer) -> None:
@@ -56,6 +59,7 @@ def server_commands(app: typer.Typer) -> None:
         ("enrol", "Let clients contribute.", ENROL_EXAMPLE, _enrol),
         ("revoke", "Let a client contribute no more.", REVOKE_EXAMPLE, _revoke),
         ("run", "Collect contributions and fit heads.", RUN_EXAMPLE, _run),
+        ("tune", "Probe or fine-tune with the clients.", TUNE_EXAMPLE, tune),
         ("app", "Write a Flower app folder.", APP_EXAMPLE, _app),
     )
     for name, short, epilog, function in commands:
@@ -157,7 +161,7 @@ def _run(
     from fedmoments.flower.settings import ServerSettings
 
     require("flwr", "A server of a federation", "flower")
-    authority = _authority(keys, insecure=insecure)
+    authority = authority_of(keys, insecure=insecure)
     if out is not None:
         results_folder(out)
     hyper = hyper_of_heads(settings or [])
@@ -179,7 +183,7 @@ def _run(
     place = FlowerHome(home or ledger.with_name(f"{ledger.name}.flower"))
     with serve(plan, place, authority=authority, host=host, port=port) as server:
         tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
-        status = _finish(server, timeout or longest(plan, secure))
+        status = finish(server, timeout or longest(plan, secure))
     found = {"status": status.status, "run": status.run_id, "seconds": status.seconds}
     results = read_results(out) if out else None
     if json:
@@ -191,53 +195,11 @@ def _run(
         print_line(f"the run completed; 'fedmoments status {ledger}' says who is in")
 
 
-def _finish(server: Any, timeout: float) -> Any:
-    """Run to the end; a run that does not complete is stopped, and ends the command with exit code 1."""
-    try:
-        server.submit()
-        status = follow(server, timeout)
-    except DeploymentError as error:
-        _stop(server)
-        fail_run(str(error), server.settings.ledger)
-    except KeyboardInterrupt:
-        _stop(server)
-        tell("interrupted; what was taken in stays in the ledger")
-        raise
-    if not status.succeeded:
-        fail_run(why(server.log(), status.status, status.details), server.settings.ledger)
-    return status
-
-
-def _stop(server: Any) -> None:
-    """Stop a run that is not over, so that the next start does not find it in the SuperLink's state."""
-    from contextlib import suppress
-
-    if server.run_id is not None and server.link.alive:
-        with suppress(DeploymentError):
-            server.link.control.stop_run(server.run_id, timeout=20.0)
-
-
 def longest(settings: Any, secure: str | None = None) -> float:
     """Return the seconds after which a run with these settings must be over; the helper is waited for, too."""
     steps = {None: 0, "two-phase": 2}.get(secure, 1)
     waits = 2 if secure else 1
     return float(waits * settings.wait + (settings.rounds + settings.evaluate + steps) * settings.deadline + SLACK)
-
-
-def _authority(keys: Path | None, *, insecure: bool) -> Any:
-    from fedmoments.deploy.keys import Authority
-
-    if insecure == (keys is not None):
-        raise InputError(
-            "say how clients know the server: --keys FOLDER with the certificates that 'fedmoments keys server' made, "
-            "or --insecure for a trial on this machine"
-        )
-    if keys is None:
-        return None
-    authority = Authority(keys.resolve())
-    for path in (authority.root, authority.certificate, authority.key):
-        existing_file(path)
-    return authority
 
 
 def _app(

@@ -35,10 +35,11 @@ flwr-version-target = "1.41.0"
 serverapp = "fedmoments_app.server_app:app"
 clientapp = "fedmoments_app.client_app:app"
 
-# Absolute path of the server's settings, on the machine where the ServerApp runs. Each client names its own settings
-# when it starts: flower-supernode … --node-config "client-config='/path/client.toml'"
+# Absolute path of the server's settings, on the machine where the ServerApp runs: one of both, to collect or to tune.
+# Each client names its own when it starts: flower-supernode … --node-config "client-config='/path/client.toml'"
 [tool.flwr.app.config]
 server-config = ""
+tuning-config = ""
 """
 
 _SHIM = '''"""Names the {what} of the installed package."""

@@ -20,6 +20,7 @@ from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
 from fedmoments.flower.settings import ServerSettings
+from fedmoments.flower.tuning_settings import TuningSettings
 
 __all__ = ["Server", "erase_messages", "helper_node_key", "serve"]
 
@@ -35,7 +36,7 @@ class Server:
         The server's own.
     """
 
-    def __init__(self, link: SuperLink, executor: SuperExec, settings: ServerSettings) -> None:
+    def __init__(self, link: SuperLink, executor: SuperExec, settings: ServerSettings | TuningSettings) -> None:
         self.link, self.executor, self.settings = link, executor, settings
         self.run_id: int | None = None
 
@@ -53,14 +54,14 @@ class Server:
         settings = replace(self.settings, ledger=str(Path(self.settings.ledger).resolve()))
         if settings.out:
             settings = replace(settings, out=str(Path(settings.out).resolve()))
-        path = folder / "server.toml"
+        path = folder / f"{settings.config_key}.toml"
         write_whole(path, settings.to_toml().encode())
         federation: dict[str, ConfigValue] | None = None
         if simulated_nodes is not None:
             resources = {"client-resources-num-cpus": 1, "init-args-num-cpus": os.cpu_count() or 1}
             federation = {"num-supernodes": simulated_nodes, **resources}
         chosen = app or write_app(folder / "app")
-        self.run_id = self.link.control.submit_run(chosen, {"server-config": str(path)}, federation=federation)
+        self.run_id = self.link.control.submit_run(chosen, {settings.config_key: str(path)}, federation=federation)
         return self.run_id
 
     def wait(self, timeout: float, watch: tuple[Process, ...] = ()) -> RunStatus:
@@ -85,7 +86,7 @@ class Server:
 
 @contextmanager
 def serve(
-    settings: ServerSettings,
+    settings: ServerSettings | TuningSettings,
     home: FlowerHome,
     *,
     authority: Authority | None = None,

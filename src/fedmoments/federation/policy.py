@@ -7,7 +7,7 @@ which it has fewer than 5 samples: the mean of one sample is that sample.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from fedmoments.statistics import StatisticsSpec
 from fedmoments.statistics.accumulator import running_positions
 from fedmoments.wire import Withheld
 
-__all__ = ["SMALL_CLASSES", "ClientPolicy"]
+__all__ = ["SMALL_CLASSES", "TUNING", "ClientPolicy", "require_clear"]
 
 #: What may be done with classes and means of too few samples.
 SMALL_CLASSES = ("withhold", "merge")
+#: What may be trained on a client's samples, from nothing to everything: each allows those before it.
+TUNING = ("none", "lp", "feat", "ft")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class ClientPolicy:
         that one. None: through whichever the terms name.
     max_epsilon
         Take part only under differential privacy with an epsilon of at most this; None: any, or none.
+    tuning
+        The most that may be trained on this client's samples: ``none``, ``lp`` (a head), ``feat`` (an encoder) or
+        ``ft`` (both). Trained parameters, less those that were sent, are gradients of the samples, and reveal more
+        than moments: nothing is trained unless this says so.
+    max_rounds
+        In at most so many rounds of a federation's tuning, of all its runs together; None: any number.
 
     Examples
     --------
@@ -80,9 +88,12 @@ class ClientPolicy:
     require_secure: bool = False
     max_epsilon: float | None = None
     helper: str | None = None
+    # Not in the repr, which stands for what a contribution is made by: consent to tuning changes no contribution.
+    tuning: str = field(default="none", repr=False)
+    max_rounds: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("min_count", "max_per_class", "max_bytes", "max_means"):
+        for name in ("min_count", "max_per_class", "max_bytes", "max_means", "max_rounds"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not whole and (value is not None or name == "min_count"):
@@ -94,6 +105,8 @@ class ClientPolicy:
             raise InputError(
                 f"small_classes of a client's policy must be {' or '.join(SMALL_CLASSES)}, not {self.small_classes!r}"
             )
+        if self.tuning not in TUNING:
+            raise InputError(f"tuning of a client's policy must be {', '.join(TUNING)}, not {self.tuning!r}")
         if self.obfuscate is not None:
             parse_obfuscation(self.obfuscate)
         if self.max_per_class is not None and self.max_per_class < self.min_count:
@@ -187,6 +200,46 @@ class ClientPolicy:
             broken.append(f"noise: {error}")
         return broken
 
+    def require_tuning(self, terms: Terms, stage: str, rounds: int = 1) -> None:
+        """Raise PolicyError unless this policy allows that something is trained on the client's samples.
+
+        Parameters
+        ----------
+        terms
+            Of the federation that asks; under secure sums or an epsilon nothing is trained, whatever the policy says.
+        stage
+            ``lp``, ``feat`` or ``ft``.
+        rounds
+            Rounds in all that this client would have taken part in.
+
+        Examples
+        --------
+        >>> from fedmoments.federation import Fingerprint
+        >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
+        >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec())
+        >>> ClientPolicy(tuning="ft").require_tuning(terms, "lp")
+        >>> ClientPolicy().require_tuning(terms, "lp")
+        Traceback (most recent call last):
+        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: tuning: asked
+        is lp, allowed is none; ...
+        """
+        require_clear(terms)
+        broken = []
+        if TUNING.index(stage) > TUNING.index(self.tuning):
+            broken.append(
+                f"tuning: asked is {stage}, allowed is {self.tuning}; updates reveal more than moments, so whoever "
+                f'wants it says so: fedmoments client … --allow-tuning {stage}, or tuning = "{stage}" under [policy]'
+            )
+        if self.max_rounds is not None and rounds > self.max_rounds:
+            broken.append(f"max_rounds: it would be round {rounds}, allowed are {self.max_rounds}")
+        if self.obfuscate is not None:
+            broken.append("obfuscate: counts are to be blurred, but tuning tells the exact number of samples")
+        if broken:
+            raise PolicyError(
+                f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
+                "nothing was trained"
+            )
+
     def require_size(self, n_bytes: int) -> None:
         """Raise PolicyError when a contribution has more bytes than may leave.
 
@@ -265,7 +318,7 @@ class ClientPolicy:
         """
         if not isinstance(table, Mapping):
             raise InputError(f"a client's policy must be a table of rules, not {table!r}")
-        known = [field.name for field in fields(cls)]
+        known = [rule.name for rule in fields(cls)]
         for name in table:
             if name not in known:
                 raise UnknownNameError("rule of a client's policy", str(name), known)
@@ -277,12 +330,30 @@ class ClientPolicy:
         Examples
         --------
         >>> ClientPolicy(max_means=2).to_dict()
-        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'require_secure': False}
+        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'require_secure': False,
+        'tuning': 'none'}
         """
-        table = {field.name: getattr(self, field.name) for field in fields(self)}
+        table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         if self.moments is not None:
             table["moments"] = list(self.moments)
         return {name: value for name, value in table.items() if value is not None}
+
+
+def require_clear(terms: Terms) -> None:
+    """Refuse to tune where the terms promise that nobody sees what a single client sends.
+
+    Raises
+    ------
+    PolicyError
+        Under secure sums, or under an epsilon.
+    """
+    agreed = terms.privacy
+    promise = f"secure {agreed.secure}" if agreed.secure else f"an epsilon of {agreed.epsilon}"
+    if agreed.secure or agreed.epsilon is not None:
+        raise PolicyError(
+            f"the terms of the federation '{terms.name}' promise {promise}, but a client's part of tuning is sent in "
+            "the clear and without noise: tune in a federation whose terms promise neither, or keep the head as it is"
+        )
 
 
 def _checked_moments(names: object) -> tuple[str, ...]:

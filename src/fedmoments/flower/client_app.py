@@ -6,9 +6,10 @@ is a helper instead: it answers ``query.unmask`` and contributes nothing.
 """
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -20,14 +21,20 @@ from fedmoments.flower.messages import (
     ACKNOWLEDGE,
     CONTRIBUTE,
     EVALUATE,
+    GREET,
     HELPER,
+    SCORE,
     SECOND,
+    TEMPERATURE,
+    TUNE,
     UNMASK,
     content_of,
     read_content,
 )
 from fedmoments.flower.node import Node
 from fedmoments.flower.settings import ClientSettings, parse_partitions
+from fedmoments.flower.tuning_node import MissingStartError, TuningNode
+from fedmoments.flower.tuning_task import Task
 from fedmoments.wire import pack_bundle, unpack_bundle
 
 __all__ = ["FINISHED", "HELPER_SETTINGS", "app", "helper_of", "node_of"]
@@ -40,6 +47,8 @@ MOST_BYTES, MOST_HEADS = 2**30, 1000
 UNMASK_BYTES = 2**28
 #: In Flower's simulation, names the settings of the helper, which its last node plays.
 HELPER_SETTINGS = "FEDMOMENTS_HELPER"
+#: What a node says that does not have the start of a tuning.
+_MISSING = {"missing": "start"}
 
 app = ClientApp()
 
@@ -127,6 +136,70 @@ def unmask(message: Message, context: Context) -> Message:
     except (PrivacyError, PolicyError) as error:
         return Message(content_of({"forbidden": str(error)}), reply_to=message)
     return Message(content_of({}, answer), reply_to=message)
+
+
+@app.query(GREET.removeprefix("query."))
+def greet(message: Message, context: Context) -> Message:
+    """Say which clients take part in a tuning, and with how many samples."""
+    node, task, words, items = _tuning(message, context)
+    start = _start(words, items)
+    if start is None:
+        raise InputError("a greeting must bring the classifier that the tuning starts from")
+    return Message(content_of(node.greet(task, start)), reply_to=message)
+
+
+@app.train(TUNE.removeprefix("train."))
+def tune(message: Message, context: Context) -> Message:
+    """Answer with one client's parameters after its part of a round, or with the rule that forbids it."""
+    node, task, words, items = _tuning(message, context)
+    start = _start(words, items)
+    number, last = int(words["round"]), int(words["last"])
+    try:
+        told, body = node.tune(task, str(words["client"]), number, items[0], last=last, start=start)
+    except MissingStartError:
+        return Message(content_of(_MISSING), reply_to=message)
+    except PolicyError as error:
+        return Message(content_of({"declined": str(error)}), reply_to=message)
+    return Message(content_of(told, body), reply_to=message)
+
+
+@app.query(SCORE.removeprefix("query."))
+def score(message: Message, context: Context) -> Message:
+    """Answer with how parameters do on samples of this node, as sums."""
+    node, task, words, items = _tuning(message, context)
+    start = _start(words, items)
+    try:
+        found = node.score(task, str(words["part"]), list(words["clients"]), items[0], start)
+    except MissingStartError:
+        return Message(content_of(_MISSING), reply_to=message)
+    return Message(content_of(asdict(found)), reply_to=message)
+
+
+@app.query(TEMPERATURE.removeprefix("query."))
+def temperature(message: Message, context: Context) -> Message:
+    """Answer with the start's cross-entropy under some temperatures, as sums."""
+    node, task, words, items = _tuning(message, context)
+    start = _start(words, items)
+    try:
+        sums = node.temperature(task, list(words["temperatures"]), list(words["clients"]), start)
+    except MissingStartError:
+        return Message(content_of(_MISSING), reply_to=message)
+    return Message(content_of({"sums": sums}), reply_to=message)
+
+
+def _tuning(message: Message, context: Context) -> tuple[TuningNode, Task, dict[str, Any], list[bytes]]:
+    """Return who is asked, about which tuning, and what came along."""
+    words, data = read_content(message.content, most_bytes=MOST_BYTES)
+    if helper_of(context) is not None:
+        raise InputError("this node is a helper: it opens masks, and trains nothing")
+    items = [bytes(item) for item in unpack_bundle(data, max_bytes=MOST_BYTES, max_items=2)]
+    task = Task.read(words, _terms(words["terms"]))
+    return TuningNode(node_of(context).settings), task, words, items
+
+
+def _start(words: dict[str, Any], items: list[bytes]) -> bytes | None:
+    """Take the bytes of the start out of what came along; None if they did not."""
+    return items.pop() if words["with_start"] else None
 
 
 def helper_of(context: Context) -> HelperNode | None:

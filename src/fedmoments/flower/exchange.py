@@ -23,11 +23,12 @@ PULL_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Reply:
-    """What a node answered."""
+    """What a node answered, and what the message was about."""
 
     node: int
     kind: str
     content: RecordDict
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Failure:
     kind: str
     code: int
     reason: str
+    about: str = ""
 
     @property
     def passing(self) -> bool:
@@ -68,16 +70,26 @@ class Exchange:
     poll: float
     reply_bytes: int
     group: str = ""
-    _pending: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _pending: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     _broken: list[Failure] = field(default_factory=list)
 
     @property
     def pending(self) -> frozenset[int]:
         """Nodes that have not answered."""
-        return frozenset(node for node, _ in self._pending.values())
+        return frozenset(node for node, _, _ in self._pending.values())
 
-    def ask(self, kind: str, contents: Mapping[int, RecordDict]) -> list[Failure]:
-        """Push one message to each node; return failures for those that Flower did not take."""
+    def ask(self, kind: str, contents: Mapping[int, RecordDict], about: str = "") -> list[Failure]:
+        """Push one message to each node; return failures for those that Flower did not take.
+
+        Parameters
+        ----------
+        kind
+            Type of the message.
+        contents
+            By node.
+        about
+            Given back with the answer, where one node is asked several things at once.
+        """
         messages = [
             Message(content, node, kind, ttl=self.ttl, group_id=self.group) for node, content in contents.items()
         ]
@@ -86,9 +98,9 @@ class Exchange:
         refused = []
         for node, name in zip(contents, ids, strict=True):
             if not name:
-                refused.append(Failure(node, kind, 0, "the SuperLink did not take the message"))
+                refused.append(Failure(node, kind, 0, "the SuperLink did not take the message", about))
             else:
-                self._pending[name] = (node, kind)
+                self._pending[name] = (node, kind, about)
         return refused
 
     def hear(
@@ -129,8 +141,8 @@ class Exchange:
             if not came and self._pending:
                 time.sleep(self.poll)
         late, self._pending = self._pending, {}
-        for node, kind in late.values():
-            on_reply(Failure(node, kind, -1, "no answer before the deadline"))
+        for node, kind, about in late.values():
+            on_reply(Failure(node, kind, -1, "no answer before the deadline", about))
 
     def _pull(self, names: list[str]) -> Iterable[Message]:
         """Pull replies; Flower takes them apart here, and one that cannot be taken apart costs its own node only."""
@@ -139,20 +151,21 @@ class Exchange:
         except _BROKEN as error:
             if len(names) > 1:
                 return [message for name in names for message in self._pull([name])]
-            node, kind = self._pending.pop(names[0])
-            self._broken.append(Failure(node, kind, 0, f"its reply cannot be read ({type(error).__name__})"))
+            node, kind, about = self._pending.pop(names[0])
+            self._broken.append(Failure(node, kind, 0, f"its reply cannot be read ({type(error).__name__})", about))
             return []
 
     def _answer(self, message: Message) -> Reply | Failure | None:
         found = self._pending.pop(message.metadata.reply_to_message_id, None)
         if found is None:  # an answer to a message of an earlier, given-up wait
             return None
-        node, kind = found
+        node, kind, about = found
         if message.has_error():
-            return Failure(node, kind, message.error.code, (message.error.reason or "").strip() or "no reason given")
+            reason = (message.error.reason or "").strip() or "no reason given"
+            return Failure(node, kind, message.error.code, reason, about)
         if not message.has_content():
-            return Failure(node, kind, 0, "an empty reply")
-        return Reply(node, kind, message.content)
+            return Failure(node, kind, 0, "an empty reply", about)
+        return Reply(node, kind, message.content, about)
 
 
 def _groups(names: list[str], size: int) -> Iterable[list[str]]:

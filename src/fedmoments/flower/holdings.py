@@ -85,6 +85,25 @@ class Holdings:
         """Return what a client evaluates broadcast heads on; nothing, if its data have no test part."""
         return self._held(client, 1)
 
+    @property
+    def encoder(self) -> Encoder:
+        """What the terms name."""
+        return self._encoder
+
+    def samples(self, *, test: bool = False) -> Samples:
+        """Return all samples of the data set's training or test part, this node's and others'."""
+        return self._data.test if test else self._data.train
+
+    def rows(self, client: str, *, test: bool = False) -> tuple[Ints, Ints]:
+        """Return which of :meth:`samples` are a client's and can be read, ascending, and their labels."""
+        samples = self.samples(test=test)
+        mine = np.arange(len(samples), dtype=np.int64)
+        if self._splits is not None:
+            mine = np.sort(self._splits[int(test)].indices(self._numbers[client]))
+        if self._data.modality != "features":
+            mine = mine[np.isin(mine, self._encoded(int(test))[1])]
+        return mine, self._labels[samples.labels[mine]]
+
     def _held(self, client: str, part: int) -> Held:
         samples = (self._data.train, self._data.test)[part]
         everything = np.arange(len(samples), dtype=np.int64)

@@ -9,6 +9,10 @@ query.evaluate         classifiers; the run is over then            sums over th
 query.second           terms, and what the first phase gave         a bundle of masked reports of the second
 query.helper           whose helper is sought                       whether the node is that helper
 query.unmask           terms, a step and what it asks for           masks of a batch added up, or why not
+query.greet            terms, plan and start of a tuning            its clients, signed, and how many samples they have
+train.tune             a client, a round, parameters                that client's parameters afterwards, signed
+query.score            parameters, and on which samples             sums over the node's samples of that part
+query.temperature      temperatures                                 sums of the cross-entropy under each
 =====================  ===========================================  ==============================================
 
 Flower does not check a declared shape or type, so the bytes are checked where they are read.
@@ -22,10 +26,25 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedmoments.errors import InputError
 
-__all__ = ["ACKNOWLEDGE", "CONTRIBUTE", "EVALUATE", "HELPER", "SECOND", "UNMASK", "content_of", "read_content"]
+__all__ = [
+    "ACKNOWLEDGE",
+    "CONTRIBUTE",
+    "EVALUATE",
+    "GREET",
+    "HELPER",
+    "SCORE",
+    "SECOND",
+    "TEMPERATURE",
+    "TUNE",
+    "UNMASK",
+    "content_of",
+    "content_size",
+    "read_content",
+]
 
 CONTRIBUTE, ACKNOWLEDGE, EVALUATE = "query.contribute", "query.acknowledge", "query.evaluate"
 HELPER, UNMASK, SECOND = "query.helper", "query.unmask", "query.second"
+GREET, TUNE, SCORE, TEMPERATURE = "query.greet", "train.tune", "query.score", "query.temperature"
 
 #: Characters of the words of a message: terms with thousands of class names, receipts of thousands of clients.
 MOST_WORDS = 2**25
@@ -46,6 +65,18 @@ def content_of(words: Mapping[str, Any], data: bytes | None = None) -> RecordDic
         array = Array(dtype="uint8", shape=(len(data),), stype="bytes", data=data)
         records[_BYTES] = ArrayRecord({_BYTES: array})
     return RecordDict(records)
+
+
+def content_size(content: RecordDict) -> int:
+    """Return the bytes of words and bytes of a content, without what Flower wraps around them.
+
+    Examples
+    --------
+    >>> content_size(content_of({}, b"abc")), content_size(content_of({"a": 1}))
+    (5, 8)
+    """
+    words = sum(len(str(record.get("json", "")).encode()) for record in content.config_records.values())
+    return words + sum(len(each.data) for record in content.array_records.values() for each in record.values())
 
 
 def read_content(content: RecordDict, *, most_bytes: int) -> tuple[dict[str, Any], bytes]:

@@ -148,7 +148,7 @@ class Node:
             The last client of a bundle that had no room for all: go on behind it.
         """
         try:
-            self._require_terms(terms)
+            self.require_terms(terms)
             self.policy.require(terms)
             clients = holdings_of(self.settings, terms).clients
         except (FedMomentsError, OSError, ValueError) as error:
@@ -179,7 +179,7 @@ class Node:
 
     def second(self, terms: Terms, broadcast: bytes, *, most_bytes: int, after: str = "") -> Offer:
         """Return reports of the second of two phases, of those clients that took part in the first, as many as fit."""
-        self._require_terms(terms)
+        self.require_terms(terms)
         self.policy.require(terms)
         phase = SecondPhase(terms, Broadcast.from_bytes(broadcast))
         clients = holdings_of(self.settings, terms).clients
@@ -225,7 +225,7 @@ class Node:
 
         Only the sum leaves, so a class is left out when all clients of the node have too few samples of it together.
         """
-        self._require_terms(terms)
+        self.require_terms(terms)
         classifier = load_bytes(classifier_bytes)
         _require_agreed(classifier, terms)
         total = LocalEvaluation.zero(classifier.n_classes)
@@ -245,7 +245,7 @@ class Node:
                 total += found
         return total
 
-    def _require_terms(self, terms: Terms) -> None:
+    def require_terms(self, terms: Terms) -> None:
         """Refuse terms that this client did not read."""
         named = terms.encoder["name"] in encoders()
         if not self.settings.federation and not named:
@@ -259,7 +259,7 @@ class Node:
                 f"terms of {terms.id[:16]}… ('{terms.name}'): read those first, then name them in the settings"
             )
 
-    def _chooser(self, terms: Terms) -> Chooser:
+    def chooser(self, terms: Terms) -> Chooser:
         """Return what applies the policy to this node's clients, made once for all of them."""
         holdings = holdings_of(self.settings, terms)
         if self._choosing is None or self._choosing.holdings is not holdings:
@@ -269,7 +269,7 @@ class Node:
     def _second(self, phase: SecondPhase, client: str) -> bytes:
         """Return a client's report of the second phase: the stored one, or one made from the samples of the first."""
         terms = phase.terms
-        chosen = self._chooser(terms).choose(client)
+        chosen = self.chooser(terms).choose(client)
         key = identity_of(self.settings, client)
         source, noise = self._source(chosen, terms, key)
         self.outbox.prepare(terms, client, source, require_same_source(client))
@@ -295,7 +295,7 @@ class Node:
         return source, sha256(key.private_bytes() + f"{terms.id}{source}".encode()).hexdigest()
 
     def _contribution(self, terms: Terms, client: str) -> bytes:
-        chosen = self._chooser(terms).choose(client)
+        chosen = self.chooser(terms).choose(client)
         key = identity_of(self.settings, client)
         source, noise = self._source(chosen, terms, key)
         stats: Statistics | None = None
@@ -351,10 +351,10 @@ class NoOutbox:
         """Remember no receipt."""
         return False
 
-    def _forget(self, *_: object) -> None:
+    def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""
 
-    sent = acknowledge = refused = declined = evaluated = audited = _forget
+    sent = acknowledge = refused = declined = evaluated = audited = tuned = scored = _forget
 
 
 def _require_agreed(classifier: Classifier, terms: Terms) -> None:

@@ -20,11 +20,12 @@ from fedmoments.flower.messages import ACKNOWLEDGE, EVALUATE, content_of
 from fedmoments.flower.replies import cleaned, read_evaluated
 from fedmoments.flower.secure import SecureRun
 from fedmoments.flower.settings import ServerSettings
+from fedmoments.flower.tuning_settings import TuningSettings
 from fedmoments.jobs.federation import write_federation
 from fedmoments.simulation.run import choose_heads
 from fedmoments.wire import pack_bundle
 
-__all__ = ["FederationRun", "run_federation"]
+__all__ = ["FederationRun", "Progress", "dismiss", "run_federation", "wait_for_nodes"]
 
 #: Cap on what a node may answer to an evaluation: a confusion matrix of some thousand classes.
 EVALUATION_BYTES = 2**28
@@ -105,7 +106,7 @@ def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | No
                 told = True
         finally:
             if not told:
-                _dismiss(grid, settings)
+                dismiss(grid, settings)
         digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
         store.note("run finished", digests=digests)
         if settings.out:
@@ -118,7 +119,7 @@ def _collect(
 ) -> None:
     """Run all rounds of collection."""
     secure = run.secure = _secure(grid, store, settings, progress)
-    nodes = _wait_for_nodes(grid, settings, progress, helper=secure is not None)
+    nodes = wait_for_nodes(grid, settings, progress, helper=secure is not None)
     if secure is not None:
         secure.deal()
     finished: set[int] = set()
@@ -183,7 +184,7 @@ def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -
     store.note("fitted", digests=digests)
 
 
-def _dismiss(grid: Grid, settings: ServerSettings) -> None:
+def dismiss(grid: Grid, settings: ServerSettings | TuningSettings) -> None:
     """Tell all nodes that the run is over, whatever became of it; those that do not hear it stay."""
     exchange = Exchange(grid, settings.ttl, settings.poll, 2**20, "over")
     words = {"receipts": [], "refusals": [], "over": True}
@@ -191,8 +192,8 @@ def _dismiss(grid: Grid, settings: ServerSettings) -> None:
     exchange.hear(lambda _: None, until=time.monotonic() + min(DISMISSAL, settings.deadline))
 
 
-def _wait_for_nodes(
-    grid: Grid, settings: ServerSettings, progress: Progress | None, *, helper: bool = False
+def wait_for_nodes(
+    grid: Grid, settings: ServerSettings | TuningSettings, progress: Progress | None, *, helper: bool = False
 ) -> list[int]:
     """Wait for as many nodes as were asked for, and for one more that is the helper; without that one, go on."""
     until = time.monotonic() + settings.wait
@@ -262,7 +263,7 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
         take(failure)
     exchange.hear(take, until=time.monotonic() + settings.deadline)
     if run.secure is not None:
-        _dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
+        dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
     shown = {name: found.accuracy if found.n_samples else None for name, found in run.evaluations.items()}
     store.note("evaluated", asked=len(nodes), answered=len(nodes) - len(run.failures), accuracy=shown)
 

@@ -1,4 +1,4 @@
-"""The ServerApp: reads the server's settings file and runs the federation."""
+"""The ServerApp: reads the server's settings file and collects contributions or, if it is one of tuning, tunes."""
 
 import os
 import sys
@@ -9,6 +9,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedmoments.errors import InputError
 from fedmoments.flower.server import run_federation
 from fedmoments.flower.settings import ServerSettings
+from fedmoments.flower.tuning_server import run_tuning
+from fedmoments.flower.tuning_settings import TuningSettings
 
 __all__ = ["app"]
 
@@ -17,7 +19,11 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run a federation; an error fails the run."""
+    """Run a federation, or tune what came of it; an error fails the run."""
+    tuning = str(context.run_config.get(TuningSettings.config_key, ""))
+    if tuning:
+        _tune(grid, TuningSettings.load(tuning))
+        return
     path = str(context.run_config.get("server-config", "") or os.environ.get("FEDMOMENTS_SERVER", ""))
     if not path:
         raise InputError(
@@ -29,6 +35,13 @@ def main(grid: Grid, context: Context) -> None:
         evaluation = run.evaluations.get(name)
         shown = f", accuracy {evaluation.accuracy:.4f}" if evaluation and evaluation.n_samples else ""
         _say(1, 1, f"{name}: classifier {fitted.classifier.digest()}, statistics {fitted.statistics_digest}{shown}")
+
+
+def _tune(grid: Grid, settings: TuningSettings) -> None:
+    found = run_tuning(grid, settings, _say)
+    point = found.tuned.result
+    shown = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
+    _say(1, 1, f"tuned from {found.start.name}: classifier {found.classifier.digest()} of round {point.round}{shown}")
 
 
 def _say(done: int, total: int, what: str) -> None:

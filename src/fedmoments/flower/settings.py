@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from fedmoments.data.split import client_name
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.jobs.config import JobConfig
@@ -18,17 +19,6 @@ from fedmoments.privacy.robust.filtering import FILTERS
 from fedmoments.simulation.run import choose_heads
 
 __all__ = ["ClientSettings", "ServerSettings", "absolute_data", "client_name", "parse_partitions"]
-
-
-def client_name(number: int, n_clients: int) -> str:
-    """Return the id of a client that is one part of a split; ids sort as their numbers do.
-
-    Examples
-    --------
-    >>> client_name(7, 100), client_name(7, 100_000)
-    ('client-0007', 'client-00007')
-    """
-    return f"client-{number:0{max(4, len(str(n_clients - 1)))}d}"
 
 
 def parse_partitions(text: str) -> tuple[int, ...]:
@@ -203,6 +193,9 @@ class ServerSettings:
     max_client_samples
         Clients that say they have more samples than this are left out of what is fitted; 0: any number.
     """
+
+    #: Key under which a run is told of the file.
+    config_key: ClassVar[str] = "server-config"
 
     ledger: str
     out: str = ""

@@ -124,10 +124,13 @@ class NetworkRun:
             "preprocessing": dict(encoder.preprocessing),
         }
         measured = Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), None, names)
-        head = {**self.start.arrays(), **{name: arrays[name] for name in (WEIGHTS, BIAS) if name in arrays}}
         notes = {"encoder": about, "fingerprint": measured.digest, "data": world.config.data}
-        tuned = self.start.tuned(head, stage=self.plan.stage, plan=self.plan.to_dict(), **notes)
-        tuned.named(names).save(folder / "head.safetensors")
+        notes |= {"stage": self.plan.stage, "plan": self.plan.to_dict()}
+        if WEIGHTS in arrays:
+            head = self.start.tuned({name: arrays[name] for name in (WEIGHTS, BIAS)}, **notes)
+        else:  # in feat it stays as it came, to the last bit
+            head = self.start.classifier.noting(start=self.start.name, temperature=self.start.temperature, **notes)
+        head.named(names).save(folder / "head.safetensors")
 
 
 def _chosen(samples: Any, rows: NDArray[np.int64]) -> Any:

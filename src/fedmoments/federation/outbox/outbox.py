@@ -48,10 +48,12 @@ class Outbox:
     ==================  ============================================================================================
     ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.federation.outbox.database`)
     ``record.jsonl``    everything that left, a line each (see :mod:`fedmoments.federation.outbox.record`): ``time``
-                        (UTC), ``event`` (audited, prepared, sent, acknowledged, refused, evaluated or declined),
-                        ``federation`` (id), ``name``, ``client``, ``version``, ``digest``, ``moments``, ``bytes``,
-                        ``classes``, ``samples``, ``withheld``, ``seq`` and ``chain`` of the receipt, ``sentence``;
+                        (UTC), ``event`` (audited, prepared, sent, acknowledged, refused, evaluated, tuned, scored
+                        or declined), ``federation`` (id), ``name``, ``client``, ``version``, ``digest``,
+                        ``moments``, ``bytes``, ``classes``, ``samples``, ``withheld``, ``seq`` and ``chain`` of the
+                        receipt, ``sentence``;
                         of an audit: ``policy``, ``kept_back``, ``merged``, ``one_mean``, ``reveals`` and ``replaces``;
+                        of tuning: ``run``, ``round``, ``stage`` and ``part``;
                         what does not apply is left out
     ==================  ============================================================================================
 
@@ -330,6 +332,24 @@ class Outbox:
                 classes=int((result.confusion.sum(axis=1) > 0).sum()),
                 samples=result.n_samples,
             )
+
+    def tuned(self, terms: Terms, client: str, **facts: Any) -> None:
+        """Record that parameters which were trained on the client's samples are being sent.
+
+        Parameters
+        ----------
+        terms, client
+            For whom, and whose.
+        facts
+            ``run``, ``round``, ``stage``, ``bytes``, ``samples`` and ``digest`` of what is sent.
+        """
+        with self._database.writing():
+            self._record.add("tuned", federation=terms.id, name=terms.name, client=client, **facts)
+
+    def scored(self, terms: Terms, client: str, **facts: Any) -> None:
+        """Record that sums of results of parameters are being sent; facts are ``run``, ``part`` and ``samples``."""
+        with self._database.writing():
+            self._record.add("scored", federation=terms.id, name=terms.name, client=client, **facts)
 
     def declined(self, terms: Terms, client: str, sentence: str) -> None:
         """Record that the client was asked and did not do it, and why."""

@@ -21,7 +21,7 @@ from fedmoments.extras import require
 from fedmoments.features.encoder import Encoder
 from fedmoments.features.torch_runtime import chosen_device, inference
 from fedmoments.tuning.draws import batches, held_out
-from fedmoments.tuning.engine import Arrays, Score, Update
+from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update
 from fedmoments.tuning.network.samples import Held, Prepared, held
 from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import Start
@@ -90,11 +90,13 @@ class NetworkEngine:
         self._model = TunedModel(plan, start, encoder, self._device)
         self._initial = self._model.read()
         self._parts = {client: self._checked(part, f"client '{client}'") for client, part in parts.items()}
-        self._test = None if test is None else self._checked(test, "the test part", unseen=True)
+        self._test = None if test is None else self._checked(test, "the test part")
         self._rows = {
-            client: held_out(len(y), plan.validation, seed=plan.seed, client=client)
-            for client, (_, y) in self._parts.items()
+            client: held_out(len(places), plan.validation, seed=plan.seed, client=client)
+            for client, (_, places) in self._parts.items()
         }
+        for client, (train, _) in self._rows.items():
+            self._require_seen(np.asarray(parts[client][1])[train], f"client '{client}'")
         self._clients = tuple(client for client, (train, _) in self._rows.items() if len(train))
         self._controls: dict[str, Arrays] = {}
 
@@ -120,7 +122,8 @@ class NetworkEngine:
         """Return the arrays that the first round begins with: those of the encoder and of the start."""
         return {name: array.copy() for name, array in self._initial.items()}
 
-    def _checked(self, part: Part, whose: str, *, unseen: bool = False) -> tuple[Held, Ints]:
+    def _checked(self, part: Part, whose: str) -> tuple[Held, Ints]:
+        """Return samples, and the places of their labels among the classes that the start has seen."""
         samples, labels = held(self._encoder, part[0]), np.asarray(part[1])
         present = self._start.present
         if labels.shape != (len(samples),):
@@ -132,14 +135,17 @@ class NetworkEngine:
                 f"labels of {whose} must be whole numbers from 0 to {len(present) - 1}, but {labels.dtype} from "
                 f"{labels.min()} to {labels.max()} arrived"
             )
-        missing = np.unique(labels[~present[labels]])
-        if len(missing) and not unseen:
+        places = np.where(present, np.cumsum(present) - 1, _UNSEEN)
+        return samples, places[labels].astype(np.int64)
+
+    def _require_seen(self, labels: NDArray[Any], whose: str) -> None:
+        """Refuse to train on classes that the start has never seen; tested, they are wrong, with an infinite loss."""
+        missing = np.unique(labels[~self._start.present[labels]]) if len(labels) else labels
+        if len(missing):
             raise InputError(
                 f"{whose} holds samples of class {missing[0]}, which the start '{self._start.name}' has never seen and "
                 "gives the probability 0: fit the head on all classes, start at random, or leave these samples out"
             )
-        places = np.where(present, np.cumsum(present) - 1, _UNSEEN)
-        return samples, places[labels].astype(np.int64)
 
     # ------------------------------------------------------------------------------------------ training
 
@@ -179,10 +185,15 @@ class NetworkEngine:
         correction = None if control is None else _less(control, own)
         self._model.load(arrays)
         done = train_locally(self._model, plan, self._batches(round_number, client), correction)
-        change = None
+        after, change = self._model.read(), None
+        if not all(np.isfinite(array).all() for array in after.values()):
+            raise DivergedError(
+                f"in round {round_number} the parameters of client '{client}' grew beyond all numbers: a learning rate "
+                f"of {plan.lr:g} is too high for the temperature {self._start.temperature:g}"
+            )
         if done.gradients is not None:
             change, self._controls[client] = _less(done.gradients, own), done.gradients
-        return Update(client, len(self._rows[client][0]), done.steps, done.loss, self._model.read(), change)
+        return Update(client, len(self._rows[client][0]), done.steps, done.loss, after, change)
 
     def _batches(self, round_number: int, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
         plan, (samples, places) = self._plan, self._parts[client]

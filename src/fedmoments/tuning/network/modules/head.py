@@ -68,10 +68,12 @@ class TorchHead(nn.Module):
             x = x - self._offset.to(x.device)
         if self._basis is not None:
             x = x @ self._basis.to(x.device)
-        scores = x.float() @ self.weights + self.bias
+        present = self._present.to(x.device)
+        scores = (x.float() @ self.weights + self.bias)[:, present]
         if self._base is not None:
-            scores = scores + self._base(x).float()
-        return scores[:, self._present.to(scores.device)] / self._temperature
+            frozen = self._base(x)[:, present]  # less the highest of its row, which saves digits in float32
+            scores = scores + (frozen - frozen.max(1, keepdim=True).values).float()
+        return scores / self._temperature
 
 
 def _constant(array: Floats | None) -> Tensor | None:
