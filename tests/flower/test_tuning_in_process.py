@@ -137,7 +137,8 @@ def test_bytes_of_a_round_are_those_of_its_messages(make: Made, tmp_path: Path) 
     first, last = found.tuned.points
     assert len(asked) == len(answered) == 6
     assert max(asked) == min(asked)
-    assert (last.up - first.up, last.down - first.down) == (sum(answered), sum(asked))
+    broadcast = 6 * (tmp_path / "out" / "start.safetensors").stat().st_size  # once to each client, when it is greeted
+    assert (last.up - first.up, last.down - first.down) == (sum(answered), sum(asked) + broadcast)
 
 
 def test_a_page_shows_the_curve_of_a_run(make: Made, tmp_path: Path) -> None:
@@ -153,7 +154,9 @@ def test_a_page_shows_the_curve_of_a_run(make: Made, tmp_path: Path) -> None:
     assert curve.best_round == found.tuned.best_round
     points = {point.round: (point.accuracy, point.up, point.down) for point in found.tuned.points}
     assert {spot.round: (spot.accuracy, spot.up, spot.down) for spot in curve.spots} == points
-    assert document["data"]["train"] == sum(len(y) for _, y in held(plan).values())
+    told = json.loads((tmp_path / "out" / "tuning.json").read_text())
+    assert document["data"]["train"] == sum(each["train"] for each in told["clients"].values())
+    assert document["data"]["test"] == told["test_samples"] > 0
     page = (tmp_path / "out" / "report.html").read_text()
     assert page == render(document)
     accuracy = found.tuned.points[0].accuracy

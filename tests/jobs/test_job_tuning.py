@@ -225,7 +225,7 @@ def test_the_narrowest_number_of_a_run_wins() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"starts": ("fedcov",)}, "unknown head 'fedcov': did you mean 'fedcof'"),
+        ({"starts": ("fedcov",)}, "file of a classifier. 'fedcov': did you mean 'fedcof'"),
         ({"starts": ("none.safetensors",)}, "is no file"),
         ({"optimisers": ("adam",)}, "unknown optimiser 'adam'"),
         ({"plan": {"lrr": 1.0}}, "unknown number of a plan 'lrr'"),
@@ -283,3 +283,28 @@ def test_an_encoder_is_tuned_saved_and_probed(stage: str, tmp_path: Path) -> Non
     numbers = 3 * (b + (head_numbers if stage == "ft" else 0))
     before = curve["points"][0]["up_formula"]
     assert curve["points"][1]["up_formula"] - before == 4 * numbers
+
+
+def test_a_classifier_of_any_file_name_is_a_start(data: str, tmp_path: Path) -> None:
+    arrays = np.load(data)
+    fm.fit("gh-lda", {"a": (arrays["x_train"], arrays["y_train"])}).save(tmp_path / "mine.classifier")
+    found = run_tuning(config(data, starts=(str(tmp_path / "mine.classifier"),), seeds=1)).document["tuning"]
+    assert found["curves"][0]["points"][0]["accuracy"] > 0.5
+    assert found["heads"] == []
+
+
+def test_replaced_runs_are_counted(data: str, tmp_path: Path) -> None:
+    run_tuning(config(data, seeds=1), tmp_path / "run")
+    assert run_tuning(config(data, seeds=1, runs={"random": {"lr": 1.0}}), tmp_path / "run").replaced == 1
+
+
+def test_the_start_that_everybody_tests_is_charged_before_the_first_round(data: str) -> None:
+    plans: list[dict[str, Any]] = [{}, {"validation": 0.3}]
+    first = [
+        run_tuning(config(data, starts=("gh-qda",), seeds=1, plan=plan)).document["tuning"]["curves"][0]["points"]
+        for plan in plans
+    ]
+    base = 12 * 4 * (8 + 5 * 8 * 8 + 5 * 8 + 5)
+    assert first[0][0]["down"] == 0
+    assert first[0][1]["down"] > base
+    assert base < first[1][0]["down"] < 2 * base

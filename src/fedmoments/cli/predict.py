@@ -21,7 +21,7 @@ def predict_command(app: typer.Typer) -> None:
 
 
 def _predict(
-    model: Annotated[Path, typer.Argument(help="Classifier that 'simulate --out' wrote.")],
+    model: Annotated[Path, typer.Argument(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
     files: Annotated[list[Path] | None, typer.Argument(help="Images, or text files with one sentence a line.")] = None,
     *,
     text: Annotated[list[str] | None, typer.Option("--text", help="A sentence; may be repeated.")] = None,
@@ -39,7 +39,7 @@ def _predict(
     from fedmoments.jobs.predict import encoder_of, predict, text_items
 
     classifier = load(existing_file(model))
-    chosen = encoder_of(classifier, encoder, runtime=runtime, device=device)
+    chosen = encoder_of(classifier, encoder, beside=model, runtime=runtime, device=device)
     paths = [path for path in files or [] if path.is_file()]
     missing = tuple(
         Problem(str(path), "it is a directory" if path.is_dir() else "there is no such file")

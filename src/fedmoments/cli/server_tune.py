@@ -137,6 +137,7 @@ def _settings(given: dict[str, Any], start: str, pairs: list[str]) -> Any:
     """Return the server's settings, once they can be run."""
     from fedmoments.extras import require
     from fedmoments.federation.policy import require_clear
+    from fedmoments.flower.tuning_run import RunFolder
     from fedmoments.flower.tuning_settings import RANDOM, TuningSettings
     from fedmoments.heads import presets
     from fedmoments.simulation.run import choose_heads
@@ -158,6 +159,7 @@ def _settings(given: dict[str, Any], start: str, pairs: list[str]) -> Any:
             from fedmoments.federation.results import require_served
 
             require_served(store.terms, choose_heads([start], hyper))
+        RunFolder(chosen).load(store.terms.id)  # a folder of another run is refused before anything is served
     return chosen
 
 

@@ -230,5 +230,7 @@ def _run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: bo
     show_tuning(found.document)
     if found.resumed:
         print_line(f"{plural(found.resumed, 'run')} of an earlier job in {out} were kept")
+    if found.replaced:
+        print_line(f"{plural(found.replaced, 'run')} of an earlier job in {out} had other settings and were replaced")
     if found.files:
         print_line(f"wrote {', '.join(str(path) for path in found.files)}")

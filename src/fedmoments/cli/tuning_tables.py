@@ -128,13 +128,31 @@ def _spent(run: Run) -> str:
     return "–" if spent is None else readable_bytes(spent)
 
 
+def _show_refits(tuning: Tuning) -> None:
+    """Print heads that were fitted anew on what was tuned, one line a run."""
+    for run in tuning.runs:
+        names = list(dict.fromkeys(name for curve in run.curves for name in curve.refit))
+        told = [f"{name} {_percent(Figure.of(c.refit.get(name) for c in run.curves))}" for name in names]
+        before = Figure.of(curve.before for curve in run.curves)
+        was = f" (fed3r before tuning: {_percent(before)})" if before else ""
+        if told:
+            print_line(
+                f"refitted after {run.start}, {optimiser_name(run.optimiser)}, accuracy %: {', '.join(told)}{was}"
+            )
+
+
 def _show_notes(document: Mapping[str, Any], tuning: Tuning) -> None:
     heads = [head for head in tuning.heads if head.name not in tuning.starts]
     if heads:
         told = [f"{head.name} {_percent(head.accuracy)}" for head in heads[:MOST_HEADS]]
         more = f" and {len(heads) - MOST_HEADS} more" if len(heads) > MOST_HEADS else ""
         print_line(f"one-shot heads besides, accuracy %: {', '.join(told)}{more}")
+    _show_refits(tuning)
     curves = [curve for run in tuning.runs for curve in run.curves]
+    fallen = [run for run in tuning.runs if run.first and run.end and run.end.mean < run.first.mean]
+    if fallen:
+        names = ", ".join(f"{run.start} with {optimiser_name(run.optimiser)}" for run in fallen[:MOST_TOLD])
+        print_line(f"note: {names} ended below the start: a smaller learning rate may help (--for START.lr=…)")
     stopped = [curve for curve in curves if curve.stopped]
     diverged = [curve for curve in stopped if str(curve.stopped).startswith("diverged")]
     for curve in diverged[:MOST_TOLD]:

@@ -76,6 +76,7 @@ class GridEngine:
         roster: Mapping[str, Numbers] | None = None,
     ) -> None:
         self.task, self.failures = task, list[dict[str, Any]]()
+        self.tested = 0
         self._grid, self._store, self._settings, self._start = grid, store, settings, start
         self._keys: dict[str, PublicKey] = {
             each.client: each.key for each in store.enrolled() if each.status == "enrolled"
@@ -219,6 +220,7 @@ class GridEngine:
     def test(self, arrays: Arrays) -> Score | None:
         """Return sums over the test parts of clients; None if they are not asked, or have none."""
         found = self._score("test", arrays) if self._settings.evaluate else Score(0, 0, 0.0)
+        self.tested = found.samples
         return found if found.samples else None
 
     def _score(self, part: str, arrays: Arrays) -> Score:

@@ -33,7 +33,7 @@ def page_document(told: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
     >>> told |= {"start": "fedcof", "temperature": 0.1, "temperatures": {}, "best_round": None, "stopped": None}
     >>> document = page_document({**told, "points": [], "version": "1", "seconds": 2.0}, terms)
     >>> document["data"]["train"], document["tuning"]["per_round"], document["tuning"]["curves"][0]["optimiser"]
-    (100, 1, 'fedavg')
+    (90, 1, 'fedavg')
     """
     plan = TuningPlan(**told["plan"])
     numbers = told["clients"].values()
@@ -46,7 +46,8 @@ def page_document(told: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
         "rows": [],
         "data": {
             "name": terms.name,
-            "train": sum(each["train"] + each["validation"] for each in numbers),
+            "train": sum(each["train"] for each in numbers),
+            "test": told.get("test_samples") or None,
             "dim": terms.dim,
             "classes": len(terms.classes),
             "class_names": list(terms.classes),

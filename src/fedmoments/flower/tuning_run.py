@@ -119,7 +119,7 @@ class RunFolder:
         for name, value in given.items():
             if getattr(begun, name) != value:
                 raise InputError(
-                    f"{self.path} holds a run with another {name} ({getattr(begun, name)!r}, not {value!r}): give "
+                    f"{self.path} holds a run with another {name} ({_difference(getattr(begun, name), value)}): give "
                     "another folder, or delete it to begin anew"
                 )
         return begun
@@ -153,3 +153,11 @@ class RunFolder:
 def _kept(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a begun plan stays whatever the number of rounds is now."""
     return {"test_every": plan["test_every"]} if "test_every" in plan else {}
+
+
+def _difference(before: Any, now: Any) -> str:
+    """Return what differs, field by field where there are fields."""
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return f"{before!r}, not {now!r}"
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {before.get(name)!r}, not {now.get(name)!r}" for name in names)

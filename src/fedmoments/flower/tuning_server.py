@@ -152,7 +152,11 @@ class _Session:
         classifier.save(folder.path / "tuned.safetensors")
         found = TuningRun(start, classifier, tuned, engine.failures, folder.path)
         told = _document(found, begun, plan)
-        told |= {"minimum": self.settings.minimum, "seconds": time.perf_counter() - began}
+        told |= {
+            "minimum": self.settings.minimum,
+            "test_samples": engine.tested,
+            "seconds": time.perf_counter() - began,
+        }
         folder.write_json("tuning.json", told)
         write_report(folder.path / "report.html", page_document(told, self.store.terms))
         return found

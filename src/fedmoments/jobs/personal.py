@@ -173,10 +173,12 @@ def _require_sense(
     """Refuse what would do nothing, or what was not broadcast."""
     if beta is not None:
         read_beta(beta)
+    if shares and not own_labels:
+        raise InputError(
+            "labels that a client does not have have no share: weigh by shares, or predict all labels, not both"
+        )
     if beta is None and not own_labels:
         raise InputError("nothing would be personal: blend class means (beta), or keep to the client's own labels")
-    if shares and not own_labels:
-        raise InputError("labels that a client does not have have no share: weigh by shares, or predict all labels")
     if source.classifier is not None and head is not None:
         raise InputError(
             f"{source.path} is a classifier, which is not fitted again: a head is for statistics; leave it out"
@@ -189,7 +191,7 @@ def _encoder(config: JobConfig, source: Broadcast, data: DataSet) -> Encoder:
         return choose_encoder(config, data.modality, data.train.items.shape[1])  # type: ignore[union-attr]
     noted = source.classifier.info.get("encoder") if source.classifier is not None else None
     if source.classifier is not None and isinstance(noted, dict) and noted.get("name") != "identity":
-        run = {"runtime": config.runtime, "device": config.device, "threads": config.threads}
+        run: dict[str, Any] = {"runtime": config.runtime, "device": config.device, "threads": config.threads}
         return encoder_of(source.classifier, config.encoder, **run)
     return choose_encoder(config, data.modality)
 

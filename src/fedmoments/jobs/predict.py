@@ -49,7 +49,9 @@ class Prediction:
         }
 
 
-def encoder_of(classifier: Classifier, name: str | None = None, **options: Any) -> Encoder:
+def encoder_of(
+    classifier: Classifier, name: str | None = None, *, beside: Path | None = None, **options: Any
+) -> Encoder:
     """Return the encoder that a classifier was fitted behind, refusing one with another fingerprint.
 
     Parameters
@@ -58,6 +60,8 @@ def encoder_of(classifier: Classifier, name: str | None = None, **options: Any) 
         Saved by a job: its notes name the encoder.
     name
         Another way to get the same encoder (a local path, say).
+    beside
+        File of the classifier: a tuned encoder that is no longer where it was may lie beside it.
     options
         Runtime, device, threads, batch size.
     """
@@ -68,7 +72,7 @@ def encoder_of(classifier: Classifier, name: str | None = None, **options: Any) 
         )
     if noted["name"] == "identity":
         raise InputError("this classifier was fitted on features that were given: score features with it instead")
-    encoder = load_encoder(name or noted["name"], **noted.get("options", {}), **options)
+    encoder = load_encoder(name or _found(noted["name"], beside), **noted.get("options", {}), **options)
     if encoder.fingerprint != noted["fingerprint"]:
         raise MergeError(
             f"this classifier was fitted behind the encoder {noted['name']} with fingerprint "
@@ -76,6 +80,15 @@ def encoder_of(classifier: Classifier, name: str | None = None, **options: Any) 
             "weights or preprocessing differ, and its features would mean something else"
         )
     return encoder
+
+
+def _found(name: str, beside: Path | None) -> str:
+    """Return the name of an encoder; that of a tuned one which was moved together with its head is its new place."""
+    family, _, place = name.partition(":")
+    if family != "tuned" or beside is None or Path(place).is_file():
+        return name
+    near = beside.resolve().parent / Path(place).name
+    return f"tuned:{near}" if near.is_file() else name
 
 
 def predict(

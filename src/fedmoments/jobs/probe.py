@@ -85,7 +85,7 @@ def find_tuned(place: Path) -> Tuned:
     """
     if place.is_file():
         beside = place.parent / HEAD
-        return Tuned(f"{_PREFIX}{place}", beside if beside.is_file() and beside != place else None)
+        return Tuned(f"{_PREFIX}{place.resolve()}", beside if beside.is_file() and beside != place else None)
     if not place.is_dir():
         raise InputError(f"{place} does not exist: name the folder of a tuned model, or an encoder file in it")
     encoder, head = place / ENCODER, place / HEAD
@@ -94,7 +94,7 @@ def find_tuned(place: Path) -> Tuned:
             f"{place} holds neither {ENCODER} nor {HEAD}: name the folder of one tuned model, as 'fedmoments tune' "
             "leaves it"
         )
-    return Tuned(f"{_PREFIX}{encoder}" if encoder.is_file() else None, head if head.is_file() else None)
+    return Tuned(f"{_PREFIX}{encoder.resolve()}" if encoder.is_file() else None, head if head.is_file() else None)
 
 
 def base_of(name: str, **run: Any) -> Encoder:

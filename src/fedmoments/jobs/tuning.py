@@ -26,11 +26,12 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class TuningResult:
-    """What a job found: everything, ready for JSON; the files that were written; runs that an earlier job had ended."""
+    """What a job found: everything, ready for JSON; the files that were written; runs that were kept and replaced."""
 
     document: dict[str, Any]
     files: list[Path]
     resumed: int
+    replaced: int = 0
 
 
 def run_tuning(
@@ -65,7 +66,7 @@ def run_tuning(
     document = _document(config, encoded, (curves, heads), job.n_clients, command)
     document["seconds"] = time.perf_counter() - clock
     files = _write(out, document, config) if out else []
-    return TuningResult(document, files, job.resumed)
+    return TuningResult(document, files, job.resumed, job.replaced)
 
 
 class _Job:
@@ -73,7 +74,7 @@ class _Job:
 
     def __init__(self, config: TuningConfig, encoded: Encoded, out: Path | None, progress: Progress | None) -> None:
         self.config, self.encoded, self.out, self.progress = config, encoded, out, progress
-        self.resumed = 0
+        self.resumed, self.replaced = 0, 0
         self.n_clients = 0
         self._done = 0
 
@@ -102,6 +103,7 @@ class _Job:
         name = run_name(start, plan)
         kept = self.out / "curves" / f"{name}.json" if self.out else None
         known = _read_curve(kept, plan, basis) if kept else None
+        self.replaced += kept is not None and known is None and kept.exists()
         if known is not None:
             self.resumed, self._done = self.resumed + 1, self._done + 1
             return known

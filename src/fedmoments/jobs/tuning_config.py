@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.heads import head_names
 from fedmoments.jobs.config import JobConfig
 from fedmoments.simulation.methods import all_names, choose_heads
 from fedmoments.tuning import OPTIMISERS, TuningPlan
 
-__all__ = ["RANDOM", "TuningConfig", "start_word"]
+__all__ = ["RANDOM", "TuningConfig", "is_file", "start_word"]
 
 #: The start that is no head.
 RANDOM = "random"
-_FILE = ".safetensors"
 _OWN = ("seed", "optimiser")  # fields of a plan that the job sets itself
 
 
@@ -27,7 +27,20 @@ def start_word(start: str) -> str:
     >>> start_word("heads/my head.safetensors"), start_word("fedcof")
     ('my-head', 'fedcof')
     """
-    return re.sub("[^A-Za-z0-9_-]+", "-", Path(start).stem if start.endswith(_FILE) else start)
+    return re.sub("[^A-Za-z0-9_-]+", "-", Path(start).stem if is_file(start) else start)
+
+
+def is_file(start: str) -> bool:
+    """Say whether a start is the file of a classifier: neither ``random`` nor a head, and there, or named as one.
+
+    Examples
+    --------
+    >>> is_file("heads/mine.safetensors"), is_file("fedcof"), is_file("fedcov")
+    (True, False, False)
+    """
+    if start == RANDOM or start in head_names():
+        return False
+    return start.endswith(".safetensors") or Path(start).is_file()
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class TuningConfig(JobConfig):
     @property
     def start_heads(self) -> tuple[str, ...]:
         """Names of heads that are starts."""
-        return tuple(name for name in self.starts if name != RANDOM and not name.endswith(_FILE))
+        return tuple(name for name in self.starts if name != RANDOM and not is_file(name))
 
     @property
     def stage(self) -> str:
@@ -106,7 +119,7 @@ class TuningConfig(JobConfig):
         if not self.starts or not self.optimisers:
             raise InputError("there is nothing to tune: give at least one start and one optimiser")
         for start in self.starts:
-            if start.endswith(_FILE) and not Path(start).is_file():
+            if is_file(start) and not Path(start).is_file():
                 raise InputError(f"the start {start} is no file")
         self._check_names()
         for optimiser in self.optimisers:
@@ -130,6 +143,9 @@ class TuningConfig(JobConfig):
             raise InputError(f"every optimiser is run once, but {', '.join(self.optimisers)} arrived")
 
     def _check_heads(self) -> None:
+        for start in self.start_heads:
+            if start not in head_names() and all_names([start]) == (start,):
+                raise UnknownNameError("start (random, a head, or the file of a classifier)", start, head_names())
         named = (*self.start_heads, *self.heads, *self.refit)
         if named or self.hyper:
             choose_heads(all_names(named), self.hyper)

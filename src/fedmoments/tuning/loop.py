@@ -178,6 +178,8 @@ class _Run:
     def begin(self) -> None:
         """Test the start."""
         self.bill = self.prices.start
+        if self.plan.validation > 0:  # everybody tests the start, and so has to have it
+            self.bill += self.prices.opening
         self._note({}, ())
 
     def next_round(self) -> None:
@@ -193,7 +195,7 @@ class _Run:
         )
         chosen = [names[index] for index in drawn]
         control = self.optimiser.control(self.arrays)
-        if number == 1:
+        if number == 1 and self.plan.validation == 0:
             self.bill += self.prices.opening
         self.round = number
         try:
