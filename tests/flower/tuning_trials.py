@@ -13,6 +13,7 @@ from fedmoments.deploy.local import LocalFederation, run_local
 from fedmoments.federation.store import FederationStore
 from fedmoments.flower import client_app as real
 from fedmoments.flower.grid import run_in_process
+from fedmoments.flower.messages import read_content
 from fedmoments.flower.tuning_server import TuningRun, run_tuning
 from fedmoments.flower.tuning_settings import TuningSettings
 
@@ -78,3 +79,8 @@ def spoiled(how: Callable[[str, Message, Context, Callable[[], Message]], Messag
 def notes(plan: LocalFederation, note: str) -> list[dict[str, Any]]:
     with FederationStore.open(plan.server.ledger) as store:
         return [each.details for each in store.audit() if each.event == "note" and each.details["note"] == note]
+
+
+def of_client(message: Message, client: str) -> bool:
+    words, _ = read_content(message.content, most_bytes=2**30)
+    return bool(words.get("client") == client)
