@@ -13,8 +13,8 @@ pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from tests.flower.test_tuning_in_process import held, require_same
 from tests.flower.test_tuning_failures import without
+from tests.flower.test_tuning_in_process import held, require_same
 from tests.flower.tuning_trials import PLAN, Made, collected, node_configs, notes, of_client, run, settings_of, spoiled
 
 from fedmoments.deploy.local import LocalFederation
