@@ -22,7 +22,7 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.flower.node import Node
 from fedmoments.flower.settings import ClientSettings
-from fedmoments.flower.tuning_memory import Remembered, forget_all, recall, remember
+from fedmoments.flower.tuning_memory import Remembered, recall, remember
 from fedmoments.flower.tuning_node import MissingStartError, TuningNode
 from fedmoments.flower.tuning_task import Task
 from fedmoments.privacy.protection import Agreed
@@ -184,50 +184,6 @@ def test_refusals_are_recorded(make: Made, tmp_path: Path) -> None:
         TuningNode(small).tune(task, "client-0001", 2, parameters, last=0)
     assert "max_bytes" in record(tmp_path / "box", "declined")[-1]["sentence"]
     assert len(record(tmp_path / "box", "tuned")) == 1
-
-
-@pytest.mark.parametrize("folder", ["", "box"])
-def test_a_client_counts_its_rounds_over_all_runs(make: Made, tmp_path: Path, folder: str) -> None:
-    forget_all()
-    plan = collected(make)
-    settings = change(plan, tmp_path / folder if folder else None, min_count=1, tuning="lp", max_rounds=2)
-    task, head, parameters = asked(plan)
-    first = TuningNode(settings).tune(task, "client-0001", 1, parameters, last=0, start=head)
-    again = TuningNode(settings).tune(task, "client-0001", 1, parameters, last=0)
-    assert first == again  # the very same request is answered alike, and is no further round
-    other = replace(task, run="cd" * 16)
-    TuningNode(settings).tune(other, "client-0001", 1, parameters, last=0)
-    with pytest.raises(PolicyError, match="max_rounds: it would be round 3, allowed are 2"):
-        TuningNode(settings).tune(task, "client-0001", 2, parameters, last=1)
-    changed = pack_parameters({name: array + 1 for name, array in task.start(head).arrays().items()})
-    with pytest.raises(PolicyError, match="max_rounds"):
-        TuningNode(settings).tune(other, "client-0001", 1, changed, last=0)
-    TuningNode(settings).tune(task, "client-0002", 1, parameters, last=0)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"seed": 1}, {"epochs": 2}, {"batch_size": 1}, {"validation": 0.5}, {"temperature": 9.0}]
-)
-def test_a_round_under_another_plan_is_a_further_round(make: Made, tmp_path: Path, changes: dict[str, Any]) -> None:
-    plan = collected(make)
-    settings = change(plan, tmp_path / "box", min_count=1, tuning="lp", max_rounds=1)
-    task, head, parameters = asked(plan)
-    first = TuningNode(settings).tune(task, "client-0001", 1, parameters, last=0, start=head)
-    more = replace(task, plan=replace(task.plan, rounds=999))  # the same round, of more
-    assert TuningNode(settings).tune(more, "client-0001", 1, parameters, last=0) == first
-    temperature = float(changes.get("temperature", task.temperature))
-    other = replace(task, plan=replace(task.plan, **changes), temperature=temperature)
-    with pytest.raises(PolicyError, match="max_rounds: it would be round 2, allowed are 1"):
-        TuningNode(settings).tune(other, "client-0001", 1, parameters, last=0)
-
-
-def test_rounds_go_on_without_clients_that_have_had_enough(make: Made, tmp_path: Path) -> None:
-    forget_all()
-    plan = collected(make)
-    change(plan, tmp_path / "box", min_count=1, tuning="lp", max_rounds=1)
-    settings = settings_of(plan, tmp_path / "out", plan={**PLAN, "rounds": 3, "fraction": 0.5})
-    with pytest.raises(DeploymentError, match=r"round 3 brought 0 updates of 6.*declined.*max_rounds"):
-        run(plan, settings)
 
 
 # -------------------------------------------------------------------------------------------------- the memory

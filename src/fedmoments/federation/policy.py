@@ -68,7 +68,8 @@ class ClientPolicy:
         ``ft`` (both). Trained parameters, less those that were sent, are gradients of the samples, and reveal more
         than moments: nothing is trained unless this says so.
     max_rounds
-        In at most so many rounds of a federation's tuning, of all its runs together; None: any number.
+        In at most so many rounds of a federation's tuning, of all its runs together; None: any number. It bounds sums
+        of losses, too: two for each round (a test and a check), two for the start, and one for temperatures.
 
     Examples
     --------
@@ -238,6 +239,31 @@ class ClientPolicy:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
                 "nothing was trained"
+            )
+
+    def require_sums(self, terms: Terms, sums: int) -> None:
+        """Raise PolicyError when a node would have told more sums of losses than so many rounds need.
+
+        Parameters
+        ----------
+        terms
+            Of the federation that asks.
+        sums
+            Different sums in all that the node would have told: of tests, validation shares and temperatures.
+
+        Examples
+        --------
+        >>> from fedmoments.federation import Fingerprint
+        >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
+        >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec())
+        >>> ClientPolicy(tuning="lp", max_rounds=3).require_sums(terms, 9)
+        >>> ClientPolicy(tuning="lp").require_sums(terms, 10_000)
+        """
+        if self.max_rounds is not None and sums > 2 * self.max_rounds + 3:
+            raise PolicyError(
+                f"the federation '{terms.name}' asks for more sums of losses than {self.max_rounds} rounds need "
+                f"({2 * self.max_rounds + 3}), and this client's policy allows no more rounds (max_rounds): nothing "
+                "was told"
             )
 
     def require_size(self, n_bytes: int) -> None:

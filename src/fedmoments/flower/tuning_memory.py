@@ -6,20 +6,23 @@ very round: it keeps the states after its last two. So a round that is asked for
 an update never arrived, gives the same answer again.
 """
 
+import json
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-from fedmoments.errors import InputError
+from fedmoments.errors import FileFormatError, InputError
 from fedmoments.files import pack_tensors, read_tensors, write_whole
 from fedmoments.tuning.engine import Arrays
 
-__all__ = ["Remembered", "forget_all", "recall", "remember"]
+__all__ = ["Remembered", "forget_all", "recall", "remember", "remember_sum", "sums_told"]
 
 _KIND = "tuning memory"
 #: What clients without a folder remember, by federation and client: as long as their process lives.
 _MEMORY: dict[tuple[str, str], "Remembered"] = {}
+_SUMS: dict[tuple[str, str], list[str]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +127,53 @@ def remember(folder: str, federation: str, client: str, memory: Remembered) -> N
     write_whole(path, pack_tensors(_KIND, tensors, header))
 
 
+def sums_told(folder: str, federation: str, node: str) -> list[str]:
+    """Return the digests of all requests for sums of losses that a node has answered in a federation.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is damaged.
+    """
+    if not folder:
+        return list(_SUMS.get((federation, node), []))
+    path = _sums_path(folder, federation, node)
+    try:
+        return [str(each) for each in json.loads(path.read_text("utf-8"))] if path.exists() else []
+    except (ValueError, TypeError) as error:
+        raise FileFormatError(f"{path} is no list of requests ({error}): it says how much was told already") from error
+
+
+def remember_sum(folder: str, federation: str, node: str, asked: str) -> None:
+    """Keep the digest of a request that is answered; the very same again is no further sum.
+
+    Examples
+    --------
+    >>> remember_sum("", "pets", "clinic", "d1")
+    >>> remember_sum("", "pets", "clinic", "d1")
+    >>> sums_told("", "pets", "clinic")
+    ['d1']
+    """
+    known = sums_told(folder, federation, node)
+    if asked in known:
+        return
+    if not folder:
+        _SUMS[federation, node] = [*known, asked]
+        return
+    path = _sums_path(folder, federation, node)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, json.dumps([*known, asked]).encode())
+
+
 def forget_all() -> None:
     """Forget what clients without a folder remember."""
     _MEMORY.clear()
+    _SUMS.clear()
+
+
+def _sums_path(folder: str, federation: str, node: str) -> Path:
+    word = sha256(node.encode()).hexdigest()[:16]  # several nodes may share a folder in a trial
+    return Path(folder) / "tuning" / federation[:16] / f"sums-{word}.json"
 
 
 def _path(folder: str, federation: str, client: str) -> Path:

@@ -20,7 +20,7 @@ from fedmoments.flower.choosing import Chooser
 from fedmoments.flower.holdings import Held, Holdings, holdings_of
 from fedmoments.flower.node import Node, identity_of
 from fedmoments.flower.settings import ClientSettings
-from fedmoments.flower.tuning_memory import recall, remember
+from fedmoments.flower.tuning_memory import recall, remember, remember_sum, sums_told
 from fedmoments.flower.tuning_task import Task, greeting_bytes, signed_bytes
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.engine import Arrays, Engine, Score
@@ -140,6 +140,7 @@ class TuningNode:
             self._allow(task)
             for client in clients:
                 self._require_own(task, client)
+            asked = self._counted(task, f"score {part}", clients, data)
         begun = self._start(task, start)
         arrays, _, _ = unpack_parameters(data, "the server")
         nothing = Score(0, 0, 0.0)
@@ -150,6 +151,7 @@ class TuningNode:
         )
         if found.samples < self._node.policy.min_count:
             return nothing
+        remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
         self._node.outbox.scored(task.terms, self._everybody, run=task.run, part=part, samples=found.samples)
         return found
 
@@ -167,10 +169,12 @@ class TuningNode:
             for client in clients:
                 self._require_own(task, client)
             parts = {client: self._training(task, client) for client in clients}
+            asked = self._counted(task, "temperature", clients, repr(given).encode())
         begun = self._start(task, start)
         total = np.zeros(len(given))
         for client, held in parts.items():
             total += cross_entropy_sums(begun, held.X, held.y, given, whose=f"client {client}")
+        remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
         samples = sum(len(held.y) for held in parts.values())
         self._node.outbox.scored(task.terms, self._everybody, run=task.run, part="temperature", samples=samples)
         return [float(each) for each in total]
@@ -181,11 +185,22 @@ class TuningNode:
     def _everybody(self) -> str:
         return self.settings.name or "all clients of this node"
 
+    @property
+    def _whose(self) -> str:
+        return f"{self.settings.name} {self.settings.partitions}"
+
     def _allow(self, task: Task, rounds: int = 1) -> None:
         """Raise PolicyError unless this party takes part in such a tuning."""
         self._node.require_terms(task.terms)
         self._node.policy.require(task.terms)
         self._node.policy.require_tuning(task.terms, task.plan.stage, rounds)
+
+    def _counted(self, task: Task, what: str, clients: Sequence[str], data: bytes) -> str:
+        """Return the digest of a request for a sum of losses, once it is no more than the policy lets out."""
+        asked = task.asked("\n".join([what, *sorted(clients)]), 0, 0, data)
+        told = sums_told(self.settings.folder, task.terms.id, self._whose)
+        self._node.policy.require_sums(task.terms, len(told) + (asked not in told))
+        return asked
 
     def _require_own(self, task: Task, client: str) -> None:
         clients = holdings_of(self.settings, task.terms).clients
