@@ -283,3 +283,14 @@ def test_names_never_become_markup(small: dict[str, Any]) -> None:
     assert read(page).found.count("script") == 1
     assert "onmouseover=&quot;" in page
     assert not re.search(r'<[^>]* onmouseover="', page)
+
+
+def test_a_fall_within_the_noise_is_called_a_fall() -> None:
+    def curve(start: str, *found: float) -> dict[str, Any]:
+        points = [{"round": t, "accuracy": a, "up": 10.0 * t, "down": 0.0} for t, a in enumerate(found)]
+        return {"start": start, "optimiser": "fedavg", "seed": 0, "points": points}
+
+    tuning = {"stage": "ft", "clients": 9, "curves": [curve("random", 0.1, 0.3), curve("fedcof", 0.636, 0.62)]}
+    page = render({"rows": [], "data": {"name": "digits", "test": 497}, "tuning": tuning})
+    assert "down from the head’s own 63.6" in page
+    assert "within the noise of 497" in page

@@ -112,8 +112,8 @@ def _gain(results: Results, run: Run) -> str | None:
     if run.start == RANDOM or run.first is None or run.end is None:
         return None
     gain = run.end.mean - run.first.mean
-    if _noise(results, run.end, run.first):
-        return f": tuning changes the head’s own {percent(run.first.mean)} by no more than the noise"
+    if noise := _noise(results, run.end, run.first):
+        return f": {'up' if gain >= 0 else 'down'} from the head’s own {percent(run.first.mean)}, {noise}"
     return f": {points(gain)} {'above' if gain >= 0 else 'below'} the head itself"
 
 
