@@ -392,7 +392,7 @@ def test_what_does_not_fit_is_refused(encoder: Any, parts: dict[str, Any], start
         engine.train(1, {n: a for n, a in arrays.items() if not n.startswith("head")}, None, ["a"])
     with pytest.raises(InputError, match=r"'head/bias' must have the shape \(3,\)"):
         engine.train(1, {**arrays, BIAS: np.zeros(4, np.float32)}, None, ["a"])
-    with pytest.raises(InputError, match="came with the server's control variates"):
+    with pytest.raises(InputError, match="must not come with the server's control variates, but some arrived"):
         engine.train(1, arrays, arrays, ["a"])
     with pytest.raises(InputError, match="3 samples of client 'x' need as many labels"):
         NetworkEngine(TuningPlan(stage="ft"), start, encoder, {"x": (parts["a"][0][:3], [0])})

@@ -111,5 +111,5 @@ def test_files_that_do_not_say_what_was_tuned_are_refused(tmp_path: Path) -> Non
         base_of(f"tuned:{tmp_path / 'odd'}")
     header = {"base": "squeezenet-1.1", "options": {}, "fingerprint": "0" * 64}
     write_tensors(tmp_path / "other", "encoder", {"a": np.zeros(1)}, header)
-    with pytest.raises(InputError, match="nothing can be compared"):
+    with pytest.raises(MergeError, match="weights or preprocessing differ"):
         base_of(f"tuned:{tmp_path / 'other'}", threads=1)

@@ -4,9 +4,7 @@
 everything that the rounds depend on is in that folder or, control variates, with the clients.
 """
 
-import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -295,13 +293,6 @@ def _document(found: TuningRun, begun: Begun, plan: TuningPlan) -> dict[str, Any
         "best_round": found.tuned.best_round,
         "stopped": found.tuned.stopped,
         "resumed": found.tuned.resumed,
-        "points": [_finite(asdict(point)) for point in found.tuned.points],
+        "points": [point.to_dict() for point in found.tuned.points],
         "failures": found.failures,
-    }
-
-
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with None for numbers that JSON does not have."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
     }

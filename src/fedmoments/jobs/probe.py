@@ -7,11 +7,9 @@ from typing import Any
 import fedmoments
 from fedmoments.classifier import Classifier, load
 from fedmoments.data import Split
-from fedmoments.errors import FileFormatError, InputError
+from fedmoments.errors import InputError
 from fedmoments.features.encoder import Encoder
-from fedmoments.features.images import ImagePreprocessing
-from fedmoments.features.registry import find_entry, load_encoder
-from fedmoments.files import read_tensors
+from fedmoments.features.families.tuned import base_of as tuned_from
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.encoding import Encoded, Progress, encode_data
 from fedmoments.jobs.predict import encoder_of
@@ -110,22 +108,7 @@ def base_of(name: str, **run: Any) -> Encoder:
     path = Path(name.removeprefix(_PREFIX)).expanduser()
     if not name.startswith(_PREFIX) or not path.is_file():
         raise InputError(f"the encoder '{name}' does not say what it was tuned from: name the other one as the base")
-    _, header = read_tensors(path, "encoder")
-    try:
-        base, options, fingerprint = header["base"], dict(header["options"]), header["fingerprint"]
-        if "images" in options:
-            images = ImagePreprocessing.from_description(options.pop("images"))
-            whole = "images" in find_entry(base).takes
-            options |= {"images": images} if whole else {"size": images.size, "crop": images.crop}
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} does not say which encoder was tuned: {error}") from error
-    encoder = load_encoder(base, **options, **run)
-    if encoder.fingerprint != fingerprint:
-        raise InputError(
-            f"{path} was tuned from the encoder {base} with fingerprint {fingerprint[:16]}…, but that of the encoder "
-            f"here is {encoder.fingerprint[:16]}…: its weights or preprocessing differ, and nothing can be compared"
-        )
-    return encoder
+    return tuned_from(path, **run)
 
 
 def run_probe(

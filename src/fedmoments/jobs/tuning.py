@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedmoments.jobs.tuning_reached import reached
 from fedmoments.jobs.tuning_world import World
 from fedmoments.report import write_report
 from fedmoments.tuning import TuningPlan
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import tune
 
 __all__ = ["TuningResult", "run_tuning"]
 
@@ -128,7 +128,9 @@ class _Job:
             "temperature": run.start.temperature,
             "temperatures": run.temperatures,
             "plan": plan.to_dict(),
-            **_told(tuned),
+            "points": [point.to_dict() for point in tuned.points],
+            "best_round": tuned.best_round,
+            "stopped": tuned.stopped,
             **run.refits(tuned.arrays),
         }
         if self.out and kept and checkpoint:
@@ -148,20 +150,6 @@ def run_name(start: str, plan: TuningPlan) -> str:
     'lp-my-head-fedadam-2'
     """
     return f"{plan.stage}-{start_word(start)}-{plan.optimiser}-{plan.seed}"
-
-
-def _told(tuned: Tuned) -> dict[str, Any]:
-    points = [
-        {**asdict(point), "loss": _finite(point.loss), "train_loss": _finite(point.train_loss)}
-        for point in tuned.points
-    ]
-    for point in points:
-        point["validation_loss"] = _finite(point["validation_loss"])
-    return {"points": points, "best_round": tuned.best_round, "stopped": tuned.stopped}
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not abs(value) < float("inf") else value
 
 
 def _read_curve(path: Path, plan: TuningPlan, basis: str) -> dict[str, Any] | None:

@@ -11,16 +11,17 @@ from velocity 0 in every round. Afterwards c_k becomes the mean of the raw gradi
 paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no momentum), and the client sends the change of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.tuning.plan import TuningPlan
 
-__all__ = ["AVERAGED", "Arrays", "DivergedError", "Engine", "Score", "Update"]
+__all__ = ["AVERAGED", "Arrays", "DivergedError", "Engine", "Score", "Update", "require_request"]
 
 #: Parameters by name, float32 (or float64, where exactness is tested).
 Arrays = dict[str, NDArray[np.floating[Any]]]
@@ -91,6 +92,27 @@ class Update:
     control: Arrays | None = None
     up: int = 0
     down: int = 0
+
+
+def require_request(plan: TuningPlan, known: Collection[str], control: Arrays | None, clients: Sequence[str]) -> None:
+    """Refuse a round that no engine can run: unknown or repeated clients, control variates too many or missing.
+
+    Examples
+    --------
+    >>> require_request(TuningPlan(), ["clinic"], None, ["clinic"])
+    """
+    for client in clients:
+        if client not in known:
+            raise UnknownNameError("client with samples to train on", client, known)
+    if len(set(clients)) < len(clients):
+        raise InputError(
+            f"every client trains once in a round, but {len(clients)} names arrived that are not all different"
+        )
+    if plan.controlled != (control is not None):
+        must, came = ("must", "none") if plan.controlled else ("must not", "some")
+        raise InputError(
+            f"a round of '{plan.optimiser}' {must} come with the server's control variates, but {came} arrived"
+        )
 
 
 class Engine(Protocol):

@@ -6,6 +6,7 @@ bit: every draw follows from the seed and the round, and everything else is in t
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,6 +65,16 @@ class RoundPoint:
     def total_bytes(self) -> int:
         """Bytes both ways, from the first upload on."""
         return self.up + self.down
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the point, ready for JSON: None for what is not finite, such as the loss of a class never seen.
+
+        Examples
+        --------
+        >>> RoundPoint(3, accuracy=0.5, loss=float("inf")).to_dict()["loss"] is None
+        True
+        """
+        return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.errors import InputError
 from fedmoments.tuning.draws import batches, held_out
-from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update
+from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
 from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.samples import Samples
 from fedmoments.tuning.softmax_steps import StepRule, local_steps
@@ -112,7 +112,7 @@ class FeatureEngine:
         clients
             Names, each once.
         """
-        self._check(clients, control)
+        require_request(self.plan, self._samples, control, clients)
         theta = self._joined(arrays, "parameters")
         server = None if control is None else self._joined(control, "control variates")
         order = sorted(clients, key=lambda name: (-self._samples[name], name))
@@ -121,21 +121,6 @@ class FeatureEngine:
         for first in range(0, len(order), size):
             done.update(self._group(round_number, theta, server, order[first : first + size]))
         return [done[name] for name in clients]
-
-    def _check(self, clients: Sequence[str], control: Arrays | None) -> None:
-        """Refuse a round that this engine cannot run."""
-        for name in clients:
-            if name not in self._samples:
-                raise UnknownNameError("client with samples to train on", name, self._samples)
-        if len(set(clients)) < len(clients):
-            raise InputError(
-                f"every client trains once in a round, but {len(clients)} names arrived that are not all different"
-            )
-        if self.plan.controlled != (control is not None):
-            must, came = ("must", "none") if self.plan.controlled else ("must not", "some")
-            raise InputError(
-                f"a round of '{self.plan.optimiser}' {must} come with the server's control variates, but {came} arrived"
-            )
 
     def _group(
         self, round_number: int, theta: Floats, server: Floats | None, names: Sequence[str]

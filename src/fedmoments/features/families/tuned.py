@@ -23,7 +23,7 @@ from fedmoments.features.images import ImagePreprocessing
 from fedmoments.features.torch_runtime import TorchImageEncoder, hash_of_state
 from fedmoments.files import Header, read_tensors, write_tensors
 
-__all__ = ["ENCODERS", "body_of", "write_tuned"]
+__all__ = ["ENCODERS", "base_of", "body_of", "write_tuned"]
 
 _PREFIX = "tuned:"
 _KIND = "encoder"
@@ -148,10 +148,21 @@ def _load(argument: str, options: Options) -> Encoder:
     return _renewed(name, base, body, options)
 
 
-def _base(path: Path, header: Header, options: Options) -> Encoder:
-    """Return the encoder that was tuned, refusing other weights, and other options than it was tuned with."""
+def base_of(path: Path, header: Header | None = None, **run: Any) -> Encoder:
+    """Return the encoder that a tuned one began with, preprocessing included, refusing other weights.
+
+    Parameters
+    ----------
+    path
+        File of the tuned encoder.
+    header
+        Of that file, if it was read already.
+    run
+        Device, threads and the like.
+    """
     from fedmoments.features.registry import find_entry, load_encoder
 
+    header = read_tensors(path, _KIND)[1] if header is None else header
     try:
         base, given, fingerprint = header["base"], dict(header["options"]), header["fingerprint"]
         entry = find_entry(base)
@@ -160,12 +171,18 @@ def _base(path: Path, header: Header, options: Options) -> Encoder:
             given |= {"images": images} if "images" in entry.takes else {"size": images.size, "crop": images.crop}
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not say which encoder was tuned: {error}") from error
-    encoder = load_encoder(base, **given, device=options.device, threads=options.threads)
+    encoder = load_encoder(base, **given, **run)
     if encoder.fingerprint != fingerprint:
         raise MergeError(
             f"{path} was tuned from the encoder {base} with fingerprint {fingerprint[:16]}…, but that of the encoder "
             f"here is {encoder.fingerprint[:16]}…: its weights or preprocessing differ"
         )
+    return encoder
+
+
+def _base(path: Path, header: Header, options: Options) -> Encoder:
+    """Return the encoder that was tuned, refusing other options than it was tuned with."""
+    encoder = base_of(path, header, device=options.device, threads=options.threads)
     asked = {key: getattr(options, key) for key in ("size", "crop", "pooling") if getattr(options, key) is not None}
     for key, value in asked.items():
         if encoder.preprocessing.get(key) != value:

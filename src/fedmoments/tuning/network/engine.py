@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.errors import InputError
 from fedmoments.extras import require
 from fedmoments.features.encoder import Encoder
 from fedmoments.features.torch_runtime import chosen_device, inference
 from fedmoments.tuning.draws import batches, held_out
-from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update
+from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
 from fedmoments.tuning.network.samples import Held, Prepared, held
 from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import Start
@@ -167,14 +167,7 @@ class NetworkEngine:
         """
         from fedmoments.tuning.network.modules.networks import fixed_threads
 
-        for client in clients:
-            if client not in self._clients:
-                raise UnknownNameError("client with samples to train on", client, self._clients)
-        if self._plan.controlled != (control is not None):
-            sent = "came with" if control is not None else "lacks"
-            raise InputError(
-                f"optimiser '{self._plan.optimiser}' {sent} the server's control variates: is it mixed up?"
-            )
+        require_request(self._plan, self._clients, control, clients)
         with fixed_threads(self._threads):
             return [self._train_one(round_number, arrays, control, client) for client in clients]
 
