@@ -5,6 +5,8 @@ from fedmoments.statistics.files import load_statistics, save_statistics
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.ledger import Ledger
 from fedmoments.statistics.moments import MOMENTS, Layout, Moment
+from fedmoments.statistics.sketch_plan import SketchPlan
+from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import MeanRows, Statistics
 
@@ -16,6 +18,8 @@ __all__ = [
     "Ledger",
     "MeanRows",
     "Moment",
+    "SketchPlan",
+    "Sketches",
     "Statistics",
     "StatisticsSpec",
     "load_statistics",

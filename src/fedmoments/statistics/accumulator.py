@@ -12,8 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.linalg import blocks
+from fedmoments.statistics.coding import coded_factor
 from fedmoments.statistics.moments import Layout, cell_sums, moment
+from fedmoments.statistics.scatter_stream import ScatterStream
 from fedmoments.statistics.shares import deal_shares
+from fedmoments.statistics.sketch_plan import Choice
+from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
@@ -24,6 +28,7 @@ __all__ = [
     "check_shape",
     "first_bad_row",
     "running_positions",
+    "sketch_of",
     "whole_or_shares",
 ]
 
@@ -129,12 +134,14 @@ class Accumulator:
     def __init__(self, spec: StatisticsSpec, *, n_classes: int, dim: int, seed: int = 0) -> None:
         if n_classes < 1:
             raise InputError(f"n_classes must be 1 or more, not {n_classes}")
-        self.spec, self.n_classes, self.dim, self.seed = spec, n_classes, dim, seed
+        self.spec, self.n_classes, self.dim, self.seed = spec.with_plan(spec.plan), n_classes, dim, seed
+        self._scatter = ScatterStream(dim, 0) if spec.has_sketch else None
         self._classes = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._shares = spec.means_per_client
         self._share_counts = np.zeros((0, self._shares), np.int64)
-        self._work = {name: moment(name).workspace(0, dim) for name in spec.sent}
+        added = [name for name in spec.sent if moment(name).layout is not Layout.SKETCH]
+        self._work = {name: moment(name).workspace(0, dim) for name in added}
 
     def update(self, X: ArrayLike, y: ArrayLike) -> "Accumulator":
         """Add a batch, X (n, d) and y (n,); a batch that is refused leaves the accumulator as it was."""
@@ -162,6 +169,8 @@ class Accumulator:
                 fresh = moment(name).workspace(len(union) * self._shares, self.dim)
                 self._work[name] = _moved(work, cells, fresh)
         self._classes = union
+        if self._scatter and self.spec.plan:
+            self._scatter.grow(self.spec.plan.capacity(len(union), self.dim))
 
     def _add(self, X: NDArray[np.float64], labels: Ints) -> None:
         cells = np.searchsorted(self._classes, labels)
@@ -171,6 +180,8 @@ class Accumulator:
         rows = cells * self._shares + shares
         for name, work in self._work.items():
             moment(name).add(work, X, rows if moment(name).layout is Layout.ROWS else cells)
+        if self._scatter:
+            self._scatter.update(X, labels)
         self._counts += np.bincount(cells, minlength=len(self._classes))
         self._share_counts += np.bincount(rows, minlength=self._share_counts.size).reshape(self._share_counts.shape)
 
@@ -183,16 +194,33 @@ class Accumulator:
                 labels, counts, arrays[name] = whole_or_shares(self._classes, self._share_counts, work)
             else:
                 arrays[name] = np.array(moment(name).finish(work))
-        return Statistics(
-            self.spec,
-            self.n_classes,
-            self.dim,
-            self._classes.copy(),
-            self._counts.copy(),
-            arrays,
-            labels,
-            counts.copy(),
-        )
+        apart: dict[str, Any] = {}
+        if self._scatter and self.spec.plan:
+            choice = self.spec.plan.choose(int(self._counts.sum()), len(self._classes), self.dim)
+            sketch = sketch_of(self._scatter, choice)
+            arrays["scatter_sketch"] = sketch.rows
+            apart = {"sketch_sizes": sketch.sizes, "sketch_residuals": sketch.residuals, "sketch_owners": sketch.owners}
+        index = (self._classes.copy(), self._counts.copy())
+        return Statistics(self.spec, self.n_classes, self.dim, *index, arrays, labels, counts.copy(), **apart)
+
+
+def sketch_of(scatter: ScatterStream, choice: Choice) -> Sketches:
+    """Return the block of one client: its leading rows as they travel, and the trace of all that they leave out.
+
+    A client without a sample has none.
+
+    Examples
+    --------
+    >>> scatter = ScatterStream(2, 1)
+    >>> scatter.update(np.array([[0.0, 1.0], [4.0, 1.0], [2.0, 0.0], [2.0, 2.0]]), [0, 0, 0, 0])
+    >>> sketch = sketch_of(scatter, Choice(None, "float16", 1))
+    >>> sketch.rows.round(2), sketch.residuals.round(2)
+    (array([[2.83, 0.  ]]), array([2.]))
+    """
+    rows, trace = scatter.factor(choice.rank)
+    coded, residual = coded_factor(rows, trace, choice.code)
+    one = np.ones(min(scatter.n_samples, 1), np.int64)
+    return Sketches(coded.values(), one * len(rows), np.full(len(one), residual), 0 * one)
 
 
 def whole_or_shares(labels: Ints, share_counts: Ints, sums: NDArray[Any]) -> tuple[Ints, Ints, NDArray[Any]]:

@@ -47,7 +47,7 @@ def add_up(items: list["Statistics"]) -> "Statistics":
     arrays: dict[str, NDArray[Any]] = {}
     for name, array in first.arrays.items():
         layout = moment(name).layout
-        if layout is Layout.ROWS:
+        if layout.apart:
             arrays[name] = np.concatenate([item.arrays[name] for item in items])
         elif layout is Layout.GLOBAL:
             arrays[name] = array.copy()
@@ -62,9 +62,23 @@ def add_up(items: list["Statistics"]) -> "Statistics":
         classes=classes,
         class_counts=counts,
         arrays=arrays,
-        row_labels=np.concatenate([item.row_labels for item in items]),
-        row_counts=np.concatenate([item.row_counts for item in items]),
+        rounded=all(item.rounded for item in items),
+        **_side_by_side(items),
     )
+
+
+def _side_by_side(items: list["Statistics"]) -> dict[str, Any]:
+    """Return the index of what is kept apart, owners numbered so that those of different items differ."""
+    names = ("row_labels", "row_counts", "sketch_sizes", "sketch_residuals")
+    index = {name: np.concatenate([getattr(item, name) for item in items]) for name in names}
+    owners: dict[str, list[Ints]] = {"row_owners": [], "sketch_owners": []}
+    first = 0
+    for item in items:
+        for name, found in owners.items():
+            own = getattr(item, name)
+            found.append(np.where(own >= 0, own + first, own))
+        first += 1 + max(int(getattr(item, name).max(initial=-1)) for name in owners)
+    return index | {name: np.concatenate(found) for name, found in owners.items()}
 
 
 def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
@@ -83,25 +97,26 @@ def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
     left = counts > 0
     arrays: dict[str, NDArray[Any]] = {}
     rows = np.ones(len(ours.row_labels), bool)
+    blocks = np.ones(len(ours.sketch_sizes), bool)
     for name, array in ours.arrays.items():
         layout = moment(name).layout
-        if layout is Layout.GLOBAL:
+        if layout is Layout.SKETCH:
+            blocks = _left(ours.sketches.keys(), theirs.sketches.keys(), "a scatter sketch")
+            arrays[name] = ours.sketches.select(blocks).rows
+        elif layout is Layout.GLOBAL:
             arrays[name] = array - theirs.arrays[name] if left.any() else np.zeros_like(array)
         elif layout is Layout.CLASS:
             difference = array.copy()
             difference[where] -= theirs.arrays[name]
             arrays[name] = difference[left]
         else:
-            rows = _rows_left(ours, theirs, name)
+            our_keys = row_keys(ours.row_labels, ours.row_counts, array)
+            their_keys = row_keys(theirs.row_labels, theirs.row_counts, theirs.arrays[name])
+            rows = _left(our_keys, their_keys, "a row of client means")
             arrays[name] = array[rows]
-    return replace(
-        ours,
-        classes=ours.classes[left],
-        class_counts=counts[left],
-        arrays=arrays,
-        row_labels=ours.row_labels[rows],
-        row_counts=ours.row_counts[rows],
-    )
+    kept = {name: getattr(ours, name)[rows] for name in ("row_labels", "row_counts", "row_owners")}
+    kept |= {name: getattr(ours, name)[blocks] for name in ("sketch_sizes", "sketch_residuals", "sketch_owners")}
+    return replace(ours, classes=ours.classes[left], class_counts=counts[left], arrays=arrays, **kept)
 
 
 def row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:
@@ -110,14 +125,14 @@ def row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:
     return [head.tobytes() + row.tobytes() for head, row in zip(heads, rows, strict=True)]
 
 
-def _rows_left(ours: "Statistics", theirs: "Statistics", name: str) -> NDArray[np.bool_]:
-    """Return which of our rows remain once each of theirs was taken out once."""
+def _left(ours: list[bytes], theirs: list[bytes], what: str) -> NDArray[np.bool_]:
+    """Return which of our rows or blocks remain once each of theirs was taken out once."""
     places: dict[bytes, list[int]] = {}
-    for index, key in enumerate(row_keys(ours.row_labels, ours.row_counts, ours.arrays[name])):
+    for index, key in enumerate(ours):
         places.setdefault(key, []).append(index)
-    keep = np.ones(len(ours.row_labels), bool)
-    for key in row_keys(theirs.row_labels, theirs.row_counts, theirs.arrays[name]):
+    keep = np.ones(len(ours), bool)
+    for key in theirs:
         if not places.get(key):
-            raise MergeError("cannot subtract a row of client means that is not in this sum: it was never added to it")
+            raise MergeError(f"cannot subtract {what} that is not in this sum: it was never added to it")
         keep[places[key].pop()] = False
     return keep

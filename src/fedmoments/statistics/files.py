@@ -1,6 +1,7 @@
 """Statistics in a file: what one client measured, or many merged, to be carried to where they are merged or fitted."""
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from fedmoments.errors import FedMomentsError, FileFormatError, InputError
 from fedmoments.files import Header, read_tensors, write_tensors
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.moments import Layout, moment
+from fedmoments.statistics.sketch_plan import SketchPlan
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
 __all__ = ["load_statistics", "save_statistics"]
+
+_SKETCH = ("sketch_sizes", "sketch_residuals", "sketch_owners")
 
 
 def save_statistics(path: str | os.PathLike[str], stats: Statistics, notes: Header | None = None) -> None:
@@ -36,6 +40,8 @@ def save_statistics(path: str | os.PathLike[str], stats: Statistics, notes: Head
         "means_per_client": stats.spec.means_per_client,
         "n_classes": stats.n_classes,
         "dim": stats.dim,
+        "rounded": stats.rounded,
+        "sketch": asdict(stats.spec.sketch) if stats.spec.sketch else None,
         "fixed_point": {"norm_bound": form.norm_bound, "max_samples": form.max_samples} if form else None,
         "notes": notes or {},
     }
@@ -45,6 +51,10 @@ def save_statistics(path: str | os.PathLike[str], stats: Statistics, notes: Head
         "row_labels": stats.row_labels,
         "row_counts": stats.row_counts,
     }
+    if stats.spec.keeps_clients_apart:
+        tensors["row_owners"] = stats.row_owners
+    if stats.spec.has_sketch:
+        tensors |= {name: getattr(stats, name) for name in _SKETCH}
     tensors |= {f"moment.{name}": array for name, array in stats.arrays.items()}
     write_tensors(path, "statistics", tensors, header)
 
@@ -73,11 +83,15 @@ def load_statistics(path: str | os.PathLike[str]) -> tuple[Statistics, Header]:
     tensors, header = read_tensors(path, "statistics")
     try:
         form = FixedPoint(**header["fixed_point"]) if header["fixed_point"] else None
-        spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"])
+        plan = SketchPlan(**header["sketch"]) if header.get("sketch") else None
+        spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"], sketch=plan)
         arrays = {name: tensors[f"moment.{name}"] for name in spec.sent}
         index = [tensors[name] for name in ("classes", "class_counts", "row_labels", "row_counts")]
+        apart: dict[str, Any] = {"row_owners": tensors["row_owners"]} if "row_owners" in tensors else {}
+        apart["rounded"] = header.get("rounded", False) is True
+        apart |= {name: tensors[name] for name in _SKETCH} if spec.has_sketch else {}
         stats = Statistics(
-            spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form
+            spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form, **apart
         )
         _check(stats)
     except (KeyError, TypeError, ValueError, FedMomentsError) as error:
@@ -91,9 +105,14 @@ def _check(stats: Statistics) -> None:
     if stats.n_classes < 1 or stats.dim < 1:
         raise InputError(f"n_classes and dim must be 1 or more, not {stats.n_classes} and {stats.dim}")
     _check_index(stats)
-    rows = {Layout.CLASS: stats.classes.shape, Layout.ROWS: stats.row_labels.shape, Layout.GLOBAL: ()}
-    dtype = np.int64 if stats.fixed_point else np.float64
+    rows: dict[Layout, tuple[int, ...]] = {
+        Layout.CLASS: stats.classes.shape,
+        Layout.ROWS: stats.row_labels.shape,
+        Layout.GLOBAL: (),
+        Layout.SKETCH: (int(stats.sketch_sizes.sum()),),
+    }
     for name, array in stats.arrays.items():
+        dtype = np.int64 if stats.fixed_point and moment(name).layout is not Layout.SKETCH else np.float64
         shape = (*rows[moment(name).layout], moment(name).width(stats.dim))
         if array.dtype != dtype or array.shape != shape:
             raise InputError(
@@ -108,12 +127,19 @@ def _check(stats: Statistics) -> None:
 def _check_index(stats: Statistics) -> None:
     """Refuse labels and counts that no data could have."""
     p, r = len(stats.classes), len(stats.row_labels)
-    for name, length in {"classes": p, "class_counts": p, "row_labels": r, "row_counts": r}.items():
+    b = len(stats.sketch_sizes)
+    lengths = {"classes": p, "class_counts": p, "row_labels": r, "row_counts": r, "row_owners": r}
+    for name, length in (lengths | dict.fromkeys(_SKETCH, b)).items():
         array = getattr(stats, name)
-        if array.dtype != np.int64 or array.shape != (length,):
+        dtype = np.float64 if name == "sketch_residuals" else np.int64
+        if array.dtype != dtype or array.shape != (length,):
             raise InputError(
-                f"'{name}' must be int64 of shape ({length},), but is {array.dtype} of shape {array.shape}"
+                f"'{name}' must be {dtype.__name__} of shape ({length},), but is {array.dtype} of shape {array.shape}"
             )
+    if (stats.sketch_sizes < 0).any() or not (
+        np.isfinite(stats.sketch_residuals) & (stats.sketch_residuals >= 0)
+    ).all():
+        raise InputError("the sizes and residual traces of scatter sketches must be 0 or more")
     if p and (
         stats.classes[0] < 0 or stats.classes[-1] >= stats.n_classes or (stats.classes[1:] <= stats.classes[:-1]).any()
     ):

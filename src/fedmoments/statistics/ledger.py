@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmoments.errors import ClientsPooledError, InputError, LedgerError, MergeError
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.moments import Layout, cell_sums, moment
+from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 from fedmoments.statistics.table import Table
@@ -30,7 +31,8 @@ class Ledger:
     Parameters
     ----------
     spec
-        What every contribution holds (a finer contribution is restricted to it).
+        What every contribution holds (a finer contribution is restricted to it). Scatter sketches without a plan are by
+        that of the first contribution.
     n_classes, dim
         C, and the dimension d of the features.
     fixed_point
@@ -75,6 +77,8 @@ class Ledger:
         self._cells = self._table(self._class_moments, dtype)
         self._rows = self._table(self._row_moments, dtype)
         self._globals: dict[int, dict[str, NDArray[Any]]] = {}
+        self._sketches: dict[int, Sketches] = {}
+        self._rounded: dict[int, bool] = {}
         self._total: dict[str, NDArray[Any]] = {
             name: np.zeros((n_classes,) * (moment(name).layout is Layout.CLASS) + (moment(name).width(dim),), dtype)
             for name in self._folded
@@ -117,6 +121,7 @@ class Ledger:
                 f"client {client!r} is in the ledger already: use replace to change its contribution, or leave first"
             )
         part = self._accepted(client, contribution)
+        self.spec = self.spec.with_plan(part.spec.plan)  # of the first contribution, where none was agreed on
         slot = self._next_slot
         self._cells.append(
             client=np.full(len(part.classes), slot),
@@ -129,6 +134,9 @@ class Ledger:
             self._rows.append(
                 client=np.full(len(part.row_labels), slot), label=part.row_labels, count=part.row_counts, **rows
             )
+        if self.spec.has_sketch:
+            self._sketches[slot] = part.sketches
+            self._rounded[slot] = part.rounded
         if self._global_moments:
             self._globals[slot] = {name: part.arrays[name] for name in self._global_moments}
         if self._folded:
@@ -155,6 +163,8 @@ class Ledger:
         if self._row_moments:
             self._rows.keep(self._rows["client"] != slot)
         self._globals.pop(slot, None)
+        self._sketches.pop(slot, None)
+        self._rounded.pop(slot, None)
         self._digests.pop(slot, None)
         del self._slots[client]
         self._merged = None
@@ -205,13 +215,7 @@ class Ledger:
         arrays: dict[str, NDArray[Any]] = {name: self._cells[name][cells] for name in self._class_moments}
         arrays |= {name: self._rows[name][rows] for name in self._row_moments}
         arrays |= self._globals.get(slot, {})
-        return self._statistics(
-            self._cells["label"][cells],
-            self._cells["count"][cells],
-            arrays,
-            self._rows["label"][rows],
-            self._rows["count"][rows],
-        )
+        return self._statistics(self._cells["label"][cells], self._cells["count"][cells], arrays, slot)
 
     # ---------------------------------------------------------------------------------------------- measuring many
 
@@ -334,14 +338,25 @@ class Ledger:
             arrays[name] = total[classes] if moment(name).layout is Layout.CLASS else total.copy()
         for name in self._row_moments:
             arrays[name] = self._rows[name]
-        return self._statistics(classes, class_counts, arrays, self._rows["label"], self._rows["count"])
+        return self._statistics(classes, class_counts, arrays)
 
     def _statistics(
-        self, classes: Ints, counts: Ints, arrays: dict[str, NDArray[Any]], row_labels: Ints, row_counts: Ints
+        self, classes: Ints, counts: Ints, arrays: dict[str, NDArray[Any]], slot: int | None = None
     ) -> Statistics:
-        return Statistics(
-            self.spec, self.n_classes, self.dim, classes, counts, arrays, row_labels, row_counts, self.fixed_point
-        )
+        """Return statistics with the rows and sketches of all clients, or of one alone."""
+        rows = slice(None) if slot is None else self._rows["client"] == slot
+        owners = self._rows["client"][rows]
+        apart: dict[str, Any] = {"row_owners": owners if slot is None else np.zeros_like(owners)}
+        if self.spec.has_sketch:
+            slots = [s for s in self._sketches if slot in (None, s)]
+            blocks = Sketches.of([self._sketches[s] for s in slots], slots if slot is None else [0], self.dim)
+            arrays["scatter_sketch"] = blocks.rows
+            apart |= {"sketch_sizes": blocks.sizes, "sketch_residuals": blocks.residuals}
+            apart |= {"sketch_owners": blocks.owners}
+            apart["rounded"] = bool(slots) and all(self._rounded.get(s, False) for s in slots)
+        labels, row_counts = self._rows["label"][rows], self._rows["count"][rows]
+        spec, form = self.spec.with_plan(self.spec.plan), self.fixed_point
+        return Statistics(spec, self.n_classes, self.dim, classes, counts, arrays, labels, row_counts, form, **apart)
 
     def adopt(
         self,
@@ -349,6 +364,7 @@ class Ledger:
         cells: dict[str, NDArray[Any]],
         rows: dict[str, NDArray[Any]],
         total: dict[str, NDArray[Any]],
+        sketches: dict[int, Sketches],
     ) -> None:
         """Fill an empty float64 ledger with clients 0 … len(names) − 1 that were measured together (see :meth:`of`)."""
         if len(self) or len(set(names)) != len(names):
@@ -357,5 +373,6 @@ class Ledger:
         if self._row_moments:
             self._rows.adopt(**rows)
         self._total |= total
+        self._sketches = sketches
         self._slots = {name: slot for slot, name in enumerate(names)}
         self._next_slot = len(names)

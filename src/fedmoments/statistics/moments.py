@@ -9,6 +9,7 @@ layout    one array                                   merges across clients by
 CLASS     (classes present, width)                    sum, class by class
 GLOBAL    (width,)                                    sum
 ROWS      (rows, width), each row with label, count   concatenation: clients stay apart
+SKETCH    (rows, width), a block of rows a client     concatenation: clients stay apart
 ========  ==========================================  =======================================
 
 Counts N_c and sums A_c = Σ x are part of every statistic. A new moment is one class with ``@register``: the lattice of
@@ -47,6 +48,12 @@ class Layout(Enum):
     CLASS = "one row a class"
     GLOBAL = "one for all classes"
     ROWS = "rows kept apart"
+    SKETCH = "blocks of rows kept apart"
+
+    @property
+    def apart(self) -> bool:
+        """Whether numbers of different clients are never added up."""
+        return self in (Layout.ROWS, Layout.SKETCH)
 
 
 def cell_sums(values: NDArray[Any], cells: Ints, n_cells: int) -> NDArray[Any]:
@@ -77,6 +84,8 @@ class Moment(ABC):
     degree: ClassVar[int]
     #: Name of every moment that follows from this one, with the function that derives it (None: see Statistics).
     implies: ClassVar[dict[str, Derivation | None]] = {}
+    #: Moments that are of no use without, and so are always measured too.
+    beside: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def width(self, dim: int) -> int:
@@ -279,6 +288,33 @@ class ClientMeans(_Powers):
     layout = Layout.ROWS
     degree = 1
     implies: ClassVar[dict[str, Derivation | None]] = {"sums": None}
+
+
+@register
+class ScatterSketch(Moment):
+    """V: the leading right singular vectors of a client's class-centred features, scaled; with a residual trace.
+
+    How many rows, and in which code, says the spec's :class:`~fedmoments.statistics.sketch_plan.SketchPlan`. Rows are
+    measured by :class:`~fedmoments.statistics.scatter_stream.ScatterStream`, and always held in float64.
+    """
+
+    name = "scatter_sketch"
+    symbol = "V_k"
+    layout = Layout.SKETCH
+    degree = 1
+    beside = ("client_means",)
+
+    def width(self, dim: int) -> int:
+        return dim
+
+    def flops(self, dim: int) -> int:
+        return dim * dim  # at most: as a gram; less where the rank is small
+
+    def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002 - rows come from a stream
+        return np.zeros((0, dim))
+
+    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:  # noqa: ARG002
+        raise TypeError("a scatter sketch is accumulated by a ScatterStream, not by cells")
 
 
 class _Derived(Moment):

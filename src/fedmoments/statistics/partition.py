@@ -4,6 +4,7 @@ Samples are visited in the order of their (client, class) cell, a block at a tim
 run of cells while it is in cache. Additive moments of a folding float64 ledger need no cells: the sum over clients is
 the moment of all samples together. Both add in another order than a client does, which float64 shows in its last digit
 and rounding to fixed point now and then in a whole unit: fixed point is measured client by client, bit for bit.
+Scatter sketches are measured client by client, too.
 """
 
 from collections.abc import Hashable, Iterable
@@ -21,12 +22,16 @@ from fedmoments.statistics.accumulator import (
     check_shape,
     first_bad_row,
     running_positions,
+    sketch_of,
     whole_or_shares,
 )
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.ledger import Ledger
 from fedmoments.statistics.moments import ClassSums, ClientMeans, Layout, moment
+from fedmoments.statistics.scatter_stream import ScatterStream
 from fedmoments.statistics.shares import deal_shares
+from fedmoments.statistics.sketch_plan import SketchPlan
+from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.spec import StatisticsSpec
 from fedmoments.statistics.statistics import Statistics
 
@@ -82,12 +87,12 @@ def measure_partition(
         raise InputError("client names must be unique")
     if n_clients > len(ids):
         raise InputError(f"there are {len(ids)} client names, but a sample belongs to client number {n_clients - 1}")
-    ledger = Ledger(spec, n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
+    ledger = Ledger(spec.with_plan(spec.plan), n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
     layouts = {moment(name).layout for name in spec.sent}
     if fixed_point or (Layout.GLOBAL in layouts and not fold):
         _join_one_by_one(ledger, samples, ids, seed)
         return ledger
-    folds = fold and layouts != {Layout.ROWS}
+    folds = fold and not all(layout.apart for layout in layouts)
     cells = _Cells(samples, n_classes, spec.means_per_client)
     class_moments = [] if folds else [n for n in spec.sent if moment(n).layout is Layout.CLASS]
     row_moments = [n for n in spec.sent if moment(n).layout is Layout.ROWS]
@@ -97,8 +102,25 @@ def measure_partition(
     for name in row_moments:
         rows = cells.row_columns(name, work[name], shares)
     total = _fold_all(spec, samples, n_classes) if folds else {}
-    ledger.adopt(ids, cells.class_columns(class_moments, work), rows, total)
+    sketches = _sketch_all(ledger.spec.plan, samples, cells, len(ids)) if ledger.spec.plan else {}
+    ledger.adopt(ids, cells.class_columns(class_moments, work), rows, total, sketches)
     return ledger
+
+
+def _sketch_all(plan: SketchPlan, samples: _Samples, cells: "_Cells", n_clients: int) -> dict[int, Sketches]:
+    """Return every client's scatter sketch."""
+    holders = samples.holders[samples.order]
+    bounds = np.searchsorted(holders, np.arange(n_clients + 1))
+    classes = np.searchsorted(cells.clients, np.arange(n_clients + 1))
+    sketches: dict[int, Sketches] = {}
+    for client in range(n_clients):
+        mine = np.sort(samples.order[bounds[client] : bounds[client + 1]])
+        present = int(classes[client + 1] - classes[client])
+        scatter = ScatterStream(samples.dim, plan.capacity(present, samples.dim))
+        for block in blocks(len(mine)):
+            scatter.update(samples.features[mine[block]].astype(np.float64), samples.labels[mine[block]])
+        sketches[client] = sketch_of(scatter, plan.choose(len(mine), present, samples.dim))
+    return sketches
 
 
 def _sorted_samples(X: ArrayLike, y: ArrayLike, clients: ArrayLike, n_classes: int) -> _Samples:
@@ -225,7 +247,7 @@ def _add_short_runs(out: Floats, features: NDArray[np.floating], order: Ints, at
 
 def _fold_all(spec: StatisticsSpec, samples: _Samples, n_classes: int) -> dict[str, NDArray[Any]]:
     """Return the additive moments of all samples that somebody holds, dense over classes."""
-    sent = [name for name in spec.sent if moment(name).layout is not Layout.ROWS]
+    sent = [name for name in spec.sent if not moment(name).layout.apart]
     accumulator = Accumulator(StatisticsSpec.of(*sent), n_classes=n_classes, dim=samples.dim)
     if len(samples) == len(samples.features):
         accumulator.update(samples.features, samples.labels)

@@ -6,10 +6,11 @@ the join of "gram" and "class grams" sends class grams alone.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedmoments.errors import InputError
 from fedmoments.statistics.moments import DERIVED, MOMENTS, Layout, moment
+from fedmoments.statistics.sketch_plan import SketchPlan
 
 __all__ = ["StatisticsSpec"]
 
@@ -22,7 +23,7 @@ def _closure(names: Iterable[str]) -> frozenset[str]:
         name = todo.pop()
         if name not in known:
             known.add(name)
-            todo.extend(moment(name).implies)
+            todo.extend((*moment(name).implies, *moment(name).beside))
     return frozenset(known)
 
 
@@ -37,6 +38,9 @@ class StatisticsSpec:
     means_per_client
         Into how many disjoint random shares a client splits a class for its client means (FedCOF §4.2). A class with
         fewer than twice as many samples stays whole. Must be 1 without client means.
+    sketch
+        How large a scatter sketch is, where one is measured. None in what a head needs: any will do; in what is
+        measured: the default :class:`SketchPlan`.
 
     Examples
     --------
@@ -47,10 +51,13 @@ class StatisticsSpec:
     ('sums', 'class_grams')
     >>> (StatisticsSpec.of("client_means") | lda).sent
     ('gram', 'client_means')
+    >>> str(StatisticsSpec.of("scatter_sketch", sketch=SketchPlan("means/2")))
+    'counts + client_means + scatter_sketch (budget means/2)'
     """
 
     moments: frozenset[str] = frozenset()
     means_per_client: int = 1
+    sketch: SketchPlan | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "moments", _closure(self.moments))
@@ -64,11 +71,19 @@ class StatisticsSpec:
                 f"means_per_client={self.means_per_client} has a meaning only with the moment 'client_means', "
                 f"but the spec holds {', '.join(sorted(self.moments))}"
             )
+        self._check_sketch()
+
+    def _check_sketch(self) -> None:
+        if self.sketch is not None and not self.has_sketch:
+            raise InputError(
+                f"a sketch plan ({self.sketch}) has a meaning only with the moment 'scatter_sketch', "
+                f"but the spec holds {', '.join(sorted(self.moments))}"
+            )
 
     @classmethod
-    def of(cls, *moments: str, means_per_client: int = 1) -> "StatisticsSpec":
+    def of(cls, *moments: str, means_per_client: int = 1, sketch: SketchPlan | None = None) -> "StatisticsSpec":
         """Return the spec of these moments and all that they imply."""
-        return cls(frozenset(moments), means_per_client)
+        return cls(frozenset(moments), means_per_client, sketch)
 
     @property
     def sent(self) -> tuple[str, ...]:
@@ -79,22 +94,48 @@ class StatisticsSpec:
     @property
     def keeps_clients_apart(self) -> bool:
         """Whether clients' contributions must not be added up."""
-        return any(moment(name).layout is Layout.ROWS for name in self.moments)
+        return any(moment(name).layout.apart for name in self.moments)
+
+    @property
+    def has_sketch(self) -> bool:
+        """Whether clients send scatter sketches."""
+        return any(moment(name).layout is Layout.SKETCH for name in self.moments)
+
+    @property
+    def plan(self) -> SketchPlan | None:
+        """How large sketches are that are measured by this spec; None where there are none."""
+        return (self.sketch or SketchPlan()) if self.has_sketch else None
+
+    def with_plan(self, plan: SketchPlan | None) -> "StatisticsSpec":
+        """Return the same moments, with sketches by this plan if there are any.
+
+        Examples
+        --------
+        >>> StatisticsSpec.of("gram").with_plan(SketchPlan("means")) == StatisticsSpec.of("gram")
+        True
+        """
+        return replace(self, sketch=plan) if self.has_sketch else self
 
     @property
     def additive(self) -> "StatisticsSpec":
         """The part that may be added up across clients."""
-        return StatisticsSpec(frozenset(n for n in self.moments if moment(n).layout is not Layout.ROWS))
+        return StatisticsSpec(frozenset(n for n in self.moments if not moment(n).layout.apart))
 
     def __or__(self, other: "StatisticsSpec") -> "StatisticsSpec":
-        return StatisticsSpec(self.moments | other.moments, max(self.means_per_client, other.means_per_client))
+        if self.sketch and other.sketch and self.sketch != other.sketch:
+            raise InputError(
+                f"one upload has one scatter sketch, but {self.sketch} and {other.sketch} are asked for: choose one"
+            )
+        shares = max(self.means_per_client, other.means_per_client)
+        return StatisticsSpec(self.moments | other.moments, shares, self.sketch or other.sketch)
 
     def __le__(self, other: "StatisticsSpec") -> bool:
-        return self.moments <= other.moments and self.means_per_client <= other.means_per_client
+        plans = self.sketch is None or self.sketch == other.plan
+        return plans and self.moments <= other.moments and self.means_per_client <= other.means_per_client
 
     def __ge__(self, other: "StatisticsSpec") -> bool:
         return other <= self
 
     def __str__(self) -> str:
         shares = f" × {self.means_per_client}" if self.means_per_client > 1 else ""
-        return " + ".join(("counts", *self.sent)) + shares
+        return " + ".join(("counts", *self.sent)) + shares + (f" ({self.sketch})" if self.sketch else "")

@@ -23,6 +23,8 @@ from fedmoments.linalg import unpack_symmetric
 from fedmoments.statistics.arithmetic import add_up, require_mergeable, row_keys, subtract
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.moments import Layout, cell_sums, moment
+from fedmoments.statistics.rounding import round_to_budget, whole_classes
+from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.spec import StatisticsSpec
 
 __all__ = ["MeanRows", "Statistics"]
@@ -75,11 +77,19 @@ class Statistics:
     class_counts
         (p,) samples of each.
     arrays
-        Moment name -> CLASS (p, width), GLOBAL (width,) or ROWS (r, width) array; float64, or int64 in fixed point.
+        Moment name -> CLASS (p, width), GLOBAL (width,), ROWS (r, width) or SKETCH (s, width) array; float64, or int64
+        in fixed point, but for SKETCH, which is always float64.
     row_labels, row_counts
         (r,) of the rows kept apart.
     fixed_point
         The fixed-point form of ``arrays``, or None for float64.
+    row_owners
+        (r,) anonymous number of the contribution that a row came with: all 0 for one client, numbered anew by every
+        merge, and no part of equality. Nothing is all 0.
+    sketch_sizes, sketch_residuals, sketch_owners
+        (b,) of the scatter sketches: see :class:`~fedmoments.statistics.sketches.Sketches`.
+    rounded
+        Whether client means are such as a budget let travel (:meth:`as_sent`); no part of equality.
 
     Examples
     --------
@@ -106,10 +116,22 @@ class Statistics:
     row_labels: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     row_counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     fixed_point: FixedPoint | None = None
+    row_owners: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    sketch_sizes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    sketch_residuals: Floats = field(default_factory=lambda: np.zeros(0))
+    sketch_owners: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    rounded: bool = False
 
     def __post_init__(self) -> None:
-        for array in (self.classes, self.class_counts, self.row_labels, self.row_counts, *self.arrays.values()):
+        if not len(self.row_owners):
+            object.__setattr__(self, "row_owners", np.zeros(len(self.row_labels), np.int64))
+        for array in (self.classes, self.class_counts, *self._apart().values(), *self.arrays.values()):
             array.flags.writeable = False
+
+    def _apart(self) -> dict[str, Any]:
+        """Return the index of what is kept apart, by field."""
+        names = ("row_labels", "row_counts", "row_owners", "sketch_sizes", "sketch_residuals", "sketch_owners")
+        return {name: getattr(self, name) for name in names}
 
     # ---------------------------------------------------------------------------------------------- making one
 
@@ -152,11 +174,12 @@ class Statistics:
     @staticmethod
     def zero(spec: StatisticsSpec, *, n_classes: int, dim: int, fixed_point: FixedPoint | None = None) -> "Statistics":
         """Return the statistics of no data: the neutral element of ``+``."""
-        dtype = np.int64 if fixed_point else np.float64
         shapes = {n: (0,) if moment(n).layout is not Layout.GLOBAL else () for n in spec.sent}
-        arrays = {n: np.zeros((*rows, moment(n).width(dim)), dtype) for n, rows in shapes.items()}
+        dtypes = {n: np.int64 if fixed_point and moment(n).layout is not Layout.SKETCH else np.float64 for n in shapes}
+        arrays = {n: np.zeros((*rows, moment(n).width(dim)), dtypes[n]) for n, rows in shapes.items()}
         none = np.zeros(0, np.int64)
-        return Statistics(spec, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
+        planned = spec.with_plan(spec.plan)
+        return Statistics(planned, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
 
     @staticmethod
     def merge(parts: Iterable["Statistics"]) -> "Statistics":
@@ -204,6 +227,11 @@ class Statistics:
         """The class means that are kept apart."""
         return MeanRows(self.row_labels, self.row_counts, self.raw("client_means"), self.fixed_point)
 
+    @property
+    def sketches(self) -> Sketches:
+        """The scatter sketches, one block a client."""
+        return Sketches(self.raw("scatter_sketch"), self.sketch_sizes, self.sketch_residuals, self.sketch_owners)
+
     def class_array(self, name: str) -> Floats:
         """Return a CLASS moment of the classes present, (p, width), derived from a finer one if need be."""
         return self._values(name)
@@ -230,7 +258,9 @@ class Statistics:
 
     def _values(self, name: str) -> Floats:
         array = self.raw(name)
-        return self.fixed_point.dequantize(array, moment(name).degree) if self.fixed_point else array
+        if self.fixed_point is None or moment(name).layout is Layout.SKETCH:
+            return array
+        return self.fixed_point.dequantize(array, moment(name).degree)
 
     def _dense(self, compact: NDArray[Any]) -> NDArray[Any]:
         dense = np.zeros((self.n_classes, *compact.shape[1:]), compact.dtype)
@@ -253,16 +283,19 @@ class Statistics:
                 f"statistics of {spec} were asked for, but these hold {self.spec}: measure again with "
                 f"a spec that includes what is missing"
             )
+        spec = spec.with_plan(self.spec.sketch)
         if spec == self.spec:
             return self
         arrays = {name: self.raw(name) for name in spec.sent}
-        if spec.keeps_clients_apart:
-            return replace(self, spec=spec, arrays=arrays)
-        none = np.zeros(0, np.int64)
-        return replace(self, spec=spec, arrays=arrays, row_labels=none, row_counts=none.copy())
+        dropped = () if spec.has_sketch else ("sketch_sizes", "sketch_residuals", "sketch_owners")
+        if not spec.keeps_clients_apart:
+            dropped = (*dropped, "row_labels", "row_counts", "row_owners")
+        return replace(self, spec=spec, arrays=arrays, **{name: self._apart()[name][:0] for name in dropped})
 
     def quantized(self, fixed_point: FixedPoint) -> "Statistics":
         """Return these statistics in fixed point, every number rounded to the agreed resolution.
+
+        Scatter sketches stay as they are: their rows are never added up, and were coded when they were measured.
 
         Examples
         --------
@@ -281,7 +314,9 @@ class Statistics:
         counts = {Layout.CLASS: self.class_counts[:, None], Layout.ROWS: self.row_counts[:, None]}
         total = np.asarray(self.n_samples)
         arrays = {
-            name: fixed_point.quantize(array, moment(name).degree, counts.get(moment(name).layout, total), name)
+            name: array
+            if moment(name).layout is Layout.SKETCH
+            else fixed_point.quantize(array, moment(name).degree, counts.get(moment(name).layout, total), name)
             for name, array in self.arrays.items()
         }
         return replace(self, arrays=arrays, fixed_point=fixed_point)
@@ -291,6 +326,53 @@ class Statistics:
         if self.fixed_point is None:
             return self
         return replace(self, arrays={name: self._values(name) for name in self.arrays}, fixed_point=None)
+
+    def whole_classes(self) -> "Statistics":
+        """Return these statistics with one mean for every class of a contribution, where it was sent in shares.
+
+        Examples
+        --------
+        >>> spec = StatisticsSpec.of("client_means", means_per_client=2)
+        >>> stats = Statistics.of(np.arange(8.0).reshape(8, 1), [0] * 8, spec, n_classes=1)
+        >>> len(stats.rows), stats.whole_classes().rows.block_means()
+        (2, array([[3.5]]))
+        """
+        if self.spec.means_per_client == 1:
+            return self
+        places, first = whole_classes(self.row_labels, self.row_owners)
+        arrays = {**self.arrays, "client_means": cell_sums(self.raw("client_means"), places, len(first))}
+        return replace(
+            self,
+            spec=replace(self.spec, means_per_client=1),
+            arrays=arrays,
+            row_labels=self.row_labels[first],
+            row_counts=cell_sums(self.row_counts[:, None], places, len(first))[:, 0],
+            row_owners=self.row_owners[first],
+        )
+
+    def as_sent(self) -> "Statistics":
+        """Return what a server holds of these statistics when a scatter sketch travels within a budget.
+
+        Client means are one a class, rounded to the code that each contribution's budget allows
+        (:meth:`SketchPlan.choose`). Sketch rows were coded when they were measured; the rest stays as it is. Statistics
+        without a budget are returned unchanged.
+
+        Examples
+        --------
+        >>> X, y = np.random.default_rng(0).normal(size=(40, 64)), [0, 1] * 20
+        >>> stats = Statistics.of(X, y, StatisticsSpec.of("scatter_sketch"), n_classes=2)
+        >>> off = np.abs(stats.as_sent().rows.block_means() - stats.rows.block_means()).max()
+        >>> bool(0 < off < 0.01)
+        True
+        """
+        plan = self.spec.plan
+        if plan is None or plan.budget is None or self.rounded or not len(self.row_labels):
+            return self
+        whole = self.whole_classes()
+        sums = round_to_budget(whole.rows.block_sums(), whole.row_counts, whole.row_owners, plan)
+        counts, form = whole.row_counts[:, None], self.fixed_point
+        means = form.quantize(sums, 1, counts, "client_means") if form else sums
+        return replace(whole, arrays={**whole.arrays, "client_means": means}, rounded=True)
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical bytes; rows kept apart count as a multiset, in no order.
@@ -309,8 +391,9 @@ class Statistics:
             array = self.arrays[name]
             sha.update(f"{name}{array.shape}".encode())
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            if moment(name).layout is Layout.ROWS:
-                for key in sorted(row_keys(self.row_labels, self.row_counts, little)):
+            if moment(name).layout.apart:
+                rows = moment(name).layout is Layout.ROWS
+                for key in sorted(row_keys(self.row_labels, self.row_counts, little) if rows else self.sketches.keys()):
                     sha.update(key)
             else:
                 sha.update(np.ascontiguousarray(little).data)

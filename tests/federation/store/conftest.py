@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ class Federation:
     keys: dict[str, IdentityKey] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *moments: str, dim: int = 8, n_classes: int = 5, rows: str = "int64", **more: int) -> "Federation":
+    def of(cls, *moments: str, dim: int = 8, n_classes: int = 5, rows: str = "int64", **more: Any) -> "Federation":
         max_samples = more.pop("max_samples", 10**6)
         fingerprint = Fingerprint("none", "none", None, tuple(f"class {label}" for label in range(n_classes)))
         return cls(
