@@ -5,8 +5,10 @@ from fedmoments.gaussian.class_gaussians import ClassGaussians, require
 from fedmoments.gaussian.fisher import FisherSubspace
 from fedmoments.gaussian.fisher_classes import FisherClasses
 from fedmoments.gaussian.pooling import Pooling
+from fedmoments.gaussian.recompression import SketchReservoir, recompress
 from fedmoments.gaussian.scatter import DiagonalScatter, MatrixScatter, RowScatter, Scatter
 from fedmoments.gaussian.shrinkage import Shrinkage
+from fedmoments.gaussian.sketch_scatter import SketchScatter
 from fedmoments.gaussian.sources import SOURCES, CovarianceSource, covariance_source
 from fedmoments.gaussian.synthesis import GaussianSamples
 
@@ -24,8 +26,11 @@ __all__ = [
     "RowScatter",
     "Scatter",
     "Shrinkage",
+    "SketchReservoir",
+    "SketchScatter",
     "covariance_bias",
     "covariance_source",
     "expected_bias",
+    "recompress",
     "require",
 ]

@@ -79,7 +79,8 @@ class ClassGaussians:
     stats
         What was measured.
     source
-        Where covariances come from: ``exact``, ``diagonal``, ``spherical`` or ``free``.
+        Where covariances come from: ``exact``, ``diagonal``, ``spherical``, ``free``, or ``sketch`` and
+        ``sketch:SHARE`` (pooled alone).
 
     Examples
     --------

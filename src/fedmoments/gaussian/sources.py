@@ -7,22 +7,29 @@ exact      B − Σ_c N_c μ_c μ_cᵀ                                     gram 
 diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
 spherical  its trace, spread evenly                                 class norms
 free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means (pooled: or it, as free scatter)
+sketch     Σ n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ + Σ_k V_kᵀV_k + R           client means, scatter sketches
 =========  =======================================================  ==========================================
 
 The divisor of the free estimate is K_c − 1, how many means the server holds for class c less one (FedCOF's Eq. 7 and
 8 print K − 1, which is biased wherever a client lacks the class). A class with K_c = 1 has no free covariance: its
 scatter is 0 and it counts through shrinkage alone.
+
+``sketch`` chooses the isotropic share of R by itself, ``sketch:0.3`` is told it; see
+:mod:`fedmoments.gaussian.sketch_scatter`. A sketch adds up what is inside all classes of a client, so that there is no
+covariance of one class in it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import UnknownNameError
+from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError, UnknownNameError
+from fedmoments.gaussian.residual import check_share
 from fedmoments.gaussian.scatter import DiagonalScatter, FreeScatter, MatrixScatter, RowScatter, Scatter
+from fedmoments.gaussian.sketch_scatter import SketchScatter, between_scatter
 from fedmoments.linalg import add_gram, add_packed, blocks, new_gram, symmetrize_upper
 from fedmoments.statistics.moments import cell_sums
 from fedmoments.statistics.spec import StatisticsSpec
@@ -37,10 +44,21 @@ class CovarianceSource(ABC):
     """One way to get within-class scatters from statistics; stateless."""
 
     name: ClassVar[str]
-    #: What the pooled scatter, one scatter a class, and one variance a class and dimension need.
-    pooled_needs: ClassVar[StatisticsSpec]
-    class_needs: ClassVar[StatisticsSpec]
-    variance_needs: ClassVar[StatisticsSpec]
+
+    @property
+    @abstractmethod
+    def pooled_needs(self) -> StatisticsSpec:
+        """What the pooled scatter needs."""
+
+    @property
+    @abstractmethod
+    def class_needs(self) -> StatisticsSpec:
+        """What one scatter a class needs."""
+
+    @property
+    @abstractmethod
+    def variance_needs(self) -> StatisticsSpec:
+        """What one variance a class and dimension needs."""
 
     @abstractmethod
     def pooled(self, stats: Statistics, means: Floats) -> Scatter:
@@ -152,18 +170,89 @@ class Free(CovarianceSource):
         return scatter, np.maximum(held_by - 1.0, 0.0)
 
 
+class Sketch(CovarianceSource):
+    """Scatter sketches: the leading part of every client's scatter, and the trace of the rest.
+
+    Parameters
+    ----------
+    share
+        Isotropic share of what was not sent, from 0 to 1; None: automatic.
+    """
+
+    name = "sketch"
+    pooled_needs = StatisticsSpec.of("client_means", "scatter_sketch")
+
+    def __init__(self, share: float | None = None) -> None:
+        self.share = None if share is None else check_share(share)
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        if "client_means" not in stats.spec.moments:
+            raise ClientsPooledError(
+                f"a scatter from sketches needs client means that are kept apart, but these statistics hold "
+                f"{stats.spec}: fit from the ledger, or from statistics merged with their client means"
+            )
+        held_by = np.bincount(stats.rows.labels, minlength=stats.n_classes)
+        return SketchScatter(
+            between_scatter(stats.rows, means),
+            float(np.maximum(held_by - 1, 0).sum()),
+            stats.sketches,
+            weight=float(stats.n_samples - len(stats.classes)),
+            share=self.share,
+        )
+
+    @property
+    def class_needs(self) -> NoReturn:
+        raise self._refusal("covariances")
+
+    @property
+    def variance_needs(self) -> NoReturn:
+        raise self._refusal("variances")
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:  # noqa: ARG002
+        raise self._refusal("covariances")
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
+        raise self._refusal("variances")
+
+    @staticmethod
+    def _refusal(what: str) -> MissingMomentError:
+        return MissingMomentError(
+            f"a scatter sketch holds no class {what}: a client adds up what is inside all of its classes before it "
+            "sends. Use a head on the pooled covariance (sketch, lda-sketch, or fishermix with spread=pooled), or "
+            "another source of covariance: exact, diagonal or free"
+        )
+
+
 #: All covariance sources by name.
-SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free())}
+SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free(), Sketch())}
 
 
 def covariance_source(name: str) -> CovarianceSource:
-    """Return the source of that name.
+    """Return the source of that name: ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch`` or ``sketch:SHARE``.
 
     Examples
     --------
     >>> str(covariance_source("free").pooled_needs)
     'counts + client_means'
+    >>> str(covariance_source("sketch:0.3").pooled_needs)
+    'counts + client_means + scatter_sketch'
+    >>> covariance_source("sketch:2")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: sketch:SHARE takes the isotropic share of what was not sent, a number from 0 to 1; ...
     """
+    kind, colon, share = name.partition(":")
+    if kind == Sketch.name and colon:
+        return Sketch(_parse_share(share))
     if name not in SOURCES:
-        raise UnknownNameError("covariance source", name, SOURCES)
+        raise UnknownNameError("covariance source", name, [*SOURCES, "sketch:SHARE"])
     return SOURCES[name]
+
+
+def _parse_share(text: str) -> float:
+    try:
+        return check_share(float(text))
+    except ValueError:
+        raise InputError(
+            "sketch:SHARE takes the isotropic share of what was not sent, a number from 0 to 1; "
+            f"'{text}' arrived. Without one, as 'sketch', it is chosen from the statistics"
+        ) from None
