@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tests.wire.wire_malformed_numbers
+import tests.wire.wire_malformed_sketches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.wire_malformed import KINDS, bases, framed, split_body
@@ -67,13 +68,14 @@ def test_every_reason_has_a_kind_of_its_own() -> None:
 
 
 def test_what_the_catalogue_starts_from_is_sound() -> None:
-    for agreement in (*bases(), tests.wire.wire_malformed_numbers.POWERS):
+    sketches = tests.wire.wire_malformed_sketches.AGREEMENTS
+    for agreement in (*bases(), tests.wire.wire_malformed_numbers.POWERS, *sketches):
         for seed in range(8):
             decode(WORKSHOP.sound(agreement, seed=seed), agreement, WORKSHOP.key_of)
 
 
 @settings(deadline=None, max_examples=300)
-@given(data=st.binary(max_size=700), keep=st.sampled_from([0, 8, 16, 144, 232, 296, 304]), seed=st.integers(0, 5))
+@given(data=st.binary(max_size=700), keep=st.sampled_from([0, 8, 16, 144, 232, 296, 304]), seed=st.integers(0, 7))
 def test_arbitrary_bytes_are_refused(data: bytes, keep: int, seed: int) -> None:
     agreement = bases()[seed]
     sound = WORKSHOP.sound(agreement)
@@ -85,7 +87,7 @@ def test_arbitrary_bytes_are_refused(data: bytes, keep: int, seed: int) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(body=st.binary(max_size=300), seed=st.integers(0, 5))
+@given(body=st.binary(max_size=300), seed=st.integers(0, 7))
 def test_arbitrary_signed_bodies_are_refused(body: bytes, seed: int) -> None:
     with pytest.raises(RefusedError) as caught:
         decode(WORKSHOP.signed(body, bases()[seed]), bases()[seed], WORKSHOP.key_of)

@@ -14,7 +14,7 @@ from safetensors import deserialize
 from safetensors.numpy import load, save
 
 from fedmoments.errors import InputError, MergeError, MissingMomentError, RefusedError
-from fedmoments.statistics import MOMENTS, FixedPoint, Statistics, StatisticsSpec
+from fedmoments.statistics import MOMENTS, FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, IdentityKey, PublicKey, Reason, Withheld, decode, encode, read_header
 
 KEY = IdentityKey.from_bytes(bytes(32))
@@ -53,7 +53,7 @@ def eighths(n: int, seed: int) -> tuple[Any, Any]:
 def test_decode_undoes_encode(
     names: set[str], n: int, seed: int, client: str, version: int, withheld: Withheld
 ) -> None:
-    spec = StatisticsSpec.of(*names)
+    spec = StatisticsSpec.of(*names, sketch=SketchPlan(None, 2, "float16") if "scatter_sketch" in names else None)
     terms = agreement(spec)
     stats = Statistics.of(*eighths(n, seed), spec, n_classes=4)
     data = encode(stats, terms, client=client, version=version, key=KEY, withheld=withheld)
@@ -102,14 +102,15 @@ def test_decoded_arrays_do_not_follow_a_buffer_that_changes() -> None:
     assert all(not array.flags.writeable and array.flags.aligned for array in found.statistics.arrays.values())
 
 
-@pytest.mark.parametrize("rows", ["int64", "float16", "bfloat16"])
+@pytest.mark.parametrize("rows", ["int64", "float32", "float16", "bfloat16", "int8"])
 def test_the_body_is_what_the_safetensors_library_writes_and_reads(rows: str) -> None:
     spec = StatisticsSpec.of("client_means", "gram", "class_norms", means_per_client=2)
     terms = agreement(spec, rows=rows)
     stats = Statistics.of(*eighths(30, 3), spec, n_classes=4)
     body = encode(stats, terms, client="a", version=1, key=KEY, withheld=Withheld(0, 7))[296:]
     names = ["class_counts", "classes", "moment.class_norms", "moment.client_means", "moment.gram"]
-    assert sorted(read_by_library(body)) == [*names, "row_counts", "row_labels"]
+    scales = ["mean_scales"] if rows == "int8" else []
+    assert sorted(read_by_library(body)) == [*names[:2], *scales, *names[2:], "row_counts", "row_labels"]
     length = int.from_bytes(body[:8], "little")
     head = json.loads(body[8 : 8 + length])
     assert head["__metadata__"] == {"withheld_classes": "0", "withheld_samples": "7"}

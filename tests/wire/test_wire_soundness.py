@@ -1,5 +1,6 @@
 """No sound contribution is refused: any data, any moments, any fixed point, any way of adding up."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -11,17 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmoments.errors import FixedPointOverflowError, RefusedError
-from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, Statistics, StatisticsSpec
+from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, SketchPlan, Statistics, StatisticsSpec
+from fedmoments.statistics.coding import CODES
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 
 Array = npt.NDArray[Any]
 KEY = IdentityKey.from_bytes(bytes(32))
-ROWS = ("int64", "float16", "bfloat16")
+ROWS = ("int64", "float32", "float16", "bfloat16", "int8")
+PLANS = (SketchPlan("means"), SketchPlan("gram*2"), *(SketchPlan(None, 3, code) for code in CODES))
 
 
 def agreement(
     spec: StatisticsSpec, dim: int, n_classes: int, bound: float, *, most: int = 2**24, rows: str = "int64"
 ) -> Agreement:
+    rows = "budget" if spec.plan and spec.plan.budget else rows
     return Agreement("00" * 32, "11" * 32, "22" * 32, n_classes, dim, spec, FixedPoint(bound, most), rows)
 
 
@@ -58,11 +62,16 @@ KINDS = (
 UNIT_NORM = ("float32, normalised", "at the bound", "axes")
 
 
+def spec_of(names: Iterable[str], means: int, sketch: SketchPlan) -> StatisticsSpec:
+    """Return a spec with as many means and such a plan as the moments allow."""
+    sketched = "scatter_sketch" in names
+    one = (sketched and sketch.budget is not None) or not {"client_means", "scatter_sketch"} & set(names)
+    return StatisticsSpec.of(*names, means_per_client=1 if one else means, sketch=sketch if sketched else None)
+
+
 def specs() -> st.SearchStrategy[StatisticsSpec]:
     return st.builds(
-        lambda names, means: StatisticsSpec.of(*names, means_per_client=means if "client_means" in names else 1),
-        st.sets(st.sampled_from(sorted(MOMENTS))),
-        st.integers(1, 3),
+        spec_of, st.sets(st.sampled_from(sorted(MOMENTS))), st.integers(1, 3), sketch=st.sampled_from(PLANS)
     )
 
 
@@ -77,6 +86,9 @@ def check_sound(stats: Statistics, terms: Agreement, *, narrow: bool = False) ->
     found = decode(data, terms, lambda client: KEY.public)
     if terms.rows == "int64":
         assert found.statistics == stats.quantized(terms.fixed_point)
+    if terms.spec.has_sketch:
+        assert np.array_equal(found.statistics.sketches.rows, stats.sketches.rows)
+        assert np.array_equal(found.statistics.sketches.residuals, stats.sketches.residuals)
     return found.statistics
 
 
@@ -119,7 +131,16 @@ def test_sound_contributions_are_taken_in(
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("names", [*combinations(sorted(MOMENTS), 2), ("sums",), tuple(MOMENTS)], ids="+".join)
 def test_every_join_of_two_moments_and_of_all(names: tuple[str, ...], rows: str) -> None:
-    spec = StatisticsSpec.of(*names, means_per_client=2 if "client_means" in names else 1)
+    check_join(spec_of(names, 2, SketchPlan(None, 3, "int8")), rows)
+
+
+@pytest.mark.parametrize("budget", ["means", "gram", "gram*4"])
+@pytest.mark.parametrize("other", sorted(MOMENTS))
+def test_every_join_with_scatter_sketches_within_a_budget(other: str, budget: str) -> None:
+    check_join(StatisticsSpec.of("scatter_sketch", other, sketch=SketchPlan(budget)), "budget")
+
+
+def check_join(spec: StatisticsSpec, rows: str) -> None:
     for kind in KINDS:
         X, y = make_features(kind, 60, 5, 3), np.arange(60) % 3
         bound = 1.0 if kind in UNIT_NORM else float(np.linalg.norm(X, axis=1).max()) + 1e-9
@@ -130,7 +151,7 @@ def test_every_join_of_two_moments_and_of_all(names: tuple[str, ...], rows: str)
 @pytest.mark.parametrize("kind", ["normal", "constant", "far off", "one direction", "float32, normalised"])
 @pytest.mark.parametrize("rows", ROWS)
 def test_five_hundred_and_twelve_dimensions(kind: str, rows: str) -> None:
-    spec = StatisticsSpec.of("gram", "class_squares", "client_means", means_per_client=2)
+    spec = spec_of(("gram", "class_squares", "scatter_sketch"), 2, SketchPlan(None, 20, "int8"))
     X, y = make_features(kind, 300, 512, 5), np.arange(300) % 4
     bound = 1.0 if kind in UNIT_NORM else float(np.linalg.norm(X, axis=1).max())
     check_sound(Statistics.of(X, y, spec, n_classes=4), agreement(spec, 512, 4, bound, rows=rows))
@@ -156,7 +177,7 @@ def test_many_samples_one_at_a_time_where_everything_cancels(kind: str) -> None:
 
 def test_a_client_without_samples_contributes_nothing() -> None:
     for names in [(), ("client_means",), ("gram", "class_fourths"), tuple(MOMENTS)]:
-        spec = StatisticsSpec.of(*names)
+        spec = spec_of(names, 1, SketchPlan("means"))
         empty = Statistics.zero(spec, n_classes=3, dim=4)
         assert check_sound(empty, agreement(spec, 4, 3, 1.0)).n_samples == 0
 
@@ -165,7 +186,7 @@ def test_half_precision_rounds_means_and_nothing_else() -> None:
     spec = StatisticsSpec.of("client_means", "gram", means_per_client=2)
     rng = np.random.default_rng(0)
     stats = Statistics.of(rng.normal(size=(50, 16)), rng.integers(0, 3, 50), spec, n_classes=3)
-    for rows, error in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+    for rows, error in (("float16", 2.0**-11), ("bfloat16", 2.0**-8), ("float32", 2.0**-24)):
         found = check_sound(stats, agreement(spec, 16, 3, 16.0, rows=rows))
         assert np.array_equal(found.raw("gram"), stats.quantized(FixedPoint(16.0, 2**24)).raw("gram"))
         assert np.array_equal(found.row_counts, stats.row_counts)
@@ -188,13 +209,14 @@ def test_half_precision_means_become_sums_rounded_to_even() -> None:
     assert any(value.denominator > 1 for value in exact)
 
 
-def test_half_precision_never_rounds_beyond_the_norm_bound() -> None:
+def test_no_type_rounds_beyond_the_norm_bound() -> None:
     spec = StatisticsSpec.of("client_means")
     for bound in (0.3, 1.0, 3.1, 7e-9, 1e-12, 60000.1):
-        for rows in ("float16", "bfloat16"):
+        for rows in ("float32", "float16", "bfloat16", "int8"):
             stats = Statistics.of([[bound], [bound], [-bound]], [0, 0, 1], spec, n_classes=2)
             found = check_sound(stats, agreement(spec, 1, 2, bound, rows=rows))
-            assert np.abs(found.rows.block_means()).max() <= bound * (1 + 1e-9) + 2.0**-53
+            room = 1e-9 if rows in ("float16", "bfloat16") else 2.0**-22  # float32 numbers are as close as that
+            assert np.abs(found.rows.block_means()).max() <= bound * (1 + room) + 2.0**-53
 
 
 @pytest.mark.parametrize("names", [("class_squares",), ("class_grams",), ("gram",), ("class_norms", "class_squares")])

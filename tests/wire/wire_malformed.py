@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tests.wire.wire_workshop import WORKSHOP as w
 
+from fedmoments.statistics import SketchPlan
 from fedmoments.wire import Agreement, Reason
 
 Made = tuple[Agreement, bytes]
@@ -44,12 +45,14 @@ def bases() -> list[Agreement]:
         w.agreement("gram", "class_squares"),
         w.agreement("class_grams", "class_fourths"),
         w.agreement("class_norms", "gram", "class_thirds"),
+        w.agreement("scatter_sketch", dim=24),
+        w.agreement("scatter_sketch", "gram", sketch=SketchPlan(None, 3, "float16"), rows="float32"),
     ]
 
 
 def some(rng: np.random.Generator) -> Made:
     """Return a sound contribution of some agreement."""
-    agreement = bases()[rng.integers(6)]
+    agreement = bases()[rng.integers(len(bases()))]
     return agreement, w.sound(agreement, seed=int(rng.integers(8)))
 
 

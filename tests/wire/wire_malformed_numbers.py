@@ -16,6 +16,7 @@ SQUARES = w.agreement("gram", "class_squares")
 GRAMS = w.agreement("class_grams")
 POWERS = w.agreement("class_squares", "class_thirds", "class_fourths")
 NORMS = w.agreement("class_norms", "gram")
+SKETCH = w.agreement("scatter_sketch", dim=24)
 
 
 def taken(agreement: Agreement, rng: np.random.Generator) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def any_of(*agreements: Agreement) -> Any:
     return lambda rng: agreements[rng.integers(len(agreements))]
 
 
-some_agreement = any_of(MEANS, HALVES, BRAINS, SQUARES, GRAMS, POWERS, NORMS)
+some_agreement = any_of(MEANS, HALVES, BRAINS, SQUARES, GRAMS, POWERS, NORMS, SKETCH)
 
 
 # ---------------------------------------------------------------------------------------------------- types, shapes

@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmoments.errors import RefusedError
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.statistics import FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, IdentityKey, PublicKey, Reason, Withheld, encode
 
 Array = npt.NDArray[Any]
 
 DIGITS = {"federation": "0f" * 32, "fingerprint": "1f" * 32, "classes": "2f" * 32}
 NAMES = {"int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64", "int32": "I32", "uint64": "U64"}
+NAMES |= {"int8": "I8", "uint8": "U8"}
+TYPES = {"I64": "<i8", "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1"}
 LAYOUT = struct.Struct("<8sII32s32s32s64sQIIQ32s")
 
 
@@ -38,8 +40,8 @@ class Workshop:
             raise RefusedError(Reason.UNKNOWN_CLIENT, f"no client '{client}' is enrolled", client)
         return self.key.public
 
-    def agreement(self, *moments: str, means: int = 1, **changes: Any) -> Agreement:
-        spec = StatisticsSpec.of(*moments, means_per_client=means)
+    def agreement(self, *moments: str, means: int = 1, sketch: SketchPlan | None = None, **changes: Any) -> Agreement:
+        spec = StatisticsSpec.of(*moments, means_per_client=means, sketch=sketch)
         form = FixedPoint(norm_bound=8.0, max_samples=100_000)
         return Agreement(**{**DIGITS, "n_classes": 5, "dim": 4, "spec": spec, "fixed_point": form, **changes})
 
@@ -67,8 +69,7 @@ class Workshop:
         for name, entry in json.loads(body[8 : 8 + length]).items():
             if name != "__metadata__":
                 start, stop = (8 + length + offset for offset in entry["data_offsets"])
-                dtype = {"I64": "<i8", "F16": "<f2", "BF16": "<u2"}[entry["dtype"]]
-                found[name] = np.frombuffer(body[start:stop], dtype).reshape(entry["shape"]).copy()
+                found[name] = np.frombuffer(body[start:stop], TYPES[entry["dtype"]]).reshape(entry["shape"]).copy()
         return found
 
     def body(

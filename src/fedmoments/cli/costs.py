@@ -52,6 +52,9 @@ def _costs(
     sampled: Annotated[int | None, typer.Option(help="Clients sampled in a round; all by default.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of iterative methods.")] = 100,
     bytes_per_number: Annotated[float, typer.Option(help="4 for FP32, 2 for half precision.")] = 4,
+    budget: Annotated[
+        str, typer.Option(help="Payload of heads on scatter sketches: means, means/2, gram, 50KB …; scales included.")
+    ] = "means",
     json: Json = False,
 ) -> None:
     """Price methods by formula: bytes up and down over all clients and rounds, and rounds until all were seen."""
@@ -75,6 +78,7 @@ def _costs(
         each_round,
         rounds,
         bytes_per_number,
+        budget,
     )
     rows = [asked.price(method, sampling) for method in methods or known_methods("one-shot")]
     if json:
@@ -99,6 +103,7 @@ class _Asked:
     sampled: int
     rounds: int
     bytes_per_number: float
+    budget: str
 
     def price(self, method: str, sampling: dict[str, Any]) -> dict[str, Any]:
         from fedmoments.baselines import baseline_names
@@ -130,6 +135,7 @@ class _Asked:
 
     def _one_shot(self, method: str) -> Any:
         from fedmoments.federation.costs import one_shot_cost
+        from fedmoments.statistics import SketchPlan
 
         return one_shot_cost(
             method,
@@ -142,6 +148,7 @@ class _Asked:
             packed=self.packed,
             encoder_parameters=_encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0,
             bytes_per_number=self.bytes_per_number,
+            sketch=SketchPlan(self.budget).at(self.dim),
         )
 
 
@@ -214,6 +221,10 @@ def _map_dimension(method: str, given: int | None) -> int | None:
 
 
 def _sends_means(method: str) -> bool:
+    """Say whether a method sends client means, as many as there may be; beside a sketch within a budget it is one."""
     from fedmoments.heads import presets
 
-    return method in presets() and presets()[method].make().needs.keeps_clients_apart
+    if method not in presets():
+        return False
+    needs = presets()[method].make().needs
+    return needs.keeps_clients_apart and not needs.has_sketch

@@ -8,7 +8,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +19,9 @@ from fedmoments.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.context import Context
-from fedmoments.statistics import FixedPoint, StatisticsSpec
-from fedmoments.wire.agreement import Agreement
+from fedmoments.privacy.sketch_limits import require_open
+from fedmoments.statistics import FixedPoint, SketchPlan, StatisticsSpec
+from fedmoments.wire.agreement import Agreement, rows_of
 
 __all__ = ["Terms"]
 
@@ -44,11 +45,12 @@ class Terms:
     dim
         Dimension d of the features that are measured, after the feature map.
     spec
-        Which moments.
+        Which moments; scatter sketches by a plan that every party reads, the default one where none is given.
     fixed_point
         Their form; its norm bound and number of samples are caps that every party obeys.
     rows
-        Type in which rows of client means travel: int64, float16 or bfloat16.
+        Type in which rows of client means travel: int64, float32, float16, bfloat16 or int8. With a budget for scatter
+        sketches it is ``budget``, what int64, the default, becomes then: the code that the budget leaves them.
     max_bytes
         Cap on one contribution.
     seed
@@ -88,6 +90,9 @@ class Terms:
                 'the encoder of terms must be {"name": …, "options": {…}}, with no other options than size (a whole '
                 f"number) and pooling (a word), not {self.encoder!r}"
             )
+        object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
+        object.__setattr__(self, "spec", self.spec.with_plan(self.spec.plan))
+        require_open(self.spec, self.privacy)
         _check_secure(self)
         _check_noise(self)
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
@@ -135,8 +140,9 @@ class Terms:
         return Context(self.id, 0, self.fingerprint.digest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the terms, ready for JSON; without a word on privacy where nothing was agreed on."""
+        """Return the terms, ready for JSON; without a word on privacy or sketches where nothing was agreed on."""
         privacy = {} if self.privacy == Agreed() else {"privacy": self.privacy.to_dict()}
+        sketch = {} if self.spec.plan is None else {"sketch": asdict(self.spec.plan)}
         return {
             "name": self.name,
             "encoder": {**self.encoder, "options": dict(self.encoder["options"])},
@@ -151,6 +157,7 @@ class Terms:
             "seed": self.seed,
             "nonce": self.nonce,
             **privacy,
+            **sketch,
         }
 
     def to_json(self) -> str:
@@ -168,18 +175,32 @@ class Terms:
         """
         try:
             value = json.loads(text)
-            if not isinstance(value, dict) or set(value) - {"privacy"} != _ALL:
+            if not isinstance(value, dict) or set(value) - {"privacy", "sketch"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
             privacy = Agreed.from_dict(value.get("privacy", {}))
             if "privacy" in value and (not value["privacy"] or value["privacy"] != privacy.to_dict()):
                 raise InputError("what is agreed on privacy must hold what differs from the defaults, and nothing else")
-            spec = StatisticsSpec.of(*value["moments"], means_per_client=value["means_per_client"])
+            plan = _plan_from(value["sketch"]) if "sketch" in value else None
+            spec = StatisticsSpec.of(*value["moments"], means_per_client=value["means_per_client"], sketch=plan)
+            if spec.has_sketch and plan is None:
+                raise InputError("they ask for scatter sketches, but lack the plan of their size ('sketch')")
             form = FixedPoint(value["norm_bound"], value["max_samples"])
             fingerprint = Fingerprint.from_json(json.dumps(value["fingerprint"]))
             rest = {name: value[name] for name in ("name", "encoder", "dim", "rows", "max_bytes", "seed", "nonce")}
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, FedMomentsError) as error:
             raise FileFormatError(f"these are no terms of a federation: {error}") from error
+
+
+def _plan_from(value: Any) -> SketchPlan:
+    """Return the plan that ``asdict`` wrote."""
+    kinds = {"budget": (str, type(None)), "rank": (int, type(None)), "code": (str,), "share": (float, int)}
+    if not isinstance(value, dict) or set(value) != set(kinds):
+        raise InputError(f"the plan of scatter sketches must have the fields {', '.join(kinds)} and no others")
+    for name, allowed in kinds.items():
+        if type(value[name]) not in allowed:
+            raise InputError(f"the {name} of scatter sketches must not be {value[name]!r:.80}")
+    return SketchPlan(**{**value, "share": float(value["share"])})
 
 
 def _sound_options(options: Mapping[str, Any]) -> bool:

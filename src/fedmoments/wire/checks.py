@@ -4,13 +4,15 @@ Sound numbers are never refused, so every inequality is tested with the slack th
 
 - **fixed point**: every number was rounded to the resolution ρ of its degree, an error of at most ρ/2; a class sum that
   is added up from r rows errs by r·ρ/2.
-- **half precision**: a mean that travelled as float16 (bfloat16) errs by at most 2⁻¹⁰ (2⁻⁷) of itself and 2⁻²⁴ (2⁻¹³³).
+- **coded means**: a mean that travelled as float16, bfloat16, float32 or int8 errs as
+  :mod:`fedmoments.wire.mean_rows` says: at most a unit in its last place, or half a step of its row.
 - **float64**: a sum of n terms errs by at most γ = (n + d + 64)·2⁻⁵² of the sum of their absolute values, in whatever
   order they were added.
 - **the norm bound**: features are often normalised in float32, so norms up to R·(1 + 10⁻⁵) count as within R, and
   single entries up to n·R^degree·(1 + 10⁻⁵), as in ``FixedPoint``: no sum in a ledger can overflow.
 
-Indefinite second moments are found in :mod:`fedmoments.wire.definite`.
+Indefinite second moments are found in :mod:`fedmoments.wire.definite`, scatter sketches of a trace that no data have
+in :mod:`fedmoments.wire.sketch_checks`.
 """
 
 import math
@@ -28,15 +30,15 @@ from fedmoments.statistics.moments import cell_sums
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import Refuse
 from fedmoments.wire.definite import check_definite
+from fedmoments.wire.mean_rows import error_norms, mean_errors
 from fedmoments.wire.reason import Reason
+from fedmoments.wire.sketch_checks import check_sketch
 
 __all__ = ["Index", "check_index", "check_moments"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Relative and absolute error of a mean in half precision: one unit in its last place.
-HALF_ERRORS = {"int64": (0.0, 0.0), "float16": (2.0**-10, 2.0**-24), "bfloat16": (2.0**-7, 2.0**-133)}
 UNIT = 2.0**-52
 #: Moments that are sums of even powers; packed matrices; power sums with their degree, from matrices their diagonal.
 EVEN = ("class_norms", "class_squares", "class_fourths")
@@ -54,6 +56,11 @@ class Index:
     class_counts: Ints
     row_labels: Ints
     row_counts: Ints
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples its classes have together."""
+        return int(self.class_counts.sum())
 
 
 def check_index(index: Index, agreement: Agreement, refuse: Refuse) -> None:
@@ -129,6 +136,7 @@ def check_moments(stats: Statistics, agreement: Agreement, refuse: Refuse) -> No
     sums = _class_sums(stats, agreement, refuse)
     _check_lengths(stats, form, refuse)
     check_definite(stats, sums.values, sums.errors, form, refuse)
+    check_sketch(stats, sums.values, sums.errors, form, refuse)
     _check_powers(stats, sums, form, refuse)
     _check_totals(stats, form, refuse)
 
@@ -136,9 +144,9 @@ def check_moments(stats: Statistics, agreement: Agreement, refuse: Refuse) -> No
 def _check_entries(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
     """Refuse single numbers that no data have, from the extremes of every array, so that nothing is copied."""
     for name, array in stats.arrays.items():
-        if not array.size:
-            continue
         kind = MOMENTS[name]
+        if not array.size or kind.layout is Layout.SKETCH:
+            continue
         bits = form.bits(kind.degree)
         allowed = _counts(stats, kind.layout) * (form.norm_bound**kind.degree * (1 + SLACK))
         most = np.floor(np.ldexp(allowed, bits) + 0.5)
@@ -168,15 +176,14 @@ def _class_sums(stats: Statistics, agreement: Agreement, refuse: Refuse) -> Sums
     """Return the class sums, sent or added up from rows, once no norm is beyond what its count allows."""
     form = agreement.fixed_point
     counts = stats.class_counts[:, None].astype(np.float64)
-    half_unit = form.resolution(1) / 2
     name = "sums" if "sums" in stats.arrays else "client_means"
-    share, least = HALF_ERRORS[agreement.rows if name == "client_means" else "int64"]
+    chosen = agreement.choice(stats.n_samples, len(counts)).means or "int64"
     stored = stats.arrays[name]
     values = form.dequantize(stored, degree=1)
     samples = _counts(stats, MOMENTS[name].layout)
+    errors = form.resolution(1) / 2 + mean_errors(values, samples, "int64" if name == "sums" else chosen)
     norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-    allowed = samples * form.norm_bound * (1 + SLACK) * (1 + share)
-    allowed += math.sqrt(stats.dim) * (half_unit + samples * least)
+    allowed = samples * form.norm_bound * (1 + SLACK) + error_norms(errors, stats.dim)
     if (norms > allowed).any():
         worst = int(np.argmax(norms / allowed))
         refuse(
@@ -185,13 +192,9 @@ def _class_sums(stats: Statistics, agreement: Agreement, refuse: Refuse) -> Sums
             f"{form.norm_bound:g} allows {allowed[worst]:.6g}; clip features to the bound",
         )
     if name == "sums" or len(stored) == len(counts):  # one row a class
-        errors = half_unit + counts * least + (share * np.abs(values) if share else 0.0)
         return Sums(values, errors, counts)
     cells, p = np.searchsorted(stats.classes, stats.row_labels), len(counts)
-    errors = np.bincount(cells, minlength=p)[:, None] * half_unit + counts * least
-    if share:
-        errors = errors + share * cell_sums(np.abs(values), cells, p)
-    return Sums(form.dequantize(cell_sums(stored, cells, p), degree=1), errors, counts)
+    return Sums(form.dequantize(cell_sums(stored, cells, p), degree=1), cell_sums(errors, cells, p), counts)
 
 
 def _check_lengths(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:

@@ -19,9 +19,10 @@ from scipy.linalg import lapack
 from fedmoments.linalg import add_gram, add_packed, new_gram, packed_diagonal
 from fedmoments.statistics import FixedPoint, Statistics
 from fedmoments.wire.body import Refuse
+from fedmoments.wire.mean_rows import error_norms
 from fedmoments.wire.reason import Reason
 
-__all__ = ["check_definite"]
+__all__ = ["check_definite", "slack_of_sums"]
 
 Floats = NDArray[np.float64]
 
@@ -63,11 +64,21 @@ def _slack(
     """Return how far below zero rounding can push the least eigenvalue of sound data."""
     dim = sums.shape[1]
     trace = math.ldexp(float(np.abs(packed_diagonal(packed).astype(np.float64)).sum()), -form.bits(2))
-    wide = np.broadcast_to(errors, sums.shape)
-    off = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    of_sums = ((2 * np.sqrt(np.einsum("ij,ij->i", sums, sums)) + off) * off / counts[:, 0]).sum()
+    of_sums = slack_of_sums(sums, errors, counts)
     of_floats = 2.0**-52 * (4 * float(counts.sum()) + 4 * dim + 256) * trace
     return float((dim * form.resolution(2) / 2 + of_sums + of_floats) * (1 + 1e-6))
+
+
+def slack_of_sums(sums: Floats, errors: Floats, counts: NDArray[np.int64]) -> float:
+    """Return Σ (2‖A_c‖‖e_c‖ + ‖e_c‖²)/n_c, how far Σ ‖A_c‖²/n_c may be off.
+
+    Examples
+    --------
+    >>> slack_of_sums(np.array([[3.0, 4.0]]), np.array([[0.1]]), np.array([[2]]))
+    0.7171...
+    """
+    off = error_norms(errors, sums.shape[1])
+    return float(((2 * np.sqrt(np.einsum("ij,ij->i", sums, sums)) + off) * off / counts[:, 0]).sum())
 
 
 def _is_definite(packed: NDArray[Any], rows: Floats, slack: float, form: FixedPoint) -> bool:

@@ -1,7 +1,8 @@
 """Which tensors a contribution has, and how statistics are turned into them and back.
 
-Everything is int64: labels, counts, and moments in fixed point. Only rows of client means may travel as half-precision
-*means*, if that was agreed; they become fixed-point sums round(mean · count · 2^bits) again, the same on every machine.
+Everything is int64: labels, counts, and moments in fixed point. Only rows of client means may travel as *means* in
+fewer bytes (:mod:`fedmoments.wire.mean_rows`), if that was agreed, and scatter sketches, which are never added up, in
+their code (:mod:`fedmoments.wire.sketch_block`). Which code both are in follows from the counts that were sent.
 """
 
 from dataclasses import dataclass
@@ -11,22 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, RefusedError
-from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
-from fedmoments.statistics.fixed_point import SLACK
+from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
+from fedmoments.statistics.sketch_plan import Choice
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import FLOATS, Refuse, Tensor, head_of, read_tensors
 from fedmoments.wire.checks import Index, check_index, check_moments
+from fedmoments.wire.mean_rows import DTYPES, MEAN_SCALES, read_means, write_means
 from fedmoments.wire.reason import Reason
+from fedmoments.wire.sketch_block import RESIDUAL, SCALES, read_sketch, write_sketch
 
 __all__ = ["Withheld", "read_body", "write_body"]
 
 Ints = NDArray[np.int64]
 
-#: Name of a type in an agreement -> its name in safetensors.
-DTYPES = {"int64": "I64", "float16": "F16", "bfloat16": "BF16"}
 _INDEX = ("classes", "class_counts", "row_labels", "row_counts")
 _COUNTS = ("class_counts", "row_counts")
 _MOMENT = "moment."
+_SKETCH = "scatter_sketch"
+#: Tensors that some codes have and others not.
+_BESIDE = {MEAN_SCALES, SCALES}
 _MOST_WITHHELD = 2**63 - 1
 
 
@@ -61,8 +65,9 @@ def write_body(stats: Statistics, agreement: Agreement, withheld: Withheld) -> l
     if agreement.spec.keeps_clients_apart:
         index |= {"row_labels": stats.row_labels, "row_counts": stats.row_counts}
     tensors = {name: ("I64", np.ascontiguousarray(array, "<i8")) for name, array in index.items()}
+    choice = agreement.choice(stats.n_samples, len(stats.classes))
     for name in agreement.spec.sent:
-        tensors[_MOMENT + name] = _stored(name, stats, agreement)
+        tensors |= _stored(name, stats, agreement, choice)
     order = sorted(tensors, key=lambda name: (-tensors[name][1].itemsize, name))
     metadata = {"withheld_classes": str(withheld.classes), "withheld_samples": str(withheld.samples)}
     head = head_of(((name, tensors[name][0], tensors[name][1].shape) for name in order), metadata)
@@ -70,30 +75,16 @@ def write_body(stats: Statistics, agreement: Agreement, withheld: Withheld) -> l
     return [head, *(array.data.cast("B") for array in arrays if array.size)]
 
 
-def _stored(name: str, stats: Statistics, agreement: Agreement) -> tuple[str, NDArray[Any]]:
-    """Return a moment's type and numbers as they travel."""
-    numbers = stats.arrays[name]
-    if MOMENTS[name].layout is not Layout.ROWS or agreement.rows == "int64":
-        return "I64", np.ascontiguousarray(numbers, "<i8")
-    form = agreement.fixed_point
-    means = form.dequantize(numbers, MOMENTS[name].degree) / stats.row_counts[:, None]
-    return DTYPES[agreement.rows], _halves(means, agreement.rows, form.norm_bound)
-
-
-def _halves(means: NDArray[np.float64], dtype: str, bound: float) -> NDArray[Any]:
-    """Round means to half precision, to nearest but never beyond the bound; bfloat16 as its bits."""
-    with np.errstate(over="ignore"):
-        if dtype == "float16":
-            halves: NDArray[Any] = np.ascontiguousarray(means, "<f2")
-            values = halves.astype(np.float64)
-        else:
-            single = np.ascontiguousarray(means, np.float32).view(np.uint32)
-            halves = ((single + 0x7FFF + ((single >> 16) & 1)) >> 16).astype("<u2")
-            values = (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    beyond = (np.abs(values) > bound * (1 + SLACK)) & np.isfinite(values)
-    bits = halves.view("<u2")
-    bits[beyond] -= 1  # the next number towards zero
-    return halves
+def _stored(name: str, stats: Statistics, agreement: Agreement, choice: Choice) -> dict[str, tuple[str, NDArray[Any]]]:
+    """Return a moment's tensors as they travel: name -> (type, numbers)."""
+    layout = MOMENTS[name].layout
+    if layout is Layout.SKETCH:
+        return write_sketch(stats.sketches, choice)
+    if layout is not Layout.ROWS:
+        return {_MOMENT + name: ("I64", np.ascontiguousarray(stats.arrays[name], "<i8"))}
+    code = choice.means or "int64"
+    dtype, numbers, scales = write_means(stats.arrays[name], stats.row_counts, code, agreement.fixed_point)
+    return {_MOMENT + name: (dtype, numbers)} | ({} if scales is None else {MEAN_SCALES: ("F32", scales)})
 
 
 def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Statistics, Withheld]:
@@ -109,18 +100,26 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
         raise RefusedError(reason, f"the contribution of client '{client}' cannot be taken in: {sentence}", client)
 
     tensors, metadata = read_tensors(body, refuse)
-    names = _INDEX if agreement.spec.keeps_clients_apart else _INDEX[:2]
-    expected = {*names, *(_MOMENT + name for name in agreement.spec.sent)}
-    if set(tensors) != expected:
-        missing, extra = sorted(expected - set(tensors)), sorted(set(tensors) - expected)
-        refuse(Reason.BODY, f"its body must hold {agreement.spec}; it lacks {missing} and adds {str(extra)[:400]}")
+    spec = agreement.spec
+    names = _INDEX if spec.keeps_clients_apart else _INDEX[:2]
+    expected = {*names, *(_MOMENT + name for name in spec.sent), *((RESIDUAL,) if spec.has_sketch else ())}
+    _check_names(set(tensors) - _BESIDE, expected, agreement, refuse)
     withheld = _withheld(metadata, agreement, refuse)
     arrays = {name: _whole(name, tensors[name], refuse) for name in names}
     index = Index(**dict.fromkeys(_INDEX, np.zeros(0, np.int64)) | arrays)
     check_index(index, agreement, refuse)
-    moments = {name: _moment(name, tensors[_MOMENT + name], index, agreement, refuse) for name in agreement.spec.sent}
+    choice = agreement.choice(index.n_samples, len(index.classes))
+    _check_names(set(tensors), expected | _beside(choice, spec), agreement, refuse)
+    moments: dict[str, NDArray[Any]] = {
+        name: _moment(name, tensors, index, agreement, refuse) for name in spec.sent if name != _SKETCH
+    }
+    apart: dict[str, Any] = {}
+    if spec.has_sketch:
+        sketch = read_sketch(tensors, index.n_samples, agreement.dim, choice, refuse)
+        moments[_SKETCH] = sketch.rows
+        apart = {"sketch_sizes": sketch.sizes, "sketch_residuals": sketch.residuals, "sketch_owners": sketch.owners}
     statistics = Statistics(
-        agreement.spec,
+        spec,
         agreement.n_classes,
         agreement.dim,
         index.classes,
@@ -129,9 +128,22 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
         index.row_labels,
         index.row_counts,
         agreement.fixed_point,
+        **apart,
     )
     check_moments(statistics, agreement, refuse)
     return statistics, withheld
+
+
+def _check_names(found: set[str], expected: set[str], agreement: Agreement, refuse: Refuse) -> None:
+    if found != expected:
+        missing, extra = sorted(expected - found), sorted(found - expected)
+        refuse(Reason.BODY, f"its body must hold {agreement.spec}; it lacks {missing} and adds {str(extra)[:400]}")
+
+
+def _beside(choice: Choice, spec: StatisticsSpec) -> set[str]:
+    """Return which tensors of scales the codes have that the counts lead to."""
+    means = {MEAN_SCALES} if spec.keeps_clients_apart and choice.means == "int8" else set()
+    return means | ({SCALES} if spec.has_sketch and choice.code != "float64" else set())
 
 
 def _withheld(metadata: dict[str, str], agreement: Agreement, refuse: Refuse) -> Withheld:
@@ -162,15 +174,17 @@ def _whole(name: str, tensor: Tensor, refuse: Refuse) -> Ints:
     return tensor.array("<i8")
 
 
-def _moment(name: str, tensor: Tensor, index: Index, agreement: Agreement, refuse: Refuse) -> Ints:
+def _moment(name: str, tensors: dict[str, Tensor], index: Index, agreement: Agreement, refuse: Refuse) -> Ints:
     """Return a moment in fixed point, of the agreed type and shape."""
-    kind, dim = MOMENTS[name], agreement.dim
-    agreed = DTYPES[agreement.rows] if kind.layout is Layout.ROWS else "I64"
+    kind, dim, tensor = MOMENTS[name], agreement.dim, tensors[_MOMENT + name]
+    chosen = agreement.choice(index.n_samples, len(index.classes))
+    agreed = DTYPES[chosen.means or "int64"] if kind.layout is Layout.ROWS else "I64"
     if tensor.dtype in FLOATS and not np.isfinite(tensor.floats()).all():
+        remedy = "features divided by a constant" if agreement.rows == "budget" else "rows of int64"
         refuse(
             Reason.NOT_FINITE,
             f"its moment '{name}' holds NaN or infinity, where only numbers were allowed; "
-            f"means too large for {tensor.dtype} need rows of int64",
+            f"means too large for {tensor.dtype} need {remedy}",
         )
     if tensor.dtype != agreed:
         refuse(Reason.DTYPE, f"its moment '{name}' must be {agreed}, but {tensor.dtype} arrived")
@@ -180,19 +194,9 @@ def _moment(name: str, tensor: Tensor, index: Index, agreement: Agreement, refus
         if tensor.shape == (*rows, dim, dim) and kind.unpacked_width(dim) == dim * dim:
             _refuse_asymmetric(name, tensor, refuse)
         refuse(Reason.SHAPE, f"its moment '{name}' must have the shape {shape}, but {tensor.shape} arrived")
-    if agreed == "I64":
+    if kind.layout is not Layout.ROWS:
         return tensor.array("<i8")
-    return _sums(tensor, index.row_counts, agreement.fixed_point, kind.degree)
-
-
-def _sums(tensor: Tensor, counts: Ints, form: FixedPoint, degree: int) -> Ints:
-    """Turn half-precision means into fixed-point sums; what would not fit int64 is cut off there and refused later."""
-    sums = tensor.floats().astype(np.float64)
-    sums *= counts[:, None]
-    np.ldexp(sums, form.bits(degree), out=sums)
-    np.rint(sums, out=sums)
-    np.clip(sums, -(2.0**63), 2.0**63 - 1024, out=sums)
-    return sums.astype(np.int64)
+    return read_means(tensor, tensors.get(MEAN_SCALES), index.row_counts, agreement.fixed_point, refuse)
 
 
 def _refuse_asymmetric(name: str, tensor: Tensor, refuse: Refuse) -> None:

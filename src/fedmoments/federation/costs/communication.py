@@ -8,6 +8,7 @@ floats upward are::
     FedCOF Oracle, paper    Σ|C_k| (d + d²)   (ours needs Fed3R's payload)
     GH-NB                   2 Σ|C_k| d
     GH-QDA                  Σ|C_k| (d + d(d+1)/2)
+    sketch, lda-sketch      by budget, in codes: at most 4 Σ|C_k| d bytes with the budget ``means``
     FedAvg and relatives    κ T (b + dC) each way; LP dC, FEAT b; SCAFFOLD twice that
 
 and downward nothing for one-shot methods, or bK when the encoder has to be shipped.
@@ -17,13 +18,16 @@ FedCOF as d². `send_absent_classes`: FedCOF's tables count the classes a client
 Table 6 all C of them. The defaults are what this package sends: packed, absent classes left out.
 """
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.federation.costs.checks import check_whole
 from fedmoments.federation.costs.cost import Cost
 from fedmoments.federation.costs.methods import OneShotMethod, iterative_method, one_shot_method
 from fedmoments.federation.costs.moments import check_present_classes, moments_size
+from fedmoments.federation.costs.sketches import evenly
+from fedmoments.statistics import SketchPlan
 
 __all__ = ["iterative_cost", "mapped_dimension", "one_shot_cost"]
 
@@ -54,16 +58,16 @@ def _checked_means(name: str, method: OneShotMethod, means_per_client: int) -> i
     return means
 
 
-def _class_rows(
+def _each_client(
     clients: int, present_classes: int | ArrayLike | None, classes: int | None, *, send_absent_classes: bool
-) -> int:
-    """Σ_k |C_k|, or K·C when absent classes are sent too."""
+) -> NDArray[np.int64]:
+    """(K,) classes that each client sends: |C_k|, spread evenly if only their sum is known, or C."""
     if classes is not None:
         classes = check_whole("classes", classes)
     if send_absent_classes:
         if classes is None:
             raise InputError("classes is missing: sending absent classes too costs by the number of all classes.")
-        return clients * classes
+        return np.full(clients, classes, np.int64)
     if present_classes is None:
         raise InputError(
             "present_classes is missing: pass the sum over clients of the classes each one holds (or one number per "
@@ -74,7 +78,8 @@ def _class_rows(
         raise InputError(
             f"present_classes must be at most clients times classes, {clients * classes}, but sums to {present}."
         )
-    return present
+    listed = np.asarray(present_classes, np.int64)
+    return listed if listed.ndim else evenly(present, clients)
 
 
 def one_shot_cost(
@@ -90,6 +95,8 @@ def one_shot_cost(
     send_absent_classes: bool = False,
     encoder_parameters: int = 0,
     bytes_per_number: float = 4,
+    sketch: SketchPlan | None = None,
+    samples: ArrayLike | None = None,
 ) -> Cost:
     """Price a method whose clients upload once.
 
@@ -111,6 +118,9 @@ def one_shot_cost(
         The module's two conventions: a symmetric matrix is d(d+1)/2 or d²; all C classes or those a client holds.
     encoder_parameters, bytes_per_number
         b, when the server ships the encoder to every client, 0 when clients have it; width of a number on the wire.
+    sketch, samples : SketchPlan, (K,) array of int
+        For methods that send scatter sketches: how they are planned, the default plan if it is not said, and n_k of
+        every client, as many as the ranks ask for if it is not said.
 
     Returns
     -------
@@ -123,12 +133,16 @@ def one_shot_cost(
     fedcof: up 614.4 kB, down 0 B; 6 uploads of 102.4 kB, downloads of 0 B; 120 counts not included
     >>> one_shot_cost("fed3r", d=512, clients=1, classes=100, packed=False, send_absent_classes=True).up_floats
     313344
+    >>> one_shot_cost("sketch", d=512, clients=100, present_classes=500).up_bytes_per_client  # FedCOF's are 10240
+    9832.0
     """
     entry = one_shot_method(method)
     dimension = mapped_dimension(method, entry, d, map_dimension)
     clients, means = check_whole("clients", clients), _checked_means(method, entry, means_per_client)
-    rows = _class_rows(clients, present_classes, classes, send_absent_classes=send_absent_classes)
-    size = moments_size(entry.moments, dimension, clients, rows, means, packed=packed)
+    present = _each_client(clients, present_classes, classes, send_absent_classes=send_absent_classes)
+    size = moments_size(
+        entry.moments, dimension, present, means, packed=packed, sketch=sketch or SketchPlan(), samples=samples
+    )
     return Cost(
         method,
         clients,
@@ -136,6 +150,8 @@ def one_shot_cost(
         down_floats=clients * check_whole("encoder_parameters", encoder_parameters, least=0),
         counts=size.counts,
         bytes_per_number=bytes_per_number,
+        coded=size.coded,
+        coded_bytes=size.coded_bytes,
     )
 
 

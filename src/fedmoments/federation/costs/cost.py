@@ -46,6 +46,9 @@ class Cost:
         Whole numbers n_kc sent up beside the floats.
     bytes_per_number
         4 for FP32, 2 for half precision.
+    coded, coded_bytes
+        How many of the floats sent up travel in a code of their own (scatter sketches, and means within a budget), and
+        the bytes of those.
 
     Examples
     --------
@@ -62,6 +65,8 @@ class Cost:
     down_floats: int
     counts: int = 0
     bytes_per_number: float = 4
+    coded: int = 0
+    coded_bytes: float = 0
 
     def __post_init__(self) -> None:
         check_whole("uploads", self.uploads)
@@ -69,6 +74,9 @@ class Cost:
         check_not_negative("down_floats", self.down_floats)
         check_not_negative("counts", self.counts)
         check_positive("bytes_per_number", self.bytes_per_number)
+        check_not_negative("coded_bytes", self.coded_bytes)
+        if not 0 <= self.coded <= self.up_floats:
+            raise InputError(f"coded must be some of the {self.up_floats} floats sent up, but is {self.coded}.")
 
     @property
     def up_numbers(self) -> int:
@@ -78,12 +86,12 @@ class Cost:
     @property
     def up_bytes(self) -> float:
         """Bytes of the floats sent up by all clients."""
-        return self.up_floats * self.bytes_per_number
+        return (self.up_floats - self.coded) * self.bytes_per_number + self.coded_bytes
 
     @property
     def up_bytes_with_counts(self) -> float:
         """Bytes sent up by all clients if a count is as wide as a float."""
-        return self.up_numbers * self.bytes_per_number
+        return self.up_bytes + self.counts * self.bytes_per_number
 
     @property
     def down_bytes(self) -> float:
@@ -136,6 +144,8 @@ class Cost:
             self.down_floats + other.down_floats,
             self.counts + other.counts,
             self.bytes_per_number,
+            self.coded + other.coded,
+            self.coded_bytes + other.coded_bytes,
         )
 
     def __str__(self) -> str:

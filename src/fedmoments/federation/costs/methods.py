@@ -90,8 +90,8 @@ def known_methods(kind: Literal["one-shot", "iterative"] | None = None) -> tuple
 
     Examples
     --------
-    >>> known_methods("one-shot")[:4]
-    ('fed3r', 'fed3r-rf', 'fedcgs', 'fedcof')
+    >>> [method for method in known_methods("one-shot") if method.startswith("fed3r")]
+    ['fed3r', 'fed3r-rf']
     >>> known_methods("iterative")[:3]
     ('fedadam', 'fedadam-feat', 'fedadam-lp')
     """

@@ -7,19 +7,21 @@ With d features, a client that holds |C_k| classes sends, in floats::
     gram                              d(d+1)/2 packed, d² not packed
     class grams                       |C_k| times that
     client means                      |C_k| · s · d (and |C_k| · s whole numbers), s means a class
+    scatter sketch                    by its plan, in codes of its own: see :mod:`fedmoments.federation.costs.sketches`
 
 Which classes the numbers belong to (labels) is not counted: that is a bit a class, and the wire format's business.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.federation.costs.checks import check_whole
-from fedmoments.statistics import MOMENTS, Layout, Moment
+from fedmoments.federation.costs.sketches import sketch_size
+from fedmoments.statistics import MOMENTS, Layout, Moment, SketchPlan
 
 __all__ = ["PayloadSize", "check_present_classes", "floats_of", "flops_of", "moments_size"]
 
@@ -28,24 +30,45 @@ __all__ = ["PayloadSize", "check_present_classes", "floats_of", "flops_of", "mom
 class PayloadSize:
     """How many numbers an upload holds: whole numbers (counts) apart from floats.
 
+    Parameters
+    ----------
+    counts, floats
+        How many of each.
+    coded, coded_bytes
+        How many of the floats travel in a code of their own, and the bytes of those: scatter sketches, and means beside
+        them that have a budget.
+
     Examples
     --------
     >>> PayloadSize(counts=4, floats=100) + PayloadSize(counts=1, floats=20)
     PayloadSize(counts=5, floats=120)
     >>> PayloadSize(counts=4, floats=100).numbers
     104
+    >>> PayloadSize(counts=4, floats=100, coded=90, coded_bytes=95).bytes(4)
+    135
     """
 
     counts: int
     floats: int
+    coded: int = field(default=0, repr=False)
+    coded_bytes: int = field(default=0, repr=False)
 
     @property
     def numbers(self) -> int:
         """Counts and floats together."""
         return self.counts + self.floats
 
+    def bytes(self, bytes_per_number: float) -> float:
+        """Bytes of the floats, where those that have no code of their own are so wide."""
+        return (self.floats - self.coded) * bytes_per_number + self.coded_bytes
+
     def __add__(self, other: "PayloadSize") -> "PayloadSize":
-        return PayloadSize(self.counts + other.counts, self.floats + other.floats)
+        return PayloadSize(
+            self.counts + other.counts,
+            self.floats + other.floats,
+            self.coded + other.coded,
+            self.coded_bytes + other.coded_bytes,
+        )
 
 
 #: Counts are part of every upload and are no moment of their own; naming them does no harm.
@@ -94,23 +117,51 @@ def check_present_classes(present_classes: int | ArrayLike, clients: int | None 
 
 
 def moments_size(
-    moments: Iterable[str], d: int, clients: int, present_classes: int, means_per_client: int, *, packed: bool
+    moments: Iterable[str],
+    d: int,
+    present: NDArray[np.int64],
+    means_per_client: int,
+    *,
+    packed: bool,
+    sketch: SketchPlan | None = None,
+    samples: ArrayLike | None = None,
 ) -> PayloadSize:
-    """Size of the uploads of `clients` clients that hold `present_classes` classes between them.
+    """Size of the uploads of clients that hold so many classes, (K,).
 
     Examples
     --------
-    >>> moments_size(["counts", "sums"], 512, 100, 2870, 1, packed=True)
+    >>> from fedmoments.federation.costs.sketches import evenly
+    >>> moments_size(["counts", "sums"], 512, evenly(2870, 100), 1, packed=True)
     PayloadSize(counts=2870, floats=1469440)
     """
-    rows = present_classes * means_per_client
-    times = {Layout.GLOBAL: clients, Layout.CLASS: present_classes, Layout.ROWS: rows}
-    floats, counts = 0, present_classes
-    for each in _moments(list(moments)):
-        floats += times[each.layout] * (each.width(d) if packed else each.unpacked_width(d))
-        if each.layout is Layout.ROWS:
-            counts = rows
-    return PayloadSize(counts, floats)
+    chosen = _moments(list(moments))
+    classes = int(present.sum())
+    rows = classes * means_per_client
+    times = {Layout.GLOBAL: len(present), Layout.CLASS: classes, Layout.ROWS: rows}
+    counts = rows if any(each.layout is Layout.ROWS for each in chosen) else classes
+    coded = PayloadSize(0, 0)
+    if any(each.layout is Layout.SKETCH for each in chosen):
+        coded = _coded(sketch or SketchPlan(), d, present, means_per_client, samples)
+        chosen = [each for each in chosen if each.layout not in _in_codes(sketch or SketchPlan())]
+    floats = sum(times[each.layout] * (each.width(d) if packed else each.unpacked_width(d)) for each in chosen)
+    return PayloadSize(counts, floats) + coded
+
+
+def _in_codes(plan: SketchPlan) -> tuple[Layout, ...]:
+    """Return what travels in codes: with a budget the means too."""
+    return (Layout.SKETCH,) if plan.budget is None else (Layout.SKETCH, Layout.ROWS)
+
+
+def _coded(
+    plan: SketchPlan, d: int, present: NDArray[np.int64], means_per_client: int, samples: ArrayLike | None
+) -> PayloadSize:
+    if means_per_client > 1 and plan.budget is not None:
+        raise InputError(
+            f"means_per_client must be 1 beside scatter sketches with a budget ('{plan.budget}'), which counts one "
+            f"mean a class, but is {means_per_client}."
+        )
+    size = sketch_size(plan, d, present, samples)
+    return PayloadSize(0, size.numbers, size.numbers, size.bytes)
 
 
 def floats_of(
@@ -119,6 +170,8 @@ def floats_of(
     present_classes: int | ArrayLike,
     means_per_client: int = 1,
     packed: bool = True,  # noqa: FBT001, FBT002
+    *,
+    sketch: SketchPlan | None = None,
 ) -> PayloadSize:
     """Numbers that a client uploads when it sends these moments.
 
@@ -134,6 +187,8 @@ def floats_of(
         Mean rows per client and class, for ``client_means``: at most, since a class with few samples sends fewer.
     packed
         Whether symmetric matrices travel as d(d+1)/2 numbers rather than d².
+    sketch
+        How scatter sketches are planned, where they are among the moments; the default plan if it is not said.
 
     Returns
     -------
@@ -146,10 +201,13 @@ def floats_of(
     PayloadSize(counts=100, floats=182528)
     >>> floats_of(["client_means"], d=512, present_classes=[100, 20], means_per_client=2)
     PayloadSize(counts=240, floats=122880)
+    >>> floats_of(["client_means", "scatter_sketch"], d=512, present_classes=5).bytes(4)
+    9832
     """
     d, means = check_whole("d", d), check_whole("means_per_client", means_per_client)
-    clients, present = check_present_classes(present_classes)
-    return moments_size(moments, d, clients, present, means, packed=packed)
+    check_present_classes(present_classes)
+    present = np.atleast_1d(np.asarray(present_classes, np.int64))
+    return moments_size(moments, d, present, means, packed=packed, sketch=sketch)
 
 
 def flops_of(moments: Iterable[str], d: int, classes: int, samples: int, *, dense_sums: bool = True) -> int:

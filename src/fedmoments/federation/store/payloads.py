@@ -2,14 +2,17 @@
 
 import hashlib
 import sqlite3
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
 from fedmoments.maps.canonical import sha256_of_json
-from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
+from fedmoments.statistics import MOMENTS, Layout, Sketches, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, Contribution
 from fedmoments.wire.header import HEADER_BYTES, read_header
 from fedmoments.wire.tensors import read_body
@@ -60,21 +63,40 @@ def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted
     totals = read_totals(connection, agreement, wanted.additive)
     if not wanted.keeps_clients_apart:
         return totals
+    spec = wanted.with_plan(agreement.spec.plan)
     length = connection.execute("SELECT coalesce(sum(mean_rows), 0) FROM contributions").fetchone()[0]
-    labels, counts = np.zeros(length, np.int64), np.zeros(length, np.int64)
-    apart = [name for name in wanted.sent if MOMENTS[name].layout is Layout.ROWS]
-    arrays = {name: totals.raw(name) for name in wanted.sent if name not in apart}
+    index: dict[str, Any] = {name: np.zeros(length, np.int64) for name in ("row_labels", "row_counts", "row_owners")}
+    apart = [name for name in spec.sent if MOMENTS[name].layout is Layout.ROWS]
+    arrays = {name: totals.raw(name) for name in spec.sent if not MOMENTS[name].layout.apart}
     arrays |= {name: np.zeros((length, MOMENTS[name].width(agreement.dim)), np.int64) for name in apart}
+    sketches: list[Sketches] = []
     start = 0
-    for client in stored_clients(connection):
+    for owner, client in enumerate(stored_clients(connection)):
         part = stored(connection, agreement, client).statistics
         place = slice(start, start + len(part.row_labels))
-        labels[place], counts[place] = part.row_labels, part.row_counts
+        index["row_labels"][place], index["row_counts"][place] = part.row_labels, part.row_counts
+        index["row_owners"][place] = owner
         for name in apart:
             arrays[name][place] = part.arrays[name]
+        if spec.has_sketch:
+            sketches.append(replace(part.sketches, owners=np.full(len(part.sketches), owner, np.int64)))
         start = place.stop
-    index = (totals.classes, totals.class_counts, arrays, labels, counts)
-    return Statistics(wanted, agreement.n_classes, agreement.dim, *index, agreement.fixed_point)
+    if spec.has_sketch:
+        arrays["scatter_sketch"], blocks = _side_by_side(sketches, agreement.dim)
+        index |= blocks
+    form, sizes = agreement.fixed_point, (agreement.n_classes, agreement.dim)
+    return Statistics(spec, *sizes, totals.classes, totals.class_counts, arrays, fixed_point=form, **index)
+
+
+def _side_by_side(sketches: list[Sketches], dim: int) -> tuple[NDArray[np.float64], dict[str, NDArray[Any]]]:
+    """Return the rows of all blocks, and their index."""
+    rows = np.concatenate([np.zeros((0, dim)), *(each.rows for each in sketches)])
+    index = {
+        "sketch_sizes": np.concatenate([np.zeros(0, np.int64), *(each.sizes for each in sketches)]),
+        "sketch_residuals": np.concatenate([np.zeros(0), *(each.residuals for each in sketches)]),
+        "sketch_owners": np.concatenate([np.zeros(0, np.int64), *(each.owners for each in sketches)]),
+    }
+    return rows, index
 
 
 def state_digest(connection: sqlite3.Connection, terms: Terms, merged: Statistics) -> str:
