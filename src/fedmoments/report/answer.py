@@ -6,6 +6,7 @@ mean, n the number of test samples, s the larger deviation over seeds and k the 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedmoments.report.details import Detail
 from fedmoments.report.formats import bytes_, count, list_of, percent, points, times
@@ -43,7 +44,7 @@ def cheapest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 def first_detail(results: Results, details: Sequence[Detail]) -> str:
     """Return the key of the detail to show first: the best of the cheapest heads, as in the answer."""
-    cheap = cheapest(results.rows_of(results.main_setting))
+    cheap = cheapest(results.rivals_of(results.main_setting))
     wanted = f"d{cheap[0].detail}" if cheap else ""
     keys = [detail.key for detail in details]
     return wanted if wanted in keys else keys[0]
@@ -65,23 +66,24 @@ def question(results: Results) -> Html:
 
 def answer(results: Results) -> Html:
     """Return the answer: the best head for the least bytes, the best head of all, and baselines that beat them."""
-    everything = results.rows_of(results.main_setting)
+    everything = results.rivals_of(results.main_setting)
     rows = tuple(row for row in everything if not row.baseline)
     cheap = cheapest(rows)
     better = _better(results, rows, tuple(row for row in everything if row.baseline), cheap[0] if cheap else None)
     where = ""
-    if len(results.settings) > 1:
-        where = f"In the first of {len(results.settings)} settings ({results.setting_words(results.main_setting)}), "
+    settings = {replace(setting, budget=None) for setting in results.settings}
+    if len(settings) > 1:
+        where = f"In the first of {len(settings)} settings ({results.rival_words(results.main_setting)}), "
     if not cheap:
         fitted = [row for row in rows if row.accuracy is not None]
         if not fitted:
             return join([_nothing(rows, baselines=any(row.baseline for row in everything)), better])
         top = max(fitted, key=lambda row: row.accuracy or 0)
-        return join([where, _name(top), " is the best head and reaches ", _accuracy(top), ".", better])
+        return join([where, _name(results, top), " is the best head and reaches ", _accuracy(top), ".", better])
     best = max((row for row in rows if row.drawn), key=lambda row: row.place[1])
     first = cheap[0]
     spent = tag("span", f"{bytes_(first.place[0])} a client", class_="nowrap")
-    parts = [where, _name(first), " reaches ", _accuracy(first), " with ", spent, _gain(results, cheap)]
+    parts = [where, _name(results, first), " reaches ", _accuracy(first), " with ", spent, _gain(results, cheap)]
     if best is first:
         tail = "; no other head that was run does better, whatever it sends." if len(rows) > 1 else "."
         return join([*parts, tail, better])
@@ -92,7 +94,7 @@ def answer(results: Results) -> Html:
         [
             *parts,
             "; the best head, ",
-            _name(best),
+            _name(results, best),
             ", reaches ",
             _accuracy(best),
             " with ",
@@ -115,11 +117,11 @@ def _better(results: Results, heads: tuple[Row, ...], baselines: tuple[Row, ...]
     said: list[Node] = []
     if first is not None and thrifty is not None:
         noise = _noise(results, thrifty, first)
-        said = [" For no more bytes, the baseline ", _name(thrifty), " reaches ", _accuracy(thrifty)]
+        said = [" For no more bytes, the baseline ", _name(results, thrifty), " reaches ", _accuracy(thrifty)]
         said += [", more than any head" if thrifty is best and beats_all else "", f", {noise}." if noise else "."]
     if beats_all and best is not thrifty:
         spent = f" with {bytes_(best.bytes_per_client)} a client" if best.drawn else ""
-        said += [" A baseline, ", _name(best), ", reaches ", _accuracy(best), f"{spent}."]
+        said += [" A baseline, ", _name(results, best), ", reaches ", _accuracy(best), f"{spent}."]
     return join(said) if said else None
 
 
@@ -141,20 +143,20 @@ def _gain(results: Results, cheap: tuple[Row, ...]) -> Html | None:
     close = _noise(results, first, second)
     if first.head == BASELINE:
         said = join([", the most of all heads that send as little"])
-        return join([said, _close(second, close)])
+        return join([said, _close(results, second, close)])
     other = next((row for row in others if row.head == BASELINE), second)
     gain = first.place[1] - other.place[1]
     if round(gain, 3) == 0:
-        return join([", as ", _name(other), " does at the same bytes"])
+        return join([", as ", _name(results, other), " does at the same bytes"])
     if noise := _noise(results, first, other):
-        return join([", as ", _name(other), " does at the same bytes ", noise])
-    said = join([", ", tag("strong", points(gain)), " above ", _name(other), " at the same bytes"])
-    return join([said, _close(second, close) if other is not second else None])
+        return join([", as ", _name(results, other), " does at the same bytes ", noise])
+    said = join([", ", tag("strong", points(gain)), " above ", _name(results, other), " at the same bytes"])
+    return join([said, _close(results, second, close) if other is not second else None])
 
 
-def _close(row: Row, noise: str) -> Html | None:
+def _close(results: Results, row: Row, noise: str) -> Html | None:
     """Return that the runner-up may be as good."""
-    return join([" (", _name(row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
+    return join([" (", _name(results, row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
 
 
 def _noise(results: Results, one: Row, other: Row) -> str:
@@ -200,8 +202,8 @@ def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
     return join(["No head could be fitted", f": {reason}" if reason else "", "."])
 
 
-def _name(row: Row) -> Html:
-    return tag("span", row.head, class_="head")
+def _name(results: Results, row: Row) -> Html:
+    return tag("span", results.name(row), class_="head")
 
 
 def _accuracy(row: Row) -> Html:

@@ -2,14 +2,31 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedmoments.report.formats import THIN, bytes_
+from fedmoments.report.labels import text_width
 from fedmoments.report.markup import Html, Node, join, tag
 
-__all__ = ["NARROW", "WIDE", "Axis", "Box", "both", "frame", "linear_axis", "log_axis", "ordinal_axis", "svg"]
+__all__ = [
+    "NARROW",
+    "WIDE",
+    "Axis",
+    "Box",
+    "both",
+    "bytes_axis",
+    "frame",
+    "linear_axis",
+    "log_axis",
+    "ordinal_axis",
+    "sparse",
+    "svg",
+]
 
 #: Widths that charts are drawn in, for laptops and paper, and for phones: text keeps its size in both.
 WIDE, NARROW = 860, 348
+#: Pixels between the words of two ticks.
+TICK = 6.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +98,17 @@ def _step(rough: float) -> float:
     return float(next(factor * size for factor in (1, 2, 5, 10) if factor * size >= rough * 0.999))
 
 
-def log_axis(values: Iterable[float], start: float, end: float, words: Callable[[float], str]) -> Axis:
+def log_axis(
+    values: Iterable[float],
+    start: float,
+    end: float,
+    words: Callable[[float], str],
+    *,
+    beyond: tuple[float, float] = (0.7, 1.45),
+) -> Axis:
     """Return a logarithmic axis over positive values, with more ticks between powers of ten the shorter it is.
+
+    It reaches beyond the lowest and the highest value by these factors.
 
     Examples
     --------
@@ -91,7 +117,7 @@ def log_axis(values: Iterable[float], start: float, end: float, words: Callable[
     """
     known = list(values) or [1.0]
     low, high = min(known), max(known)
-    low, high = low * 0.7, high * 1.45
+    low, high = low * beyond[0], high * beyond[1]
     if high / low < 4:
         middle = math.sqrt(low * high)
         low, high = middle / 2.2, middle * 2.2
@@ -100,6 +126,33 @@ def log_axis(values: Iterable[float], start: float, end: float, words: Callable[
     places = [factor * 10.0**power for power in powers for factor in factors]
     ticks = tuple((place, words(place)) for place in places if low <= place <= high)
     return Axis(low, high, ticks, start, end, log=True)
+
+
+def sparse(axis: Axis) -> Axis:
+    """Return an axis without those ticks whose words would touch the ones before.
+
+    Examples
+    --------
+    >>> [words for _, words in sparse(log_axis([300, 60_000], 0, 100, "{:g}".format)).ticks]
+    ['300', '3000']
+    """
+    kept: list[tuple[float, str]] = []
+    for tick in axis.ticks:
+        room = 0.5 * (text_width(tick[1]) + text_width(kept[-1][1])) + TICK if kept else 0.0
+        if not kept or axis(tick[0]) - axis(kept[-1][0]) >= room:
+            kept.append(tick)
+    return replace(axis, ticks=tuple(kept))
+
+
+def bytes_axis(values: Iterable[float], start: float, end: float, *, beyond: tuple[float, float] = (0.7, 1.45)) -> Axis:
+    """Return a logarithmic axis of bytes, whose words do not touch; arguments as of :func:`log_axis`.
+
+    Examples
+    --------
+    >>> [words.replace(THIN, " ") for _, words in bytes_axis([300, 60_000], 0, 300).ticks]
+    ['300 B', '1 kB', '3 kB', '10 kB', '30 kB']
+    """
+    return sparse(log_axis(values, start, end, lambda v: bytes_(v).replace(f".0{THIN}", THIN), beyond=beyond))
 
 
 def ordinal_axis(words: list[str], start: float, end: float) -> Axis:
@@ -127,7 +180,7 @@ def both(draw: Callable[[float], Html]) -> Html:
     return join([tag("div", draw(WIDE), class_="wide"), tag("div", draw(NARROW), class_="narrow")])
 
 
-def frame(box: Box, x: Axis, y: Axis, x_title: str, y_title: str) -> Html:
+def frame(box: Box, x: Axis, y: Axis, x_title: str, y_title: str, *, title_at: float = 12.0) -> Html:
     """Return grid lines, tick labels and axis titles: the vertical one lies above its axis, where it reads easily."""
     lines = [
         tag("line", x1=box.left, x2=box.right, y1=y(place), y2=y(place), class_="grid") for place, _ in y.ticks
@@ -143,7 +196,7 @@ def frame(box: Box, x: Axis, y: Axis, x_title: str, y_title: str) -> Html:
         *lines,
         tag("line", x1=box.left, x2=box.right, y1=box.bottom, y2=box.bottom, class_="axis"),
         *words,
-        tag("text", y_title, x=0.0, y=12.0, class_="axis-title"),
+        tag("text", y_title, x=0.0, y=title_at, class_="axis-title"),
         tag("text", x_title, x=box.right, y=box.bottom + 38, text_anchor="end", class_="axis-title"),
         aria_hidden="true",
     )

@@ -1,7 +1,6 @@
 """Accuracy against bytes sent per client: every head, its spread over seeds, and the frontier of what bytes buy."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fedmoments.report.answer import cheapest, frontier
 from fedmoments.report.axes import Box, both, frame, linear_axis, log_axis, svg
@@ -25,7 +24,7 @@ def frontier_section(results: Results) -> Html | None:
     if not settings:
         return None
     shown = settings[:MOST_SETTINGS]
-    wanted = replace(results.main_setting, projection=None)
+    wanted = results.group_of(results.main_setting)
     main = wanted if wanted in shown else shown[0]
     keys = {setting: f"s{i}" for i, setting in enumerate(shown)}
     options = [(key, results.group_words(setting)) for setting, key in keys.items()]
@@ -60,13 +59,22 @@ def frontier_section(results: Results) -> Html | None:
 
 def _more(results: Results) -> str:
     """Return what else there is in the figures of these results."""
-    return " A number behind a head is the dimension of a random projection." if "projection" in results.swept else ""
+    told = " A number behind a head is the dimension of a random projection." if "projection" in results.swept else ""
+    return told + (" A word behind a head is a client’s budget of bytes." if "budget" in results.swept else "")
 
 
 def _figure(results: Results, setting: Setting) -> Html:
-    rows = tuple(row for row in results.groups[setting] if row.drawn)
+    rows = _once(tuple(row for row in results.groups[setting] if row.drawn))
     names = [results.label(row) for row in rows]
     return tag("figure", both(lambda width: _chart(rows, names, width)))
+
+
+def _once(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Return rows without those that a budget did not change: the same head, again with the same figures."""
+    kept: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        kept.setdefault((row.head, row.baseline, row.setting.projection, row.place, row.deviation), row)
+    return tuple(kept.values())
 
 
 def _chart(rows: tuple[Row, ...], names: list[str], width: float) -> Html:
@@ -77,7 +85,7 @@ def _chart(rows: tuple[Row, ...], names: list[str], width: float) -> Html:
     y = linear_axis(ends, box.bottom, box.top + 8, lambda v: f"{v * 100:g}", bounds=(0.0, 1.0))
     x = log_axis([row.place[0] for row in rows], box.left, box.right, lambda v: bytes_(v).replace(f".0{THIN}", THIN))
     best = frontier(rows)
-    first = next(iter(cheapest(tuple(row for row in rows if row.setting == rows[0].setting))), None)
+    first = next(iter(cheapest(tuple(r for r in rows if r.setting.projection == rows[0].setting.projection))), None)
     places = [(x(row.place[0]), y(row.place[1])) for row in best]
     steps = _steps(places, box.right)
     marks = [

@@ -54,7 +54,9 @@ Bounds = tuple[float, float, float, float]
 Segment = tuple[float, float, float, float]
 
 
-def place_labels(marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment] = ()) -> list[Label | None]:
+def place_labels(
+    marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment] = (), *, reach: int = 72, above: bool = False
+) -> list[Label | None]:
     """Return a place for the label of every mark, or None: no two boxes overlap.
 
     Parameters
@@ -65,6 +67,10 @@ def place_labels(marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment]
         Left, top, right and bottom that no label leaves.
     lines
         Segments (x1, y1, x2, y2), level or upright, that labels should not cover.
+    reach
+        Pixels that a label may be away from its mark, upwards and downwards.
+    above
+        Whether a label may also stand above or below its mark rather than beside it.
 
     Examples
     --------
@@ -72,8 +78,9 @@ def place_labels(marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment]
     >>> a.overlap(b)
     0.0
     """
-    candidates = [_candidates(mark, bounds) for mark in marks]
-    fixed = [[_fixed_cost(label, mark, marks, lines) for label in c] for c, mark in zip(candidates, marks, strict=True)]
+    candidates = [_candidates(mark, bounds, reach, above=above) for mark in marks]
+    boxes = [(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)) for x1, y1, x2, y2 in lines]
+    fixed = [_fixed_costs(found, mark, marks, boxes) for found, mark in zip(candidates, marks, strict=True)]
     chosen: list[Label | None] = [None] * len(marks)
     order = sorted(range(len(marks)), key=lambda i: -marks[i].priority)
     for _ in range(6):
@@ -94,10 +101,13 @@ def place_labels(marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment]
     return chosen
 
 
-def _candidates(mark: Mark, bounds: Bounds) -> list[Label]:
+def _candidates(mark: Mark, bounds: Bounds, reach: int, *, above: bool) -> list[Label]:
     width = text_width(mark.text)
     found = []
-    for offset in range(0, 73, 4):
+    if above:
+        places = [(share, dy) for dy in (-15.0, 15.0, -19.0, 19.0) for share in (0.5, 0.2, 0.8)]
+        found += [Label(mark.x - share * width, mark.y + dy, width, led=False) for share, dy in places]
+    for offset in range(0, reach + 1, 4):
         for dy in {offset, -offset}:
             gap = 9 if offset <= 8 else 16
             found.append(Label(mark.x + gap, mark.y + dy, width, offset > 8, right=True))
@@ -108,6 +118,16 @@ def _candidates(mark: Mark, bounds: Bounds) -> list[Label]:
         for label in found
         if left <= label.x and label.x + width <= right and top <= label.y - LINE / 2 and label.y + LINE / 2 <= bottom
     ]
+
+
+def _fixed_costs(labels: Sequence[Label], mark: Mark, marks: Sequence[Mark], lines: Sequence[Segment]) -> list[float]:
+    """Return what every place of a label costs; only lines that one of them can cover are looked at."""
+    if not labels:
+        return []
+    left, right = min(label.x for label in labels), max(label.x + label.width for label in labels)
+    top, bottom = min(label.y for label in labels) - LINE, max(label.y for label in labels) + LINE
+    near = [line for line in lines if line[0] <= right and left <= line[2] and line[1] <= bottom and top <= line[3]]
+    return [_fixed_cost(label, mark, marks, near) for label in labels]
 
 
 def _fixed_cost(label: Label, mark: Mark, marks: Sequence[Mark], lines: Sequence[Segment]) -> float:
@@ -131,8 +151,8 @@ def _near(label: Label) -> float:
 
 
 def _covers(label: Label, area: Segment) -> bool:
-    x1, x2 = sorted((area[0], area[2]))
-    y1, y2 = sorted((area[1], area[3]))
+    """Return whether a label's box meets another one: left, top, right and bottom."""
+    x1, y1, x2, y2 = area
     half = LINE / 2
     return label.x <= x2 and x1 <= label.x + label.width and label.y - half <= y2 and y1 <= label.y + half
 

@@ -6,13 +6,14 @@ and hollow markers, and so on. Baselines are grey with hollow squares, and diffe
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fedmoments.report.axes import Axis, Box, frame, linear_axis, svg
 from fedmoments.report.formats import THIN
 from fedmoments.report.labels import spread, text_width
 from fedmoments.report.markup import Html, Node, tag
 
-__all__ = ["Line", "Point", "line_chart", "marker"]
+__all__ = ["Line", "Place", "Point", "line_chart", "marker", "path_above"]
 
 #: Colours and dashes in the style sheet, markers here: a line has one of each.
 STYLES = 7
@@ -20,6 +21,8 @@ STYLES = 7
 DASHES = 3
 #: Lines that can still be told apart in one chart; more get no label.
 MOST_LABELS = 16
+#: A place in pixels.
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -140,3 +143,27 @@ def marker(style: int, x: float, y: float) -> Html:
         return tag("circle", cx=x, cy=y, r=3.2, class_="marker")
     corners = " ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in shapes[style])
     return tag("polygon", points=corners, class_="marker")
+
+
+def path_above(places: Sequence[Place], floor: float) -> str:
+    """Return the commands of a path through places (pixels, y downwards), without what lies below the floor.
+
+    Examples
+    --------
+    >>> path_above([(0.0, 30.0), (10.0, 10.0), (20.0, 5.0)], floor=20.0)
+    'M5.0,20.0L10.0,10.0L20.0,5.0'
+    """
+    first = places[0]
+    found = [f"M{first[0]:.1f},{first[1]:.1f}"] if first[1] <= floor else []
+    for (x1, y1), (x2, y2) in pairwise(places):
+        if y1 > floor and y2 > floor:
+            continue
+        end = x2, y2
+        if y1 > floor or y2 > floor:
+            cut = x1 + (floor - y1) / (y2 - y1) * (x2 - x1)
+            if y1 > floor:
+                found.append(f"M{cut:.1f},{floor:.1f}")
+            else:
+                end = cut, floor
+        found.append(f"L{end[0]:.1f},{end[1]:.1f}")
+    return "".join(found)

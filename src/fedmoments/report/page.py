@@ -10,6 +10,7 @@ from typing import Any
 from fedmoments.files import write_whole
 from fedmoments.report.answer import answer, question
 from fedmoments.report.bias import bias_section
+from fedmoments.report.budget import budget_answer, budget_question, budget_section, is_budget
 from fedmoments.report.calibration import calibration_section
 from fedmoments.report.classes import classes_section
 from fedmoments.report.diagnostics import diagnosis_answer, diagnosis_question, diagnostics_section, is_diagnosis
@@ -34,6 +35,7 @@ __all__ = ["render", "write_report"]
 #: Anchor, short title for the contents, title, and what draws it.
 SECTIONS: tuple[tuple[str, str, str, Callable[[Results], Html | None]], ...] = (
     ("bytes", "Bytes", "What bytes buy", frontier_section),
+    ("budget", "Budget", "What a budget buys", budget_section),
     ("heads", "Heads", "All heads", table_section),
     ("federation", "Federation", "What happened", events_section),
     ("privacy", "Privacy", "What protects the parties", privacy_section),
@@ -135,6 +137,7 @@ def _header(results: Results, contents: Html | None) -> Html:
     toggle = tag("button", "Dark", type="button", id="theme", class_="quiet", hidden=True)
     ask, say = (diagnosis_question, diagnosis_answer) if is_diagnosis(results) else (question, answer)
     ask, say = (tuning_question, tuning_answer) if is_tuning(results) else (ask, say)
+    ask, say = (budget_question, budget_answer) if is_budget(results) else (ask, say)
     return tag(
         "header",
         tag("div", tag("p", "fedmoments · one-shot federated learning", class_="brand"), toggle, class_="row"),

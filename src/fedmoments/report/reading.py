@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from fedmoments.errors import InputError
+from fedmoments.report.budget_reading import BudgetCurves, read_budget_curves
 from fedmoments.report.details import Detail, read_details
 from fedmoments.report.formats import count, split_words
 from fedmoments.report.plain import as_number, items, mapping
 from fedmoments.report.tuning_reading import Tuning, read_tuning
 
-__all__ = ["SWEPT", "Results", "Row", "Setting", "methods_of", "read_results"]
+__all__ = ["PAYLOAD", "SWEPT", "Results", "Row", "Setting", "methods_of", "read_results"]
 
 #: The format of results that this release draws.
 FORMAT = 1
@@ -26,6 +27,7 @@ class Setting:
     means_per_client: int | None = None
     shrinkage: str | None = None
     projection: int | None = None
+    budget: str | None = None
     epsilon: float | None = None
     privacy: str | None = None
 
@@ -34,7 +36,7 @@ class Setting:
         value = getattr(self, key)
         if value is None:
             words = {"clients": "as in the data", "shrinkage": "each head’s own", "projection": "full"}
-            words |= {"epsilon": "∞", "privacy": "none"}
+            words |= {"budget": "none", "epsilon": "∞", "privacy": "none"}
             return words.get(key, "–")
         if key == "epsilon":
             return f"{value:g}"
@@ -45,10 +47,10 @@ class Setting:
 
         Examples
         --------
-        >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5", 64)
+        >>> setting = Setting(100, "dirichlet:0.1", 2, "0.5", 64, "means/2")
         >>> [setting.spelled(key) for key in SWEPT]
-        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions', 'ε = ∞',
-         'protection none']
+        ['100 clients', 'Dirichlet 0.1', '2 means per client', 'shrinkage 0.5', '64 dimensions', 'budget means/2',
+         'ε = ∞', 'protection none']
         """
         value = getattr(self, key)
         if key == "clients" and value is not None:
@@ -57,6 +59,8 @@ class Setting:
             return f"{count(value, 'mean')} per client"
         if key == "projection":
             return "all dimensions" if value is None else count(value, "dimension")
+        if key == "budget" and value is None:
+            return "no budget"
         if key == "epsilon":
             return f"ε = {self.word(key)}"
         return self.word(key) if key == "split" else f"{SWEPT[key]} {self.word(key)}"
@@ -101,6 +105,8 @@ def methods_of(rows: Sequence[Row]) -> str:
     return count(heads, "head") + (f" and {count(baselines, 'baseline')}" if baselines else "")
 
 
+#: Parts of a setting that change what is sent and nothing else: what they buy is seen in one figure.
+PAYLOAD = ("projection", "budget")
 #: Parts of a setting, and their names on the page.
 SWEPT = {
     "clients": "clients",
@@ -108,6 +114,7 @@ SWEPT = {
     "means_per_client": "means per client",
     "shrinkage": "shrinkage",
     "projection": "projection",
+    "budget": "budget",
     "epsilon": "ε",
     "privacy": "protection",
 }
@@ -159,18 +166,42 @@ class Results:
         """Return the rows of a setting."""
         return tuple(row for row in self.rows if row.setting == setting)
 
+    def rivals_of(self, setting: Setting) -> tuple[Row, ...]:
+        """Return the rows of a setting under any budget: heads without one compete with those that have several."""
+        wanted = replace(setting, budget=None)
+        return tuple(row for row in self.rows if replace(row.setting, budget=None) == wanted)
+
     @cached_property
     def groups(self) -> dict[Setting, tuple[Row, ...]]:
-        """Rows of settings that differ in the projection alone: what its dimensions buy is seen among them."""
+        """Rows of settings that differ in projection and budget alone: what bytes buy is seen among them."""
         found: dict[Setting, list[Row]] = {}
         for row in self.rows:
-            found.setdefault(replace(row.setting, projection=None), []).append(row)
+            found.setdefault(self.group_of(row.setting), []).append(row)
         return {setting: tuple(rows) for setting, rows in found.items()}
 
+    @staticmethod
+    def group_of(setting: Setting) -> Setting:
+        """Return a setting without what it spends: the key of its group."""
+        return replace(setting, projection=None, budget=None)
+
     def label(self, row: Row) -> str:
-        """Return a row's head, with its dimensions where those are swept."""
+        """Return a row's name, with its dimensions where those are swept."""
         swept = "projection" in self.swept and row.setting.projection is not None
-        return f"{row.head} {row.setting.projection}" if swept else row.head
+        return f"{self.name(row)} {row.setting.projection}" if swept else self.name(row)
+
+    def name(self, row: Row) -> str:
+        """Return a row's head, with its budget where those are swept and change what it sends."""
+        said = "budget" in self.swept and row.setting.budget is not None and not self._idle(row)
+        return f"{row.head} {row.setting.budget}" if said else row.head
+
+    def _idle(self, row: Row) -> bool:
+        """Whether a head sends the same under several budgets."""
+        same = [
+            other
+            for other in self.rows
+            if (other.head, replace(other.setting, budget=None)) == (row.head, replace(row.setting, budget=None))
+        ]
+        return len(same) > 1 and len({other.bytes_per_client for other in same}) == 1
 
     @cached_property
     def main_setting(self) -> Setting:
@@ -183,6 +214,11 @@ class Results:
         """What single heads got wrong, and how sure they were."""
         settings = {row.detail: row.setting for row in self.rows if row.detail is not None}
         return read_details(self.raw.get("details"), lambda n: self.setting_words(settings[n]) if n in settings else "")
+
+    @cached_property
+    def budget(self) -> BudgetCurves:
+        """Accuracy against bytes under budgets, without curves if none was swept."""
+        return read_budget_curves(self.raw)
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -198,9 +234,13 @@ class Results:
         """Return what tells a setting from the others."""
         return ", ".join(setting.spelled(key) for key in self.swept)
 
+    def rival_words(self, setting: Setting) -> str:
+        """Return what tells a setting from the others, whatever its budget."""
+        return ", ".join(setting.spelled(key) for key in self.swept if key != "budget")
+
     def group_words(self, setting: Setting) -> str:
-        """Return what tells a setting from the others, whatever its projection."""
-        return ", ".join(setting.spelled(key) for key in self.swept if key != "projection")
+        """Return what tells a setting from the others, whatever its projection and its budget."""
+        return ", ".join(setting.spelled(key) for key in self.swept if key not in PAYLOAD)
 
     def clients_of(self, setting: Setting) -> int | None:
         """Return how many clients there are, or else how many sent something; None if neither is known."""
@@ -248,6 +288,7 @@ def _row(row: Mapping[str, Any]) -> Row:
             _whole(row.get("means_per_client")),
             _word(row.get("shrinkage")),
             _whole(row.get("projection")),
+            _word(row.get("budget")),
             as_number(row.get("epsilon")),
             _word(row.get("privacy")),
         ),

@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fedmoments.report.axes import Axis, both, log_axis, ordinal_axis
+from fedmoments.report.axes import Axis, both, bytes_axis, log_axis, ordinal_axis
 from fedmoments.report.formats import bytes_, percent
 from fedmoments.report.lines import Line, Point, line_chart
 from fedmoments.report.markup import Html, join, tag
-from fedmoments.report.reading import SWEPT, Results, Row, Setting, methods_of
+from fedmoments.report.reading import PAYLOAD, SWEPT, Results, Row, Setting, methods_of
 
 __all__ = ["sweep_section"]
 
+#: Where a row lies on the horizontal axis.
+Where = Callable[[Row], float]
 #: Small charts of one figure.
 MOST_CHARTS = 12
 #: What is swept, in a sentence.
@@ -19,10 +21,15 @@ NAMES = SWEPT | {
     "clients": "number of clients",
     "means_per_client": "number of means per client",
     "projection": "dimension of a random projection",
+    "budget": "bytes that a client may send",
     "epsilon": "budget ε of differential privacy",
 }
 #: What a horizontal axis shows.
-TITLES = SWEPT | {"projection": "dimensions measured", "epsilon": "ε, the more the less private"}
+TITLES = SWEPT | {
+    "projection": "dimensions measured",
+    "budget": "bytes sent per client",
+    "epsilon": "ε, the more the less private",
+}
 
 
 def sweep_section(results: Results) -> Html | None:
@@ -54,9 +61,15 @@ def _along(results: Results) -> str:
 
     def rank(key: str) -> tuple[int, bool]:
         values = [getattr(setting, key) for setting in results.settings]
-        return len(set(values)), _numbers(key, values, results.dim) is not None
+        number = _sized(results.rows) if key == "budget" else _numbers(key, values, results.dim) is not None
+        return len(set(values)), number
 
     return max(results.swept, key=rank)
+
+
+def _sized(rows: Sequence[Row]) -> bool:
+    """Return whether all rows with an accuracy say how many bytes they sent, which budgets are drawn against."""
+    return all(row.drawn for row in rows if row.accuracy is not None)
 
 
 def _numbers(key: str, values: Sequence[Any], dim: float | None) -> dict[Any, float] | None:
@@ -79,24 +92,28 @@ def _facet(
 ) -> Html:
     here = [row for row in rows if tuple(getattr(row.setting, key) for key in others) == facet]
     values = list(dict.fromkeys(getattr(row.setting, along) for row in rows))
-    numbers = _numbers(along, values, results.dim)
+    sizes = [row.place[0] for row in rows] if along == "budget" and _sized(rows) else []
+    numbers = None if along == "budget" else _numbers(along, values, results.dim)
     place = numbers or {value: float(i) for i, value in enumerate(values)}
+    where: Where = lambda row: row.place[0] if sizes else place[getattr(row.setting, along)]  # noqa: E731
     lines = []
     for baseline in (False, True):
         heads = dict.fromkeys(row.head for row in rows if row.baseline == baseline)
         for number, head in enumerate(heads):
-            mine = sorted((row for row in here if row.head == head), key=lambda row: place[getattr(row.setting, along)])
-            if points := _points(mine, place, along):
+            mine = sorted((row for row in here if row.head == head), key=where)
+            if points := _points(mine, where, along):
                 lines.append(Line(head, number, points, baseline=baseline))
     reach = [(row.accuracy or 0) + sign * (row.deviation or 0) for row in rows for sign in (-1, 1)]
-    x_title = TITLES[along] + (" (logarithmic)" if numbers else "")
+    x_title = TITLES[along] if sizes or along != "budget" else SWEPT[along]
+    x_title += " (logarithmic)" if numbers or sizes else ""
     words = ", ".join(Setting(**{key: value}).spelled(key) for key, value in zip(others, facet, strict=True))
     title = f"Accuracy against {SWEPT[along]}{f', {words}' if words else ''}: {methods_of(here)}."
     height = 380.0 if alone else 300.0
 
     def draw(width: float) -> Html:
         wide = width if alone else min(width, 420.0)
-        return line_chart(lines, _axis(values, numbers, along), x_title, title, size=(wide, height), y_values=reach)
+        axis = (lambda start, end: bytes_axis(sizes, start, end)) if sizes else _axis(values, numbers, along)
+        return line_chart(lines, axis, x_title, title, size=(wide, height), y_values=reach)
 
     return join([tag("h3", words) if words else None, tag("figure", both(draw))])
 
@@ -120,20 +137,19 @@ def _fit(word: str, room: float) -> str:
     return word if len(word) <= most else word[: most - 1] + "…"
 
 
-def _points(rows: list[Row], place: dict[Any, float], along: str) -> tuple[Point, ...]:
+def _points(rows: list[Row], where: Where, along: str) -> tuple[Point, ...]:
     """Return the points of a head; a line joins numbers only: between words there is nothing."""
     points: list[Point] = []
     before = False
     for row in rows:
-        value = getattr(row.setting, along)
         accuracy, deviation = row.accuracy or 0.0, row.deviation or 0.0
         told = f"{row.head}, {row.setting.spelled(along)}: {percent(accuracy)}"
         told += f" ± {deviation * 100:.1f}" if row.deviation is not None else ""
-        told += f", {bytes_(row.bytes_per_client)} a client" if along == "projection" else ""
+        told += f", {bytes_(row.bytes_per_client)} a client" if along in PAYLOAD else ""
         told += ", a baseline" if row.baseline else ""
-        number = along == "projection" or _is_number(value)
+        number = along in PAYLOAD or _is_number(getattr(row.setting, along))
         points.append(
-            Point(place[value], accuracy, accuracy - deviation, accuracy + deviation, told, joined=number and before)
+            Point(where(row), accuracy, accuracy - deviation, accuracy + deviation, told, joined=number and before)
         )
         before = number
     return tuple(points)

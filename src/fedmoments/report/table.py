@@ -13,8 +13,8 @@ __all__ = ["accuracy_cell", "bar", "sortable", "table_section"]
 
 #: Tables with more rows scroll inside their own frame.
 TALL = 30
-#: Parts of a setting that are numbers.
-NUMBERS = ("clients", "means_per_client", "projection", "epsilon")
+#: Parts of a setting that are numbers, or are sorted by one.
+NUMBERS = ("clients", "means_per_client", "projection", "budget", "epsilon")
 
 
 def sortable(caption: str, columns: list[tuple[str, bool]], rows: list[Html], sorted_by: int | None = None) -> Html:
@@ -134,8 +134,8 @@ def _kind(key: str) -> str:
 
 
 def _order(row: Row, key: str, dim: float | None) -> Any:
-    """Return what a part of a setting is sorted by; without a projection there are all dimensions."""
-    value = getattr(row.setting, key)
+    """Return what a part of a setting is sorted by: a budget by its bytes; unprojected means all dimensions."""
+    value = row.bytes_per_client if key == "budget" else getattr(row.setting, key)
     return (dim if key == "projection" and value is None else value) or ""
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedmoments.report.axes import Axis, linear_axis, log_axis
+from fedmoments.report.axes import Axis, linear_axis, log_axis, sparse
 from fedmoments.report.formats import THIN, bytes_, flops_
-from fedmoments.report.labels import text_width
 from fedmoments.report.tuning_reading import OneShot, Spot
 
 __all__ = ["AXES", "Against", "horizontal", "optimiser_name"]
@@ -18,8 +17,6 @@ OPTIMISERS = {
     "fedprox": "FedProx",
     "scaffold": "SCAFFOLD",
 }
-#: Pixels between the words of two ticks.
-TICK = 6.0
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,4 @@ def horizontal(against: Against, places: Sequence[float], start: float, end: flo
         axis = linear_axis([0.0, last], start, end, against.words, bounds=(0.0, last))
         whole = tuple(tick for tick in axis.ticks if tick[0] == int(tick[0]))
         return Axis(axis.low, axis.high, whole, start, end)
-    axis = log_axis(places, start, end, lambda v: against.words(v).replace(f".0{THIN}", THIN))
-    ticks: list[tuple[float, str]] = []
-    for tick in axis.ticks:
-        room = 0.5 * (text_width(tick[1]) + text_width(ticks[-1][1])) + TICK if ticks else 0.0
-        if not ticks or axis(tick[0]) - axis(ticks[-1][0]) >= room:
-            ticks.append(tick)
-    return Axis(axis.low, axis.high, tuple(ticks), start, end, log=True)
+    return sparse(log_axis(places, start, end, lambda v: against.words(v).replace(f".0{THIN}", THIN)))

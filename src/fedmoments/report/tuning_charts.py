@@ -11,7 +11,7 @@ from itertools import pairwise
 from fedmoments.report.axes import Axis, Box, frame, linear_axis, svg
 from fedmoments.report.formats import THIN, bytes_, flops_, percent, shorten
 from fedmoments.report.labels import Label, Mark, Segment, place_labels, spread, text_width
-from fedmoments.report.lines import MOST_LABELS, STYLES, Line, Point, marker
+from fedmoments.report.lines import MOST_LABELS, STYLES, Line, Place, Point, marker, path_above
 from fedmoments.report.markup import Html, Node, join, tag
 from fedmoments.report.tuning_axes import Against, horizontal, optimiser_name
 from fedmoments.report.tuning_reading import RANDOM, OneShot, Run, Tuning
@@ -24,7 +24,6 @@ TELL, SHOW = 18.0, 64.0
 PATH, BAND = 1.5, 6.0
 #: Share of the vertical axis below the lowest line of a start that is not random.
 ROOM_BELOW = 0.3
-Place = tuple[float, float]
 
 
 def accuracy_range(tuning: Tuning) -> tuple[float, float] | None:
@@ -139,7 +138,7 @@ def _drawn(line: Line, x: Axis, y: Axis) -> Html:
         lower = [(a, min(y(point.low), floor)) for a, point in kept]
         corners = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*upper, *reversed(lower)])
         drawn.append(tag("polygon", points=corners, class_="band"))
-    drawn.append(tag("path", d=_path([places[i] for i in _apart(places, PATH)], floor), class_="line"))
+    drawn.append(tag("path", d=path_above([places[i] for i in _apart(places, PATH)], floor), class_="line"))
     style = 1 if line.baseline else line.number % STYLES
     told, shown = _chosen(places, floor, TELL), _chosen(places, floor, SHOW)
     for i in sorted(told | shown):
@@ -154,24 +153,6 @@ def _drawn(line: Line, x: Axis, y: Axis) -> Html:
             )
         )
     return tag("g", *drawn, class_=f"series {line.style}", data_head=line.name)
-
-
-def _path(places: Sequence[Place], floor: float) -> str:
-    """Return the commands of a path through places, without what lies below the floor."""
-    first = places[0]
-    found = [f"M{first[0]:.1f},{first[1]:.1f}"] if first[1] <= floor else []
-    for (x1, y1), (x2, y2) in pairwise(places):
-        if y1 > floor and y2 > floor:
-            continue
-        end = x2, y2
-        if y1 > floor or y2 > floor:
-            cut = x1 + (floor - y1) / (y2 - y1) * (x2 - x1)
-            if y1 > floor:
-                found.append(f"M{cut:.1f},{floor:.1f}")
-            else:
-                end = cut, floor
-        found.append(f"L{end[0]:.1f},{end[1]:.1f}")
-    return "".join(found)
 
 
 def _apart(places: Sequence[Place], gap: float) -> list[int]:

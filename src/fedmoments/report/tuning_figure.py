@@ -1,21 +1,16 @@
 """One chart of tuning as an SVG of its own, with the page's colours, light or dark as the viewer's system asks."""
 
-import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.report.markup import Html, tag
+from fedmoments.report.figure import stand_alone
+from fedmoments.report.markup import Html
 from fedmoments.report.tuning_axes import AXES, optimiser_name
 from fedmoments.report.tuning_charts import accuracy_range, curve_chart
 from fedmoments.report.tuning_reading import read_tuning
 
 __all__ = ["tuning_figure"]
-
-#: Pixels about the chart.
-MARGIN = 12.0
-_FONT = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif'
 
 
 def tuning_figure(
@@ -70,25 +65,4 @@ def tuning_figure(
             f"no run of {optimiser_name(chosen)} in the document has both an accuracy and "
             f"{AXES[against].title.lower()} to draw it against; the axes are {', '.join(AXES)}"
         )
-    width, height = size[0] + 2 * MARGIN, size[1] + 2 * MARGIN
-    inner = drawn.partition(">")[2].removesuffix("</svg>")
-    made = tag(
-        "svg",
-        tag("style", Html(_style(width, height))),
-        Html(inner),
-        viewBox=f"{-MARGIN:g} {-MARGIN:g} {width:g} {height:g}",
-        width=f"{width:g}",
-        height=f"{height:g}",
-        role="img",
-        xmlns="http://www.w3.org/2000/svg",
-    )
-    return f"{made}\n"
-
-
-def _style(width: float, height: float) -> str:
-    """Return what the page's style sheet says of colours and charts, and the figure's own ground and size."""
-    sheet = files(__package__).joinpath("report.css").read_text("utf-8")
-    colours = sheet.partition("/* ----")[0]
-    charts = re.search(r"/\* -+ charts \*/(.*?)/\* -+ how", sheet, re.S)
-    own = f"svg {{ width: {width:g}px; height: {height:g}px; background: var(--ground); font-family: {_FONT}; }}"
-    return f"{colours}{charts.group(1) if charts else ''}{own}"
+    return stand_alone(Html(drawn.partition(">")[2].removesuffix("</svg>")), size)
