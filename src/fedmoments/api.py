@@ -11,7 +11,7 @@ from fedmoments.errors import InputError
 from fedmoments.gaussian import require
 from fedmoments.heads import Head, make_head
 from fedmoments.maps import FeatureMap, compose
-from fedmoments.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
+from fedmoments.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 
 __all__ = ["Clients", "fit", "measure", "spec_for"]
 
@@ -20,20 +20,31 @@ __all__ = ["Clients", "fit", "measure", "spec_for"]
 Clients = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
 
 
-def spec_for(*heads: str | Head, means_per_client: int = 1) -> StatisticsSpec:
+def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | None = None) -> StatisticsSpec:
     """Return the least statistics that serve all these heads: one upload, many heads.
+
+    A budget is what a client's means and scatter sketch may take (:class:`fedmoments.SketchPlan`).
 
     Examples
     --------
     >>> str(spec_for("fedncm", "fedcof", "gh-lda"))
     'counts + gram + client_means'
+    >>> str(spec_for("sketch", budget="means/2"))
+    'counts + client_means + scatter_sketch (budget means/2)'
     """
     spec = StatisticsSpec()
     for head in heads:
         spec = spec | (make_head(head) if isinstance(head, str) else head).needs
     if means_per_client > 1 and spec.keeps_clients_apart:
         spec = spec | StatisticsSpec.of("client_means", means_per_client=means_per_client)
-    return spec
+    if budget is None:
+        return spec
+    if not spec.has_sketch:
+        raise InputError(
+            f"a budget of {budget} is spent by heads on scatter sketches (sketch, lda-sketch, auto …), but these heads "
+            f"need {spec}: add one of those, or leave the budget out"
+        )
+    return spec.with_plan(SketchPlan(budget))
 
 
 def measure(
@@ -100,6 +111,7 @@ def fit(
     means_per_client: int = 1,
     seed: int = 0,
     fixed_point: FixedPoint | None = None,
+    budget: str | None = None,
     **hyper: Any,
 ) -> Classifier:
     """Fit a head from clients' data, from their statistics, from a ledger or from merged statistics.
@@ -125,6 +137,9 @@ def fit(
         Deals samples to those means.
     fixed_point
         Round and add up in fixed point, as a deployed federation does.
+    budget
+        Bytes that a client's means and scatter sketch may take, for heads on sketches: ``means``, ``means/2``, ``50KB``
+        (:class:`fedmoments.SketchPlan`). Only for data.
     **hyper
         Hyper-parameters of the head.
 
@@ -150,7 +165,7 @@ def fit(
         full_map = _whole_map(chosen, clients, feature_map, n_classes, fixed_point)
         source: Ledger | Statistics = measure(
             clients,
-            spec_for(chosen, means_per_client=means_per_client),
+            spec_for(chosen, means_per_client=means_per_client, budget=budget),
             n_classes=n_classes,
             feature_map=full_map,
             seed=seed,

@@ -22,6 +22,7 @@ from fedmoments.cli.options import (
     ImageColumn,
     Json,
     LabelColumn,
+    Payload,
     Pooling,
     Runtime,
     Set,
@@ -39,7 +40,6 @@ from fedmoments.cli.options import (
 from fedmoments.cli.output import print_json, print_line
 from fedmoments.cli.privacy_options import (
     Batch,
-    Budget,
     ClientNorm,
     ClipNorm,
     Cohort,
@@ -47,6 +47,7 @@ from fedmoments.cli.privacy_options import (
     Delta,
     MaxClientSamples,
     Neighbours,
+    NoiseShares,
     Robust,
     Secure,
     Unit,
@@ -60,7 +61,7 @@ EXAMPLE = example("fedmoments federate --data runs/demo/digits.npz --local 3 --c
 #: Options of secure sums, which simulate has, too.
 _OF_MASKS = ("secure", "batch", "cohort", "contributors")
 #: Options of 'simulate' that have another name here.
-_NAMES = {"clients": "clients", "splits": "split", "means_per_client": "means-per-client"}
+_NAMES = {"clients": "clients", "splits": "split", "means_per_client": "means-per-client", "budgets": "budget"}
 
 
 def federate_command(app: typer.Typer) -> None:
@@ -101,6 +102,7 @@ def _federate(
     split: Annotated[str | None, typer.Option(help="dirichlet:0.1 by default; see 'fedmoments split --help'.")] = None,
     alpha: Annotated[float | None, typer.Option(help="0.5 is short for --split dirichlet:0.5.")] = None,
     means: Annotated[int | None, typer.Option(help="Means that a client sends of each class; 1.")] = None,
+    budget: Payload = None,
     seed: Annotated[int | None, typer.Option(help="Every random choice follows from it; 0.")] = None,
     heads: Annotated[str, typer.Option(help="Names, separated by commas.")] = "fedcof",
     settings: Set = None,
@@ -125,7 +127,7 @@ def _federate(
     neighbours: Neighbours = None,
     clip: ClipNorm = None,
     client_norm: ClientNorm = None,
-    budget: Budget = None,
+    noise_shares: NoiseShares = None,
     robust: Robust = None,
     max_client_samples: MaxClientSamples = None,
     cache: Cache = None,
@@ -160,6 +162,7 @@ def _federate(
     typed |= {"device": device, "threads": threads, "batch_size": batch_size, "text": text, "image": image}
     typed |= {"label": label, "client": client, "domain": domain, "domains": domains, "test": test}
     typed |= {"test_share": test_share, "strict": strict, "clients": clients, "means_per_client": means, "seed": seed}
+    typed |= {"budgets": budget}
     typed |= {"splits": split if alpha is None else f"dirichlet:{alpha:g}"}
     typed = {name: value for name, value in typed.items() if value is not None}
     chosen, hyper = tuple(listed(heads, str, "--heads")), hyper_of_heads(settings or [])
@@ -177,7 +180,7 @@ def _federate(
     )
     agreed: dict[str, Any] = {"secure": secure, "batch": batch, "cohort": cohort, "contributors": contributors}
     agreed |= {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours, "clip": clip}
-    agreed |= {"client_norm": client_norm, "budget": budget}
+    agreed |= {"client_norm": client_norm, "budget": noise_shares}
     privacy = agreed_from(agreed)
     least = _least(min_count, privacy)
     plan = prepare_local(

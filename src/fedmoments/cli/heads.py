@@ -132,7 +132,7 @@ def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:
         "dim": width,
         "floats": size.floats,
         "counts": size.counts,
-        "bytes": 4 * size.floats,
+        "bytes": size.bytes(4),
         "hyper": head.settings(),
     }
 
@@ -141,6 +141,8 @@ def _formula(moments: tuple[str, ...]) -> str:
     """Return how many floats the moments have, as a formula in d and C."""
     from fedmoments.statistics import MOMENTS, Layout
 
+    if any(MOMENTS[name].layout is Layout.SKETCH for name in moments):
+        return "≤ C·d, in codes"
     # A width is recognised by its values in two dimensions.
     shapes = {(1, 1): "", (6, 10): "d", (21, 55): "d(d+1)/2"}
     terms = []

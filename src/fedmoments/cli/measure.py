@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, existing_file, listed, writable_place
+from fedmoments.cli.options import Json, Payload, example, existing_file, listed, writable_place
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.errors import InputError
 
@@ -38,6 +38,7 @@ def _measure(
         int | None, typer.Option(help="Number of classes, the same at every client, if the file does not name them.")
     ] = None,
     means_per_client: Annotated[int, typer.Option(help="Means to send of each class (client_means).")] = 1,
+    budget: Payload = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale every sample to unit norm first.")] = False,
     project: Annotated[int | None, typer.Option(metavar="K", help="Then project at random to K dimensions.")] = None,
     fourier: Annotated[
@@ -60,13 +61,16 @@ def _measure(
     from fedmoments.statistics import save_statistics
 
     place = writable_place(out)
-    spec = spec_of(head or [], listed(moments, str, "--moments") if moments else [], means_per_client, fourier)
+    wanted = listed(moments, str, "--moments") if moments else []
+    spec = spec_of(head or [], wanted, means_per_client, fourier, budget=budget)
     form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
     found = load_features(existing_file(features), ["train"], n_classes=n_classes)
     feature_map = _map(found.dim, normalize=normalize, project=project, fourier=fourier, bandwidth=bandwidth, seed=seed)
     name, chosen = _whose(split, client, features, len(found.train))
     stats = _measured(found, chosen, spec, feature_map, seed)
     stats = stats.quantized(form) if form else stats
+    if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
+        stats = stats.as_sent()
     notes = {
         "clients": [name],
         "class_names": list(found.class_names) or None,
@@ -97,11 +101,18 @@ def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def spec_of(heads: list[str], moments: list[str], means_per_client: int, fourier: int | None = None) -> Any:
-    """Return what to measure: the least that serves these heads, and these moments."""
+def spec_of(
+    heads: list[str],
+    moments: list[str],
+    means_per_client: int,
+    fourier: int | None = None,
+    *,
+    budget: str | None = None,
+) -> Any:
+    """Return what to measure: the least that serves these heads, and these moments; sketches within a budget."""
     from fedmoments.heads import make_head
     from fedmoments.simulation.methods import require_head
-    from fedmoments.statistics import StatisticsSpec
+    from fedmoments.statistics import SketchPlan, StatisticsSpec
 
     if not heads and not moments:
         raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
@@ -117,7 +128,12 @@ def spec_of(heads: list[str], moments: list[str], means_per_client: int, fourier
         spec = spec | made.needs
     if means_per_client != 1:
         spec = StatisticsSpec(spec.moments, means_per_client)
-    return spec
+    if budget is not None and not spec.has_sketch:
+        raise InputError(
+            f"a budget is spent on a scatter sketch, but {spec} is all that is measured: add --head sketch, or leave "
+            "--budget out"
+        )
+    return spec.with_plan(SketchPlan(budget)) if budget is not None else spec
 
 
 def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | None) -> Any:

@@ -23,6 +23,7 @@ __all__ = [
     "ImageColumn",
     "Json",
     "LabelColumn",
+    "Payload",
     "Pooling",
     "Runtime",
     "Set",
@@ -62,6 +63,15 @@ Domains = Annotated[bool | None, typer.Option("--domains", help="Folders are dom
 TestFile = Annotated[str | None, typer.Option(help="A second file, to test on.")]
 TestShare = Annotated[float | None, typer.Option(help="Share to test on, of data that come in one part.")]
 Strict = Annotated[bool | None, typer.Option("--strict", help="Stop at the first sample that is unreadable.")]
+Payload = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="BYTES",
+        help="means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "
+        "sketches; the client picks precision, projection and rank (see docs/sketch.md).",
+    ),
+]
 Cache = Annotated[Path | None, typer.Option(help="Folder of the feature cache; the user's by default.")]
 Set = Annotated[
     list[str] | None,

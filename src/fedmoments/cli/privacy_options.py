@@ -7,7 +7,6 @@ import typer
 __all__ = [
     "Attack",
     "Batch",
-    "Budget",
     "ClientNorm",
     "ClipNorm",
     "Cohort",
@@ -17,6 +16,7 @@ __all__ = [
     "MaxClientSamples",
     "MinCount",
     "Neighbours",
+    "NoiseShares",
     "Obfuscate",
     "Robust",
     "Secure",
@@ -52,7 +52,7 @@ ClipNorm = Annotated[
     float | None, _option("Public norm that features are clipped to; without it they are scaled to length 1.", "NORM")
 ]
 ClientNorm = Annotated[float | None, _option("Public norm of all that a client sends, with --unit client.", "NORM")]
-Budget = Annotated[
+NoiseShares = Annotated[
     str | None, _option("automatic, equal or counts=0.1,sums=1,second=0.5: how the noise is shared.", "SHARES")
 ]
 Robust = Annotated[str | None, _option("mad: leave out clients whose means lie far from the others'.", "FILTER")]

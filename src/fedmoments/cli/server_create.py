@@ -12,6 +12,7 @@ from fedmoments.cli.options import (
     ImageColumn,
     Json,
     LabelColumn,
+    Payload,
     Pooling,
     Size,
     TextColumn,
@@ -22,13 +23,13 @@ from fedmoments.cli.options import (
 from fedmoments.cli.output import print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.privacy_options import (
     Batch,
-    Budget,
     ClientNorm,
     ClipNorm,
     Cohort,
     Contributors,
     Delta,
     Neighbours,
+    NoiseShares,
     Secure,
     Unit,
 )
@@ -59,9 +60,10 @@ def create(
     domains: Domains = None,
     dim: Annotated[int | None, typer.Option(help="Dimension of features, for the encoder 'identity'.")] = None,
     means: Annotated[int, typer.Option(help="Means that a client sends of each class, if a head needs any.")] = 1,
+    budget: Payload = None,
     norm_bound: Annotated[float, typer.Option(help="Largest norm of a sample's features.")] = 1024.0,
     max_samples: Annotated[int, typer.Option(help="Most samples in the whole federation.")] = 2**24,
-    rows: Annotated[str, typer.Option(help="Type in which means travel: int64, float16 or bfloat16.")] = "int64",
+    rows: Annotated[str, typer.Option(help="Type of means: int64, float32, float16, bfloat16 or int8.")] = "int64",
     seed: Annotated[int, typer.Option(help="Public; deals samples to several means of a class.")] = 0,
     secure: Secure = None,
     helper: HelperCard = None,
@@ -74,7 +76,7 @@ def create(
     neighbours: Neighbours = None,
     clip: ClipNorm = None,
     client_norm: ClientNorm = None,
-    budget: Budget = None,
+    noise_shares: NoiseShares = None,
     releases: Releases = None,
     json: Json = False,
 ) -> None:
@@ -95,7 +97,7 @@ def create(
         raise InputError("secure sums need a second server: --helper CARD, which 'fedmoments keys helper' made there")
     typed: dict[str, Any] = {"secure": secure, "batch": batch, "cohort": cohort, "contributors": contributors}
     typed |= {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours, "clip": clip}
-    typed |= {"client_norm": client_norm, "budget": budget, "releases": releases}
+    typed |= {"client_norm": client_norm, "budget": noise_shares, "releases": releases}
     card = None if helper is None else read_helper_card(existing_file(helper))
     privacy = agreed_from({**typed, "helper": None if card is None else card.key})
     place = writable_place(ledger)
@@ -124,6 +126,7 @@ def create(
         means_per_client=means,
         fixed_point=FixedPoint(norm_bound, max_samples),
         rows=rows,
+        budget=budget,
         privacy=privacy,
     )
     with FederationStore.create(place, terms) as store:

@@ -19,6 +19,7 @@ from fedmoments.cli.options import (
     ImageColumn,
     Json,
     LabelColumn,
+    Payload,
     Pooling,
     Runtime,
     Set,
@@ -37,7 +38,6 @@ from fedmoments.cli.output import plural, print_json, print_line, progress_bar
 from fedmoments.cli.privacy_options import (
     Attack,
     Batch,
-    Budget,
     ClientNorm,
     ClipNorm,
     Cohort,
@@ -47,12 +47,20 @@ from fedmoments.cli.privacy_options import (
     MaxClientSamples,
     MinCount,
     Neighbours,
+    NoiseShares,
     Obfuscate,
     Robust,
     Secure,
     Unit,
 )
-from fedmoments.cli.simulation_tables import show_card, show_digests, show_problems, show_result, show_rounds
+from fedmoments.cli.simulation_tables import (
+    show_budget_curve,
+    show_card,
+    show_digests,
+    show_problems,
+    show_result,
+    show_rounds,
+)
 from fedmoments.errors import InputError
 
 __all__ = ["run_and_show", "simulate_command"]
@@ -120,6 +128,14 @@ def _simulate(
             help="full,256,128: measure behind a public random projection to so many dimensions, drawn from the seed."
         ),
     ] = None,
+    budget: Payload = None,
+    budget_curve: Annotated[
+        bool | None,
+        typer.Option(
+            "--budget-curve",
+            help="Accuracy against bytes, from an eighth of FedNCM's payload to Fed3R's, for all heads.",
+        ),
+    ] = None,
     participation: Annotated[
         str | None,
         typer.Option(help="10 or 10:replacement: accuracy after each round of so many clients, until all were seen."),
@@ -136,7 +152,7 @@ def _simulate(
     neighbours: Neighbours = None,
     clip: ClipNorm = None,
     client_norm: ClientNorm = None,
-    budget: Budget = None,
+    noise_shares: NoiseShares = None,
     robust: Robust = None,
     max_client_samples: MaxClientSamples = None,
     attack: Attack = None,
@@ -185,6 +201,8 @@ def _simulate(
         "shrinkages": listed(shrinkage, str, "--shrinkage") if shrinkage else None,
         "means_per_client": listed(means_per_client, int, "--means-per-client") if means_per_client else None,
         "projections": listed(project, str, "--project") if project else None,
+        "budgets": listed(budget, str, "--budget") if budget else None,
+        "budget_curve": budget_curve,
         "participation": listed(participation, str, "--participation") if participation else None,
         "seeds": seeds,
         "seed": seed,
@@ -204,7 +222,7 @@ def _simulate(
         "neighbours": neighbours,
         "clip": clip,
         "client_norm": client_norm,
-        "budget": budget,
+        "budget": noise_shares,
         "robust": robust,
         "max_samples": max_client_samples,
         "attack": attack,
@@ -237,6 +255,8 @@ def run_and_show(config: Any, out: Path | None, *, cache: Path | None, json: boo
     show_problems(found.document["data"]["problems"])
     show_result(found.simulation)
     show_rounds(found.document["rounds"])
+    if found.document.get("budget_curve"):
+        show_budget_curve(found.document["budget_curve"])
     show_digests(found.document["details"], found.simulation)
     show_card(found.document["privacy"], plain=not config.privacy, several=len(config.protections) > 1)
     if found.resumed:

@@ -4,7 +4,7 @@ from typing import Any
 
 from fedmoments.cli.output import fits_width, plural, print_line, print_table, readable_bytes, readable_seconds
 
-__all__ = ["show_card", "show_digests", "show_problems", "show_result", "show_rounds"]
+__all__ = ["show_budget_curve", "show_card", "show_digests", "show_problems", "show_result", "show_rounds"]
 
 #: Hexadecimal digits of a digest that are printed; results.json has all 64.
 DIGITS = 16
@@ -71,6 +71,23 @@ def _mean(values: list[float | None]) -> str:
     return f"{100 * sum(known) / len(known):.2f}" if known else "not yet"
 
 
+def show_budget_curve(curve: dict[str, Any]) -> None:
+    """Print accuracy against bytes, one column a budget; every head's own point is in the table above."""
+    budgets = list(dict.fromkeys(point["budget"] for each in curve["curves"] for point in each["points"]))
+    columns = [budget for budget in budgets if budget]
+    rows = []
+    for each in curve["curves"]:
+        found = {point["budget"]: point for point in each["points"]}
+        rows.append(
+            [each["head"], *(f"{100 * found[word]['accuracy']:.1f}" if word in found else "" for word in columns)]
+        )
+    print_line(
+        f"\naccuracy %, by bytes a client: means is {readable_bytes(curve['means'])}, FedNCM's payload, gram is "
+        f"{readable_bytes(curve['gram'])}, Fed3R's"
+    )
+    print_table(["head", *columns], rows, right=columns)
+
+
 def show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
     """Print what could not be used, by name."""
     if not problems:
@@ -111,7 +128,10 @@ def show_result(result: Any) -> None:
     spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
     masked = any(row.setting.protection.agreed.secure for row in result.rows)
     width = "8 bytes a masked number" if masked else "4 bytes a number"
-    print_line(f"{result.seconds:.1f} s in all; {width}{spread}")
+    coded = (
+        ", scatter sketches and their means as they are coded" if any("sketch" in r.sends for r in result.rows) else ""
+    )
+    print_line(f"{result.seconds:.1f} s in all; {width}{coded}{spread}")
 
 
 def _show_sections(result: Any, swept: list[str]) -> None:
@@ -183,6 +203,7 @@ def _setting(setting: Any, row: Any = None) -> dict[str, str]:
         "split": setting.split,
         "means": str(setting.means_per_client) if several else "–",
         "projection": "full" if setting.projection is None else str(setting.projection),
+        "budget": setting.budget or "–",
         "shrinkage": (setting.shrinkage or "") if shrinks else "–",
         "ε": "∞" if setting.protection.agreed.epsilon is None else f"{setting.protection.agreed.epsilon:g}",
         "protection": setting.to_dict()["privacy"] or "none",
@@ -198,6 +219,7 @@ def _fixed(setting: Any, swept: list[str]) -> str:
         "projection": f"projected to {plural(setting.projection, 'dimension')}"
         if setting.projection
         else "all dimensions",
+        "budget": f"budget {setting.budget}" if setting.budget else "",
         "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
         "ε": "" if setting.protection.agreed.epsilon is None else f"ε = {setting.protection.agreed.epsilon:g}",
         "protection": setting.to_dict()["privacy"] or "",

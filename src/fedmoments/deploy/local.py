@@ -138,6 +138,7 @@ def prepare_local(
         server.heads,
         hyper=server.hyper,
         means_per_client=means,
+        budget=config.budgets[0] if config.budgets else None,
         privacy=privacy,
     )
     require_filterable(terms, server.robust, server.max_client_samples)

@@ -16,6 +16,7 @@ from fedmoments.privacy.protection import Protection
 from fedmoments.simulation.methods import all_names, choose_methods
 from fedmoments.simulation.projection import parse_projection
 from fedmoments.simulation.rounds import Participation
+from fedmoments.statistics import SketchPlan
 
 __all__ = ["JobConfig"]
 
@@ -49,6 +50,11 @@ class JobConfig:
     projections
         Dimensions behind a public random projection, or ``full``: to be swept, too. Without any, features are measured
         as they are.
+    budgets
+        Bytes that a client's rows may take, for heads on scatter sketches: ``means``, ``means/8``, ``gram``, ``50KB``;
+        to be swept, too.
+    budget_curve
+        Draw accuracy against bytes, from an eighth of FedNCM's payload to Fed3R's, for all heads.
     participation
         ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too. Heads only.
     privacy
@@ -91,6 +97,8 @@ class JobConfig:
     shrinkages: tuple[str, ...] = ()
     means_per_client: tuple[int, ...] = (1,)
     projections: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ()
+    budget_curve: bool = False
     participation: tuple[str, ...] = ()
     privacy: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
@@ -120,6 +128,8 @@ class JobConfig:
             parse_split(scheme)
         for shrinkage in self.shrinkages:
             Shrinkage.parse(shrinkage)
+        for budget in self.budgets:
+            SketchPlan(budget)
         for participation in self.participation:
             Participation.parse(participation)
         for name in ("clients", "means_per_client"):

@@ -31,7 +31,7 @@ from fedmoments.simulation.methods import Method
 from fedmoments.simulation.notices import choice_of
 from fedmoments.simulation.projection import make_projection, map_features
 from fedmoments.simulation.rounds import Participation, simulate_rounds
-from fedmoments.simulation.run import make_split
+from fedmoments.simulation.run import federation_of, make_split
 from fedmoments.statistics import FixedPoint, Ledger, StatisticsSpec
 
 __all__ = ["MOST_NUMBERS", "Details", "look_closer", "round_curves"]
@@ -89,17 +89,7 @@ def look_closer(
         Called before every head.
     """
     federation, reason = _as_deployed(
-        partial(
-            Federation,
-            features,
-            split,
-            list(heads.values()),
-            feature_map=make_projection(setting.projection, features.dim, seed),
-            means_per_client=setting.means_per_client,
-            seed=seed,
-            memory_limit=memory_limit,
-            protection=setting.protection,
-        )
+        partial(federation_of, features, split, list(heads.values()), setting, seed=seed, memory_limit=memory_limit)
     )
     found: list[dict[str, Any]] = []
     classifiers: dict[str, Classifier] = {}

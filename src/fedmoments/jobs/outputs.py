@@ -31,6 +31,7 @@ COLUMNS = (
     "baseline",
     "epsilon",
     "privacy",
+    "budget",
 )
 
 
@@ -42,7 +43,7 @@ def to_csv(results: Mapping[str, Any]) -> str:
     >>> row = {"head": "fedncm", "clients": 10, "split": "iid", "means_per_client": 1, "shrinkage": None, "seeds": [
     ...     {"seed": 0, "accuracy": 0.9, "clients": 10, "up_floats": 640, "fit_seconds": 0.1, "reason": None}]}
     >>> print(to_csv({"bytes_per_number": 4, "rows": [row]}).splitlines()[1])
-    fedncm,10,iid,1,,0,0.9,2560,256.0,0.1,,,,,,
+    fedncm,10,iid,1,,0,0.9,2560,256.0,0.1,,,,,,,
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
@@ -50,7 +51,8 @@ def to_csv(results: Mapping[str, Any]) -> str:
     width = results["bytes_per_number"]
     for row in results["rows"]:
         for outcome in row["seeds"]:
-            total = outcome["up_floats"] * width
+            coded = outcome.get("coded_bytes")
+            total = outcome["up_floats"] * width if coded is None else coded
             sizes = {"up_bytes_total": total, "up_bytes_per_client": total / max(outcome["clients"], 1)}
             writer.writerow({**row, **{k: v for k, v in outcome.items() if k != "clients"}, **sizes})
     return text.getvalue()

@@ -10,6 +10,7 @@ from typing import Any
 
 import fedmoments
 from fedmoments.classifier import Classifier
+from fedmoments.jobs.budget_curve import budget_curve
 from fedmoments.jobs.config import JobConfig
 from fedmoments.jobs.details import look_closer, round_curves
 from fedmoments.jobs.diagnostics import quick_diagnostics
@@ -17,9 +18,10 @@ from fedmoments.jobs.encoding import Encoded, encode_data
 from fedmoments.jobs.outputs import write_outputs
 from fedmoments.jobs.record import Record
 from fedmoments.simulation import SimulationResult, simulate
+from fedmoments.simulation.budgets import plan_of
 from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
-from fedmoments.simulation.run import make_split
+from fedmoments.simulation.run import make_split, methods_in
 from fedmoments.simulation.shield import public_map
 
 __all__ = ["PROGRESS", "JobResult", "run_job"]
@@ -100,6 +102,7 @@ def run_job(
         means_per_client=config.means_per_client,
         projections=config.dimensions,
         protections=config.protections,
+        budgets=config.budgets,
         seeds=config.seeds,
         first_seed=config.seed,
         hyper=config.hyper,
@@ -146,7 +149,11 @@ def _document(
     rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
     fingerprint = encoded.measured_as()
-    projection = make_projection(setting.projection, encoded.features.dim, config.seed)
+    features = encoded.features
+    _, dimensions = plan_of(
+        setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
+    )
+    projection = make_projection(dimensions, features.dim, config.seed)
     measured = encoded.measured_as(public_map(projection, setting.protection.agreed))
     notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
     if setting.protection.words:
@@ -160,6 +167,8 @@ def _document(
     document["data"] = {**about, "fingerprint": fingerprint.digest}
     document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
     document |= {"privacy": details.privacy, "robust": details.robust}
+    if config.budget_curve:
+        document["budget_curve"] = budget_curve(encoded.features, config, setting, progress=progress)
     document["diagnostics"] = quick_diagnostics(encoded.features, split, setting, config.seed)
     return document, classifiers
 
@@ -171,4 +180,4 @@ def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Method]
     for row in simulation.rows:
         if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper and not row.baseline:
             hyper[row.head]["shrinkage"] = setting.shrinkage
-    return choose_methods(config.heads, hyper)
+    return methods_in(setting, choose_methods(config.heads, hyper), config.budgets)

@@ -10,9 +10,10 @@ from fedmoments.features.encoder import Encoder
 from fedmoments.federation.fingerprint import Fingerprint
 from fedmoments.federation.terms import Terms
 from fedmoments.jobs.config import JobConfig
-from fedmoments.maps import Clip, FeatureMap, Identity, Normalize, compose
+from fedmoments.maps import Clip, FeatureMap, Identity, Normalize, RandomProjection, compose
 from fedmoments.privacy.dp import plan
 from fedmoments.privacy.protection import Agreed
+from fedmoments.simulation.budgets import plan_of
 from fedmoments.simulation.run import choose_heads
 from fedmoments.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
 
@@ -35,6 +36,7 @@ def draw_up_terms(
     rows: str = "int64",
     feature_map: FeatureMap | None = None,
     nonce: str | None = None,
+    budget: str | None = None,
     privacy: Agreed = Agreed(),  # noqa: B008 - frozen
 ) -> Terms:
     """Return terms that ask clients for the least that serves some heads.
@@ -53,6 +55,9 @@ def draw_up_terms(
         Heads that are to be fitted, and their hyper-parameters.
     means_per_client, fixed_point, rows, feature_map, nonce
         As in :class:`fedmoments.federation.terms.Terms`.
+    budget
+        Bytes that a client's means and scatter sketch may take, where a head needs a sketch; ``means`` by default. One
+        that is too small for means of all dimensions adds a public projection, drawn from the seed, to the feature map.
     privacy
         What is agreed on. With an epsilon the feature map is made to end in scaling to length 1, or in clipping to the
         public norm, and the fixed point is made for that norm.
@@ -66,7 +71,8 @@ def draw_up_terms(
                 f"the head '{head_name}' is measured behind a feature map of its own: agree on that map first, as the "
                 "federation's feature map, and fit the head without it"
             )
-    spec = spec_for(*chosen.values(), means_per_client=means_per_client)
+    spec = spec_for(*chosen.values(), means_per_client=means_per_client, budget=budget)
+    spec, feature_map = _within(budget, spec, feature_map, dim=encoder.dim, n_classes=len(classes), seed=config.seed)
     if rows != "int64" and spec.sent != ("client_means",):
         raise InputError(
             f"rows in {rows} beside {spec} would contradict each other: rounded means against exact second moments "
@@ -94,6 +100,25 @@ def draw_up_terms(
     return terms
 
 
+def _within(
+    budget: str | None, spec: StatisticsSpec, feature_map: FeatureMap | None, *, dim: int, n_classes: int, seed: int
+) -> tuple[StatisticsSpec, FeatureMap | None]:
+    """Return what is asked for and behind which map, so that every client stays within its budget."""
+    if not spec.has_sketch:
+        return spec, feature_map
+    if set(spec.sent) != {"client_means", "scatter_sketch"}:
+        raise InputError(
+            f"means that are rounded to a budget beside {spec} would contradict each other: let heads on scatter "
+            "sketches be a federation of their own, or leave them out"
+        )
+    width = feature_map.output_dim(dim) if feature_map else dim
+    plan, dimensions = plan_of(budget, n_classes=n_classes, dim=width)
+    if dimensions is None:
+        return spec.with_plan(plan), feature_map
+    projection = RandomProjection(width, dimensions, seed)
+    return spec.with_plan(plan), compose(feature_map, projection) if feature_map else projection
+
+
 def _bounded(
     agreed: Agreed, feature_map: FeatureMap | None, fixed_point: FixedPoint | None
 ) -> tuple[FeatureMap, FixedPoint]:
@@ -113,6 +138,7 @@ def largest_contribution(spec: StatisticsSpec, n_classes: int, dim: int) -> int:
     65536
     """
     times = {Layout.CLASS: n_classes, Layout.GLOBAL: 1, Layout.ROWS: n_classes * spec.means_per_client}
+    times[Layout.SKETCH] = spec.plan.capacity(n_classes, dim) if spec.plan else 0
     numbers = sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in spec.sent)
     indices = 2 * n_classes + (2 * times[Layout.ROWS] if spec.keeps_clients_apart else 0)
     return 8 * (numbers + indices) + _OVERHEAD

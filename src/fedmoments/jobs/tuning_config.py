@@ -113,7 +113,7 @@ class TuningConfig(JobConfig):
                 f"tuning runs one number of clients and one split at a time, but {list(self.clients)} and "
                 f"{list(self.splits)} arrived"
             )
-        for name in ("shrinkages", "projections", "participation", "privacy"):
+        for name in ("shrinkages", "projections", "budgets", "budget_curve", "participation", "privacy"):
             if getattr(self, name):
                 raise InputError(f"{name} is for 'simulate': tuning has none")
         if not self.starts or not self.optimisers:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedmoments.heads import Head
 from fedmoments.linalg import blocks
 from fedmoments.maps import FeatureMap, compose
 from fedmoments.privacy.protection import Protection
+from fedmoments.simulation.budgets import sketch_sizes
 from fedmoments.simulation.comparison import collect, combine
 from fedmoments.simulation.evaluation import predict_blocks
 from fedmoments.simulation.features import Features
@@ -23,10 +25,19 @@ from fedmoments.simulation.methods import Method
 from fedmoments.simulation.notices import choice_of, fit_notes
 from fedmoments.simulation.payload import upload_size
 from fedmoments.simulation.projection import map_features
-from fedmoments.simulation.results import Outcome
+from fedmoments.simulation.results import BYTES_PER_NUMBER, Outcome
 from fedmoments.simulation.shield import Shield, public_map
 from fedmoments.simulation.withholding import withhold
-from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, Layout, Ledger, Statistics, StatisticsSpec
+from fedmoments.statistics import (
+    MOMENTS,
+    Accumulator,
+    FixedPoint,
+    Layout,
+    Ledger,
+    SketchPlan,
+    Statistics,
+    StatisticsSpec,
+)
 
 __all__ = ["Federation", "sent_by"]
 
@@ -34,8 +45,8 @@ __all__ = ["Federation", "sent_by"]
 COPIES = 4
 
 
-def sent_by(head: Head, means_per_client: int) -> StatisticsSpec:
-    """Return what a client sends for one head.
+def sent_by(head: Head, means_per_client: int, plan: SketchPlan | None = None) -> StatisticsSpec:
+    """Return what a client sends for one head; sketches by a plan, with one mean a class.
 
     Examples
     --------
@@ -44,6 +55,8 @@ def sent_by(head: Head, means_per_client: int) -> StatisticsSpec:
     ('counts + client_means × 2', 'counts + sums')
     """
     needs = head.needs
+    if needs.has_sketch:
+        return needs.with_plan(plan or needs.plan)
     if means_per_client > 1 and needs.keeps_clients_apart:
         return needs | StatisticsSpec.of("client_means", means_per_client=means_per_client)
     return needs
@@ -75,6 +88,8 @@ class Federation:
         float64, which is faster.
     protection
         What clients withhold, and what is done to what they send; it has a fixed point of its own.
+    plan
+        How large scatter sketches are; the default plan without one.
 
     Examples
     --------
@@ -102,7 +117,9 @@ class Federation:
         memory_limit: float = 4e9,
         fixed_point: FixedPoint | None = None,
         protection: Protection = Protection(),  # noqa: B008 - frozen
+        plan: SketchPlan | None = None,
     ) -> None:
+        self.plan = plan or SketchPlan()
         self.protection, self.features, self.seed = protection, features, seed
         self.split = withhold(split, features.train.y, protection.min_count, means_per_client)
         self.feature_map = public_map(feature_map, protection.agreed)
@@ -140,13 +157,14 @@ class Federation:
         spec = StatisticsSpec()
         for head in self._heads:
             if not head.has_own_map and self._fits_memory(head.needs, self.dim):
-                spec = spec | sent_by(head, self.means_per_client)
+                spec = spec | self._sent(head)
         return spec
 
     @property
     def numbers(self) -> int:
         """How many numbers all clients together send of :attr:`spec`."""
-        return upload_size(self.spec, self.dim, self._cells).floats
+        additive = upload_size(replace(self.spec, sketch=None), self.dim, self._cells).floats
+        return additive + (sketch_sizes(self.plan, self.dim, self._cells).numbers if self.spec.has_sketch else 0)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -156,8 +174,12 @@ class Federation:
     def received(self, head: Head) -> Statistics:
         """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
         if self.shield:
-            return self.shield.statistics(sent_by(head, self.means_per_client))
-        return self.ledger.statistics().restricted(sent_by(head, self.means_per_client))
+            return self.shield.statistics(self._sent(head))
+        received = self.ledger.statistics().restricted(self._sent(head))
+        return received.as_sent() if head.needs.has_sketch else received
+
+    def _sent(self, head: Head) -> StatisticsSpec:
+        return sent_by(head, self.means_per_client, self.plan)
 
     def try_head(self, head: Head) -> Outcome:
         """Fit and test a head; one that cannot be fitted gives an outcome with the reason."""
@@ -190,10 +212,11 @@ class Federation:
         seconds: float | None = None
         reason: str | None = None
         choice: str | None = None
+        coded: int | None = None
         notes: list[str] = []
         try:
             own = self._own_map(head)
-            size = self._upload(head, own.output_dim(self.dim) if own else self.dim)
+            size, coded = self._upload(head, own.output_dim(self.dim) if own else self.dim)
             with fit_notes() as notes:
                 classifier, seconds = self.fit(head, own)
             accuracy = self._accuracy(classifier)
@@ -202,7 +225,7 @@ class Federation:
             reason = str(error)
         found = (self.seed, accuracy, self.n_senders, size.floats, size.counts, seconds, reason)
         told = self.shield.notes if self.shield and head.needs.keeps_clients_apart else ()
-        return Outcome(*found, notes=(*notes, *told), choice=choice)
+        return Outcome(*found, notes=(*notes, *told), choice=choice, coded_bytes=coded)
 
     def _compare(self, baseline: Baseline) -> Outcome:
         size = PayloadSize(0, 0)
@@ -287,17 +310,25 @@ class Federation:
         pilot = self._ledger(head.pilot_needs).statistics() if head.pilot_needs else None
         return head.feature_map(self.dim, pilot)
 
-    def _upload(self, head: Head, dim: int) -> PayloadSize:
+    def _upload(self, head: Head, dim: int) -> tuple[PayloadSize, int | None]:
+        """Return what all clients send, in numbers, and in bytes where these are coded."""
+        sent = self._sent(head)
         if self.shield:
-            return self.shield.size(sent_by(head, self.means_per_client), self._cells)
-        size = upload_size(sent_by(head, self.means_per_client), dim, self._cells)
+            return self.shield.size(sent, self._cells), None
+        if sent.has_sketch:
+            coded = sketch_sizes(self.plan, dim, self._cells)
+            rest = [name for name in sent.sent if not MOMENTS[name].layout.apart]
+            more = upload_size(StatisticsSpec.of(*rest), dim, self._cells).floats if rest else 0
+            numbers = PayloadSize(int(self._cells.nnz), coded.numbers + more)
+            return numbers, coded.bytes + more * BYTES_PER_NUMBER
+        size = upload_size(sent, dim, self._cells)
         if head.has_own_map and head.pilot_needs:
             size += upload_size(head.pilot_needs, self.dim, self._cells)
-        return size
+        return size, None
 
     def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
         """Measure behind a map, a block of samples at a time: all of them mapped would be large."""
-        spec = sent_by(head, self.means_per_client)
+        spec = self._sent(head)
         dim = feature_map.output_dim(self.dim)
         if not spec.keeps_clients_apart:
             held = np.flatnonzero(self.split.clients != DROPPED)
@@ -320,6 +351,7 @@ class Federation:
     def _bytes(self, spec: StatisticsSpec, dim: int) -> int:
         sent = [MOMENTS[name] for name in spec.sent]
         times = {Layout.CLASS: self.features.n_classes, Layout.GLOBAL: 1, Layout.ROWS: int(self._cells.nnz)}
+        times[Layout.SKETCH] = sketch_sizes(self.plan, dim, self._cells).rows if spec.has_sketch else 0
         return COPIES * 8 * sum(moment.width(dim) * times[moment.layout] for moment in sent)
 
     def _fits_memory(self, spec: StatisticsSpec, dim: int) -> bool:

@@ -13,6 +13,8 @@ __all__ = ["upload_size"]
 def upload_size(spec: StatisticsSpec, dim: int, cells: Any) -> PayloadSize:
     """Return counts and floats that all clients send together: packed, and nothing for what a client does not hold.
 
+    Scatter sketches are not in it: how large they are is a matter of plans (:mod:`fedmoments.simulation.budgets`).
+
     Parameters
     ----------
     spec
@@ -37,7 +39,7 @@ def upload_size(spec: StatisticsSpec, dim: int, cells: Any) -> PayloadSize:
     if not senders.any():
         return PayloadSize(0, 0)
     apart = [name for name in spec.sent if MOMENTS[name].layout is Layout.ROWS]
-    added = [name for name in spec.sent if MOMENTS[name].layout is not Layout.ROWS]
+    added = [name for name in spec.sent if not MOMENTS[name].layout.apart]
     each_class = floats_of(added, dim, present[senders])
     if not apart:
         return each_class

@@ -33,6 +33,9 @@ class Setting:
         are.
     protection
         What clients, sums and server do for privacy and against poison.
+    budget
+        Bytes that the rows of one client may take, as it was typed, for heads on scatter sketches; None leaves these
+        their default, and is the setting of all other heads.
     """
 
     clients: int | None
@@ -41,6 +44,7 @@ class Setting:
     shrinkage: str | None = None
     projection: int | None = None
     protection: Protection = field(default_factory=Protection)
+    budget: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting, ready for JSON: ε by itself, whatever else protects as words."""
@@ -74,6 +78,8 @@ class Outcome:
         Time of all clients' own work together, for a baseline. None for a head: its clients measure once for all heads.
     choice
         What a head that chooses for itself has chosen, and why; None for others.
+    coded_bytes
+        Bytes of all rows that were sent, where they travel in codes of their own; None where numbers have 4 bytes each.
     """
 
     seed: int
@@ -86,6 +92,12 @@ class Outcome:
     notes: tuple[str, ...] = ()
     client_seconds: float | None = None
     choice: str | None = None
+    coded_bytes: int | None = None
+
+    @property
+    def up_bytes(self) -> float:
+        """Bytes that all clients together sent, counts and labels left out."""
+        return self.up_floats * BYTES_PER_NUMBER if self.coded_bytes is None else self.coded_bytes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(self.notes))  # JSON gives a list
@@ -132,13 +144,12 @@ class Row:
     @property
     def up_bytes(self) -> float:
         """Bytes that all clients together sent, mean over seeds."""
-        return statistics.fmean(outcome.up_floats for outcome in self.outcomes) * BYTES_PER_NUMBER
+        return statistics.fmean(outcome.up_bytes for outcome in self.outcomes)
 
     @property
     def up_bytes_per_client(self) -> float:
         """Bytes that a client with samples sent, mean over clients and seeds."""
-        shares = (outcome.up_floats / max(outcome.clients, 1) for outcome in self.outcomes)
-        return statistics.fmean(shares) * BYTES_PER_NUMBER
+        return statistics.fmean(outcome.up_bytes / max(outcome.clients, 1) for outcome in self.outcomes)
 
     @property
     def fit_seconds(self) -> float | None:

@@ -6,24 +6,29 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, Protocol
 
+from fedmoments.api import spec_for
 from fedmoments.data import Split, parse_split
 from fedmoments.errors import InputError
 from fedmoments.gaussian import Shrinkage
 from fedmoments.heads import Head
 from fedmoments.privacy.protection import Protection
+from fedmoments.simulation.budgets import plan_of
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.measuring import Federation, sent_by
 from fedmoments.simulation.methods import Method, choose_heads, choose_methods, standard_heads
 from fedmoments.simulation.projection import make_projection
 from fedmoments.simulation.results import Outcome, Row, Setting, SimulationResult
+from fedmoments.statistics import SketchPlan
 
 __all__ = [
     "CLIENTS",
     "OutcomeMemory",
     "Progress",
     "choose_heads",
+    "federation_of",
     "finds_clients",
     "make_split",
+    "methods_in",
     "simulate",
     "standard_heads",
 ]
@@ -58,6 +63,7 @@ def simulate(
     means_per_client: Sequence[int] = (1,),
     projections: Sequence[int | None] = (None,),
     protections: Sequence[Protection] = (Protection(),),
+    budgets: Sequence[str] = (),
     seeds: int = 5,
     first_seed: int = 0,
     hyper: Mapping[str, Mapping[str, Any]] | None = None,
@@ -78,6 +84,9 @@ def simulate(
         applies to the heads that have it as a hyper-parameter; None leaves each head's own. A projection is the number
         of dimensions behind a public random one, drawn from the seed of the run; None takes features as they are.
         Masks and the noise of a protection are drawn anew every time.
+    budgets
+        Bytes that a client's rows may take, swept over the heads on scatter sketches: ``means/2``, ``50KB``
+        (:mod:`fedmoments.statistics.sketch_plan`). All other heads run once, without one.
     seeds, first_seed
         How many, and the first of them: first_seed, first_seed + 1, …
     hyper
@@ -104,6 +113,9 @@ def simulate(
     settings = _settings(
         clients, splits, means_per_client, shrinkages=shrinkages, projections=projections, protections=protections
     )
+    settings = _with_budgets(settings, budgets, chosen)
+    for budget, dimensions in product(budgets, projections):
+        plan_of(budget, n_classes=features.n_classes, dim=features.dim, projection=dimensions)
     for dimensions in projections:
         make_projection(dimensions, features.dim, first_seed)
     for number, split in {(s.clients, s.split): None for s in settings}:
@@ -111,12 +123,12 @@ def simulate(
             features, number, split, seed=first_seed
         )  # a split that is impossible must show before hours of work
     each_seed = range(first_seed, first_seed + seeds)
-    sweep = _Sweep(features, chosen, tuple(settings), each_seed, memory_limit, memory, progress)
+    sweep = _Sweep(features, chosen, tuple(settings), tuple(budgets), each_seed, memory_limit, memory, progress)
     outcomes, reports = sweep.run()
     rows = [
         _row(name, method, setting, outcomes[setting, name])
         for setting in settings
-        for name, method in _with_shrinkage(chosen, setting.shrinkage).items()
+        for name, method in methods_in(setting, chosen, budgets).items()
     ]
     return SimulationResult(features.summary(), tuple(reports), tuple(rows), time.perf_counter() - start)
 
@@ -128,6 +140,7 @@ class _Sweep:
     features: Features
     methods: Mapping[str, Method]
     settings: tuple[Setting, ...]
+    budgets: tuple[str, ...]
     seeds: range
     memory_limit: float
     memory: OutcomeMemory | None
@@ -137,7 +150,7 @@ class _Sweep:
         """Return the outcomes of every setting and head, by seed, and a report on every split."""
         outcomes: dict[tuple[Setting, str], list[Outcome]] = {}
         reports: list[dict[str, Any]] = []
-        steps = len(self.settings) * len(self.seeds) * len(self.methods)
+        steps = len(self.seeds) * sum(len(methods_in(s, self.methods, self.budgets)) for s in self.settings)
         done = 0
         for clients, scheme in {(s.clients, s.split): None for s in self.settings}:
             here = [s for s in self.settings if (s.clients, s.split) == (clients, scheme)]
@@ -145,7 +158,7 @@ class _Sweep:
                 split = make_split(self.features, clients, scheme, seed)
                 reports.append({"seed": seed, **split.report()})
                 for setting, federation in self._federations(split, here, seed):
-                    for name, method in _with_shrinkage(self.methods, setting.shrinkage).items():
+                    for name, method in methods_in(setting, self.methods, self.budgets).items():
                         if self.progress:
                             self.progress(done, steps, f"{scheme}, seed {seed}, {name}")
                         outcome = self._outcome(setting, federation, name, method)
@@ -167,26 +180,87 @@ class _Sweep:
 
     def _federations(self, split: Split, settings: list[Setting], seed: int) -> Iterable[tuple[Setting, Federation]]:
         """Yield every setting with its federation, keeping one federation in memory at a time."""
-        for means, dimensions, protection in dict.fromkeys(
-            (s.means_per_client, s.projection, s.protection) for s in settings
-        ):
-            federation = Federation(
+        alike: dict[Setting, list[Setting]] = {}
+        for setting in settings:
+            alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
+        for common, several in alike.items():
+            federation = federation_of(
                 self.features,
                 split,
-                list(self.methods.values()),
-                feature_map=make_projection(dimensions, self.features.dim, seed),
-                means_per_client=means,
+                list(methods_in(common, self.methods, self.budgets).values()),
+                common,
                 seed=seed,
                 memory_limit=self.memory_limit,
-                protection=protection,
             )
-            for setting in settings:
-                if (setting.means_per_client, setting.projection, setting.protection) == (
-                    means,
-                    dimensions,
-                    protection,
-                ):
-                    yield setting, federation
+            for setting in several:
+                yield setting, federation
+
+
+def federation_of(
+    features: Features, split: Split, methods: Sequence[Method], setting: Setting, *, seed: int, **more: Any
+) -> Federation:
+    """Return the federation of a setting: behind its projection, with its protection, within its budget.
+
+    Parameters
+    ----------
+    features, split, methods
+        Everybody's samples, who holds what, and what will be fitted.
+    setting, seed
+        Of this federation.
+    **more
+        What else :class:`Federation` takes: memory_limit, fixed_point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.simulation.features import Samples
+    >>> part = Samples(np.eye(64)[np.arange(40) % 2], np.arange(40) % 2)
+    >>> toy = Features("toy", 2, part, part)
+    >>> setting = Setting(4, "iid", budget="means/8")
+    >>> federation_of(toy, make_split(toy, 4, "iid", seed=0), [], setting, seed=0).dim
+    6
+    """
+    plan, dimensions = plan_of(
+        setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
+    )
+    return Federation(
+        features,
+        split,
+        methods,
+        feature_map=make_projection(dimensions, features.dim, seed),
+        means_per_client=setting.means_per_client,
+        seed=seed,
+        protection=setting.protection,
+        plan=plan,
+        **more,
+    )
+
+
+def methods_in(setting: Setting, methods: Mapping[str, Method], budgets: Sequence[str]) -> dict[str, Method]:
+    """Return what runs in a setting: where budgets are swept, heads on sketches in these, and all others without.
+
+    Examples
+    --------
+    >>> both = choose_methods(["fedcof", "sketch"], {})
+    >>> list(methods_in(Setting(10, "iid"), both, ["means"])), list(methods_in(Setting(10, "iid"), both, []))
+    (['fedcof'], ['fedcof', 'sketch'])
+    """
+    shrunk = _with_shrinkage(methods, setting.shrinkage)
+    if not budgets:
+        return shrunk
+    return {name: method for name, method in shrunk.items() if _sketches(method) == (setting.budget is not None)}
+
+
+def _sketches(method: Method) -> bool:
+    return isinstance(method, Head) and method.needs.has_sketch
+
+
+def _with_budgets(settings: list[Setting], budgets: Sequence[str], methods: Mapping[str, Method]) -> list[Setting]:
+    """Return the settings with every budget besides, as far as anything runs in them."""
+    if budgets and not any(_sketches(method) for method in methods.values()):
+        spec_for(*(method for method in methods.values() if isinstance(method, Head)), budget=budgets[0])  # refuses
+    every = [replace(setting, budget=budget) for budget in (None, *budgets) for setting in settings]
+    return [setting for setting in every if methods_in(setting, methods, budgets)]
 
 
 def _with_shrinkage(methods: Mapping[str, Method], shrinkage: str | None) -> dict[str, Method]:
@@ -202,7 +276,8 @@ def _shrinks(method: Method) -> bool:
 
 
 def _row(name: str, method: Method, setting: Setting, outcomes: list[Outcome]) -> Row:
-    sends = str(sent_by(method, setting.means_per_client)) if isinstance(method, Head) else method.sends
+    plan = SketchPlan(setting.budget) if setting.budget else None
+    sends = str(sent_by(method, setting.means_per_client, plan)) if isinstance(method, Head) else method.sends
     baseline = not isinstance(method, Head)
     return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)
 
