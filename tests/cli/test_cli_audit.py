@@ -116,3 +116,32 @@ def test_a_node_of_several_clients_has_a_line_for_each(run: Any, features: str) 
 def test_what_cannot_be_audited_is_refused_with_a_sentence(run: Any, few: str, typed: Any, sentence: str) -> None:
     run("measure", few, "--head", "fedcof", "--out", "a.stats")
     assert sentence in run("audit", *typed, code=2).stderr
+
+
+# ---------------------------------------------------------------------------------------------- scatter sketches
+
+
+def test_a_sketch_of_features_at_hand_is_measured(run: Any, features: str) -> None:
+    asked = ("audit", "--data", features, "--head", "sketch", "--budget", "gram")
+    (each,) = json.loads(run(*asked, "--json").stdout)["contributions"]
+    (before,), (after,) = each["before"]["sketches"], each["after"]["sketches"]
+    assert after["rank"] == min(before["rank"], int(0.25 * after["spare"]))
+    assert 0 < after["told"]["mean"] <= after["told"]["worst"] <= 1
+    text = run(*asked, "--sketch-share", "0.01").stdout
+    assert f"of the {before['rank']} asked rows of its scatter sketch, {int(0.01 * after['spare'])} leave" in text
+    assert "sketch_share = 0.01, sketch_spare = 20" in text
+    (none,) = json.loads(run(*asked, "--sketch-spare", "100000", "--json").stdout)["contributions"]
+    assert none["after"]["sketches"][0]["rank"] == 0
+
+
+def test_a_budget_is_for_sketches(run: Any, features: str) -> None:
+    refused = run("audit", "--data", features, "--head", "fedcof", "--budget", "means", code=2)
+    assert "--budget means is for means and a scatter sketch, but counts + client_means was asked for" in refused.stderr
+
+
+def test_a_file_with_a_sketch_is_audited_by_its_numbers(run: Any, features: str) -> None:
+    run("measure", features, "--head", "sketch", "--out", "s.stats")
+    found = json.loads(run("audit", "s.stats", "--json").stdout)
+    (sketch,) = found["reveals"]["sketches"]
+    assert 0 < sketch["energy"] < 1
+    assert sketch["rank"] < sketch["spare"]

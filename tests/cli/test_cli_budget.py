@@ -64,12 +64,13 @@ def test_a_budget_for_what_spends_none_is_refused(run: Any, features: str) -> No
 
 def test_a_federation_within_a_budget_fits_what_the_simulation_fits(run: Any, features: str) -> None:
     pytest.importorskip("flwr")
-    given = ("--data", features, "--heads", "sketch,lda-sketch", "--clients", "5", "--alpha", "1", "--min-count", "1")
+    given = ("--data", features, "--heads", "sketch,lda-sketch", "--clients", "5", "--alpha", "1")
     for place, budget in enumerate(("means*2", "means/2")):
         more = ("--budget", budget, "--out", f"fed{place}", "--keep", f"kept{place}", "--json")
         found = json.loads(run("federate", "--local", "2", "--engine", "memory", *given, *more).stdout)
         words = shlex.split(found["simulate"])[1:]
         assert words[words.index("--budget") + 1] == budget
+        assert words[words.index("--sketch-spare") + 1] == "20"
         simulated = json.loads(run(*words, "--out", f"sim{place}", "--json").stdout)
         ours = {each["head"]: each["digest"] for each in simulated["details"]}
         assert {each["head"]: each["classifier"] for each in found["heads"]} == ours

@@ -59,7 +59,7 @@ def test_heads_on_client_means_and_with_a_first_exchange_are_refused() -> None:
     for name, preset in presets().items():
         head = preset.make()
         if head.needs.keeps_clients_apart:
-            with pytest.raises(PrivacyError, match="client_means cannot be released"):
+            with pytest.raises(PrivacyError, match="cannot be released with differential privacy"):
                 check_head(head, SAMPLE)
         elif head.pilot_needs is None:
             check_head(head, SAMPLE)

@@ -162,7 +162,7 @@ def test_law_junk_second_moments_are_found(spec: StatisticsSpec, kind: str) -> N
 
 
 def test_law_every_head_is_within_a_point_of_clean() -> None:
-    spec = StatisticsSpec.of("class_grams", "client_means")
+    spec = StatisticsSpec.of("class_grams", "client_means", "scatter_sketch")
     for seed in range(2):
         data, (X, y) = world(seed, clients=50, per=60)
         clean = measured(data, spec)

@@ -69,7 +69,7 @@ def test_behind_the_projection_every_client_fits(client: tuple[int, int], dim: i
 
 
 def test_what_is_left_at_the_cap_refines_sketch_rows_first_then_means() -> None:
-    dim, present, n = 64, 2, 6  # at most 2 rows
+    dim, present, n = 64, 2, 10  # at most 2 rows
     found = [SketchPlan(f"{size}B").choose(n, present, dim) for size in (300, 420, 800, 1100)]
     assert [(each.means, each.code) for each in found] == [
         ("int8", "int8"),
@@ -78,6 +78,16 @@ def test_what_is_left_at_the_cap_refines_sketch_rows_first_then_means() -> None:
         ("float32", "float32"),
     ]
     assert {each.rank for each in found} == {2}
+
+
+@given(words, clients, dims, st.integers(0, 60))
+def test_a_tiny_client_sends_no_row_and_its_means_as_ever(
+    word: str, client: tuple[int, int], dim: int, spare: int
+) -> None:
+    present, n = client
+    strict, plain = (SketchPlan(word, spare=least).choose(n, present, dim) for least in (spare, 0))
+    assert strict.rank == (0 if n - present < spare else plain.rank)
+    assert (strict.means, strict.code) == (plain.means, plain.code)
 
 
 def test_a_budget_in_bytes_stays_the_same_behind_a_projection() -> None:
@@ -101,6 +111,7 @@ def test_a_word_that_is_no_budget_is_refused(text: str) -> None:
         ({"budget": None, "rank": -1}, "whole number of 0 or more"),
         ({"code": "int4"}, "one of float64, float32, float16, int8"),
         ({"share": 1.5}, "from 0 to 1"),
+        ({"spare": -1}, "spare samples is a whole number"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(given: dict[str, object], complaint: str) -> None:

@@ -74,8 +74,8 @@ def test_law_merging_does_not_depend_on_order(order: list[int], plan: SketchPlan
     one, other = Statistics.merge(parts), Statistics.merge([parts[i] for i in order])
     assert one.digest() == other.digest() or not fixed
     assert sorted(one.sketches.keys()) == sorted(other.sketches.keys())
-    canonical = [each.sketches.canonical().rows for each in (one, other)]
-    assert np.array_equal(*canonical)
+    first, second = (each.sketches.canonical().rows for each in (one, other))
+    assert np.array_equal(first, second)
 
 
 @given(st.sampled_from(PLANS))

@@ -46,7 +46,7 @@ class _Contribution:
     before: Any
     after: Any
     withheld: Any
-    min_count: int
+    policy: Any
 
     def to_dict(self) -> dict[str, Any]:
         kept_back = {"classes": self.withheld.classes, "samples": self.withheld.samples}
@@ -74,12 +74,21 @@ def _audit(
     ] = None,
     moments: Annotated[str | None, typer.Option(help="Instead of terms: gram,client_means,…")] = None,
     means_per_client: Annotated[int, typer.Option(help="Means to send of each class (client_means).")] = 1,
+    budget: Annotated[
+        str | None, typer.Option(help="Instead of terms: bytes for means and scatter sketch, as means/2 or 50KB.")
+    ] = None,
     project: Annotated[int | None, typer.Option(metavar="K", help="Measured behind a map to K dimensions.")] = None,
     min_count: Annotated[
         int | None, typer.Option(help="The policy: withhold a class with fewer samples; 5 by default.")
     ] = None,
     small_classes: Annotated[
         str | None, typer.Option(help="The policy: withhold, or merge, classes and means of too few samples.")
+    ] = None,
+    sketch_share: Annotated[
+        float | None, typer.Option(help="The policy: part of n − |C| that a sketch may span; 0.25 by default.")
+    ] = None,
+    sketch_spare: Annotated[
+        int | None, typer.Option(help="The policy: no sketch rows with fewer than so many n − |C|; 20 by default.")
     ] = None,
     encoder: Encoder = None,
     size: Size = None,
@@ -96,9 +105,9 @@ def _audit(
 ) -> None:
     """Say what a contribution would reveal to whoever reads it, and what the client's policy keeps back.
 
-    Of a file that is measured already, nothing can be kept back any more. Of data nothing is measured, and nothing
-    leaves. Exit code 3 says that something about a single sample (its features, or that it was there) would leave
-    exactly; 0, that nothing would.
+    Of a file that is measured already, nothing can be kept back any more. Of data nothing is measured but, where
+    features are at hand, what a scatter sketch would tell of them; and nothing leaves. Exit code 3 says that something
+    about a single sample (its features, or that it was there) would leave exactly; 0, that nothing would.
     """
     of_data: dict[str, Any] = {
         "encoder": encoder,
@@ -111,8 +120,9 @@ def _audit(
     of_data |= {"domains": domains, "test": test, "test_share": test_share, "strict": strict, "seed": seed}
     typed = {name: value for name, value in of_data.items() if value is not None}
     rules = {"min_count": min_count, "small_classes": small_classes}
+    rules |= {"sketch_share": sketch_share, "sketch_spare": sketch_spare}  # type: ignore[dict-item]
     rules = {name: value for name, value in rules.items() if value is not None}
-    asked = {"head": head, "moments": moments, "project": project}
+    asked = {"head": head, "moments": moments, "project": project, "budget": budget}
     asked = {name: value for name, value in asked.items() if value is not None}
     if means_per_client != 1:
         asked["means_per_client"] = means_per_client
@@ -193,20 +203,41 @@ def _of_data(data: str, typed: dict[str, Any], rules: dict[str, Any], agreed: An
     else:
         moments = listed(asked["moments"], str, "--moments") if "moments" in asked else []
         spec = spec_of(asked.get("head", []), moments, asked.get("means_per_client", 1), asked.get("project"))
+        spec = _within(spec, asked.get("budget"))
         given = found.train.items.shape[1] if found.modality == "features" else None  # type: ignore[union-attr]
         dim = asked.get("project") or choose_encoder(job, found.modality, given).dim
         labels, names = found.train.labels, found.class_names
-    audit = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names)
-    return _Contribution(data, audit.before, audit.after, audit.withheld, audit.policy.min_count)
+    features = None
+    if found.modality == "features" and spec.has_sketch and "project" not in asked:
+        features = _behind_map(found.train.items, agreed)
+    audit = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names, features=features)
+    return _Contribution(data, audit.before, audit.after, audit.withheld, audit.policy)
+
+
+def _behind_map(X: Any, terms: Any) -> Any:
+    """Return features as they are measured under these terms, if there are any."""
+    feature_map = None if terms is None else terms.fingerprint.feature_map
+    return feature_map(X) if feature_map else X
+
+
+def _within(spec: Any, budget: str | None) -> Any:
+    """Return the spec with its scatter sketch within a budget."""
+    from fedmoments.statistics import SketchPlan
+
+    if budget is not None and not spec.has_sketch:
+        raise InputError(
+            f"--budget {budget} is for means and a scatter sketch, but {spec} was asked for: choose a head on "
+            "sketches, such as sketch, or leave it out"
+        )
+    return spec if budget is None else spec.with_plan(SketchPlan(budget))
 
 
 def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     """Audit what a client would measure under these terms, with its own rules."""
-    from fedmoments.federation.audit import fewest, leaving
+    from fedmoments.federation.audit import asked_for, leaving
     from fedmoments.flower.choosing import Chooser
     from fedmoments.flower.holdings import Holdings
     from fedmoments.flower.settings import ClientSettings
-    from fedmoments.privacy.leaks import LeakReport
     from fedmoments.wire import Withheld
 
     settings = ClientSettings.load(existing_file(path))
@@ -216,10 +247,12 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     chooser, found = Chooser(holdings, policy, terms), []
     for client in holdings.clients:
         chosen, own = chooser.choose(client), holdings.train(client)
-        before = LeakReport.of_labels(own.y, terms.spec, terms.dim, min_count=fewest(policy), class_names=terms.classes)
-        after = leaving(chosen.held.y, terms.spec, terms.dim, policy, terms.classes)
+        asked = (terms.spec, terms.dim, policy, terms.classes)
+        X = [_behind_map(each.X, terms) if terms.spec.has_sketch else None for each in (own, chosen.held)]
+        before = asked_for(own.y, *asked, features=X[0])
+        after = leaving(chosen.held.y, *asked, features=X[1])
         kept_back = Withheld(**chosen.notes["kept_back"])
-        found.append(_Contribution(client, before, after, kept_back, policy.min_count))
+        found.append(_Contribution(client, before, after, kept_back, policy))
     return found
 
 
@@ -254,11 +287,17 @@ def _show_one(each: _Contribution) -> None:
     kept = "nothing"
     if each.withheld.samples:
         kept = f"{plural(each.withheld.classes, 'class')}, {plural(each.withheld.samples, 'sample')}"
-    print_line(f"\nthe policy (min_count = {each.min_count}) keeps back {kept}; what leaves reveals")
+    print_line(f"\nthe policy (min_count = {each.policy.min_count}) keeps back {kept}; what leaves reveals")
     if each.after.findings:
         print_table(COLUMNS, each.after.rows(), right=COLUMNS[2:])
     else:
         print_line("nothing: no sample leaves")
+    for asked, sent in zip(each.before.outline.sketches, each.after.outline.sketches, strict=False):
+        rules = f"sketch_share = {each.policy.sketch_share:g}, sketch_spare = {each.policy.sketch_spare}"
+        print_line(
+            f"of the {asked.rank} asked rows of its scatter sketch, {sent.rank} leave ({rules}); {sent.spare} would "
+            "span its samples"
+        )
 
 
 def _show_many(found: list[_Contribution]) -> None:
@@ -275,6 +314,10 @@ def _show_many(found: list[_Contribution]) -> None:
         ]
         for each in found
     ]
+    if any(each.after.outline.sketches for each in found):
+        columns.append("sketch rows")
+        for row, each in zip(rows, found, strict=True):
+            row.append(", ".join(f"{s.rank} of {s.spare}" for s in each.after.outline.sketches) or "none")
     print_table(columns, rows, right=columns[1:])
 
 

@@ -50,6 +50,7 @@ from fedmoments.cli.privacy_options import (
     NoiseShares,
     Robust,
     Secure,
+    SketchSpare,
     Unit,
 )
 from fedmoments.cli.server import longest
@@ -117,6 +118,7 @@ def _federate(
             "sample goes with 1 only, and has it by default."
         ),
     ] = None,
+    sketch_spare: SketchSpare = None,
     secure: Secure = None,
     batch: Batch = None,
     cohort: Cohort = None,
@@ -182,7 +184,7 @@ def _federate(
     agreed |= {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours, "clip": clip}
     agreed |= {"client_norm": client_norm, "budget": noise_shares}
     privacy = agreed_from(agreed)
-    least = _least(min_count, privacy)
+    least, spare = _least(min_count, privacy), _spare(sketch_spare, chosen, hyper)
     plan = prepare_local(
         place,
         _job(data, typed, chosen, hyper),
@@ -190,7 +192,7 @@ def _federate(
         nodes=local,
         engine=engine,
         tls=tls,
-        policy={"min_count": least},
+        policy={"min_count": least, "sketch_spare": spare},
         cache=None if cache is None else str(cache.resolve()),
         privacy=privacy,
     )
@@ -199,9 +201,22 @@ def _federate(
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, secure))
     found = read_results(out)
     masks = {name: value for name, value in agreed.items() if name in _OF_MASKS and value is not None}
-    command = _simulation(data, typed, chosen, settings or [], cache, rules={"min_count": least, **masks})
+    command = _simulation(
+        data, typed, chosen, settings or [], cache, rules={"min_count": least, "sketch_spare": spare, **masks}
+    )
     same = found["clients"] == plan.clients and privacy.secure != "cohorts" and epsilon is None
     _show(found, plan, command, engine, complete=same and not found["left_out"], json=json)
+
+
+def _spare(typed: int | None, heads: tuple[str, ...], hyper: dict[str, Any]) -> int:
+    """Return with how many spare samples clients send sketch rows: as typed, or as their policy has it by default."""
+    from fedmoments.federation.policy import ClientPolicy
+    from fedmoments.simulation.run import choose_heads
+
+    if typed is not None:
+        return typed
+    sketches = any(head.needs.has_sketch for head in choose_heads(heads, hyper).values())
+    return ClientPolicy().sketch_spare if sketches else 0
 
 
 def _least(typed: int | None, privacy: Any) -> int:
@@ -291,7 +306,7 @@ def _simulation(
     for pair in settings:
         words += ["--set", pair]
     for name, value in rules.items():
-        if (name, value) != ("min_count", 1):
+        if (name, value) not in (("min_count", 1), ("sketch_spare", 0)):
             words += [f"--{name.replace('_', '-')}", f"{value}"]
     if cache is not None:
         words += ["--cache", str(cache)]

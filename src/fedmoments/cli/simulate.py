@@ -51,6 +51,7 @@ from fedmoments.cli.privacy_options import (
     Obfuscate,
     Robust,
     Secure,
+    SketchSpare,
     Unit,
 )
 from fedmoments.cli.simulation_tables import (
@@ -141,6 +142,7 @@ def _simulate(
         typer.Option(help="10 or 10:replacement: accuracy after each round of so many clients, until all were seen."),
     ] = None,
     min_count: MinCount = None,
+    sketch_spare: SketchSpare = None,
     obfuscate: Obfuscate = None,
     secure: Secure = None,
     batch: Batch = None,
@@ -211,6 +213,7 @@ def _simulate(
     }
     rules: dict[str, Any] = {
         "min_count": min_count,
+        "sketch_spare": sketch_spare,
         "obfuscation": listed(obfuscate, str, "--obfuscate") if obfuscate else None,
         "secure": secure,
         "batch": batch,

@@ -49,6 +49,8 @@ class Audit:
         dim: int,
         policy: ClientPolicy = ClientPolicy(),  # noqa: B008 - frozen
         class_names: Sequence[str] | None = None,
+        *,
+        features: ArrayLike | None = None,
     ) -> "Audit":
         """Audit one client's samples before anything is encoded or measured.
 
@@ -62,11 +64,26 @@ class Audit:
             The client's rules.
         class_names
             Of all classes.
+        features
+            (n, d) of the same samples behind the feature map, where they are at hand: what a scatter sketch tells of
+            them is then measured. None: only what follows from counts is told.
+
+        Examples
+        --------
+        >>> X, y = np.random.default_rng(0).normal(size=(90, 64)), np.repeat([0, 1], 45)
+        >>> audit = Audit.of(y, StatisticsSpec.of("scatter_sketch"), 64, features=X)
+        >>> sketch = audit.after.outline.sketches[0]
+        >>> sketch.rank, sketch.spare, round(sketch.told.worst, 2)
+        (5, 88, 0.51)
         """
         given = np.asarray(labels)
         mask, _ = policy.select(given, spec.means_per_client)
-        before = LeakReport.of_labels(given, spec, dim, min_count=fewest(policy), class_names=class_names)
-        return cls(before, leaving(given[mask], spec, dim, policy, class_names), _kept_back(given, mask), policy)
+        if _refused(given[mask], spec, policy):
+            mask[:] = False
+        before = asked_for(given, spec, dim, policy, class_names, features=features)
+        kept = None if features is None else np.asarray(features)[mask]
+        after = leaving(given[mask], spec, dim, policy, class_names, features=kept)
+        return cls(before, after, _kept_back(given, mask), policy)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit, ready for JSON."""
@@ -89,14 +106,38 @@ def fewest(policy: ClientPolicy) -> int:
     return max(policy.min_count, ClientPolicy().min_count)
 
 
+def asked_for(
+    labels: ArrayLike,
+    spec: StatisticsSpec,
+    dim: int,
+    policy: ClientPolicy,
+    class_names: Sequence[str] | None = None,
+    *,
+    features: ArrayLike | None = None,
+) -> LeakReport:
+    """Report on all samples of a client, labels (n,) and features (n, d) where these are at hand, without its policy.
+
+    Examples
+    --------
+    >>> asked_for([0] * 9, StatisticsSpec.of("scatter_sketch"), 64, ClientPolicy()).outline.sketches
+    (SketchOutline(rank=2, spare=8, energy=None, told=None),)
+    """
+    outline = Outline.of_labels(labels, spec, dim)
+    if features is not None:
+        outline = outline.measured(features, labels)
+    return LeakReport.of(outline, min_count=fewest(policy), class_names=class_names)
+
+
 def leaving(
     labels: ArrayLike,
     spec: StatisticsSpec,
     dim: int,
     policy: ClientPolicy,
     class_names: Sequence[str] | None = None,
+    *,
+    features: ArrayLike | None = None,
 ) -> LeakReport:
-    """Report on samples that a policy lets out, labels (n,).
+    """Report on samples that a policy lets out, labels (n,) and features (n, d) where these are at hand.
 
     Examples
     --------
@@ -104,8 +145,20 @@ def leaving(
     >>> leaving([0] * 9, spec, 64, ClientPolicy(small_classes="merge")).outline.rows
     {0: (9,)}
     """
-    outline = Outline.of_labels(labels, spec, dim, fewest=policy.min_count if policy.merges else 1)
+    given = np.asarray(labels)
+    if _refused(given, spec, policy):
+        return LeakReport.of(Outline(spec, dim, {}, {}), min_count=fewest(policy), class_names=class_names)
+    outline = Outline.of_labels(given, spec, dim, fewest=policy.min_count if policy.merges else 1)
+    outline = outline.limited(policy.sketch_share, policy.sketch_spare)
+    if features is not None:
+        outline = outline.measured(features, labels, policy.sketch_share, policy.sketch_spare)
     return LeakReport.of(outline, min_count=fewest(policy), class_names=class_names)
+
+
+def _refused(labels: Any, spec: StatisticsSpec, policy: ClientPolicy) -> bool:
+    """Whether a policy sends nothing, for there are too few samples for a sketch."""
+    spare = len(labels) - len(np.unique(labels))
+    return spec.has_sketch and policy.small_sketches == "refuse" and spare < policy.sketch_spare
 
 
 def _kept_back(labels: Any, mask: Any) -> Withheld:

@@ -201,6 +201,10 @@ def parts_of(stats: Statistics, name: str) -> dict[str, Statistics]:
     >>> list(parts_of(one + one, "batch-1")), list(parts_of(one.restricted(StatisticsSpec()), "batch-1"))
     (['batch-1.0001', 'batch-1.0002'], ['batch-1'])
     """
+    if stats.spec.has_sketch:
+        raise InputError(
+            f"secure sums open no scatter sketches, but {stats.spec} arrived: cut client means into contributions"
+        )
     if not stats.spec.keeps_clients_apart:
         return {name: stats}
     cuts = np.flatnonzero(np.diff(stats.row_labels) <= 0) + 1

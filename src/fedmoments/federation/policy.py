@@ -5,7 +5,6 @@ every moment, whatever is later derived from it. Unless its own rules say otherw
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -14,19 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError, PolicyError, PrivacyError, UnknownNameError
+from fedmoments.federation.policy_values import SMALL_CLASSES, SMALL_SKETCHES, TUNING, check_values, checked_moments
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.dp import check_rules
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
-from fedmoments.statistics import StatisticsSpec
+from fedmoments.privacy.sketch_limits import SHARE, SPARE, limit_sketch, require_open, spare_samples
+from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.statistics.accumulator import running_positions
 from fedmoments.wire import Withheld
 
-__all__ = ["SMALL_CLASSES", "TUNING", "ClientPolicy", "require_clear"]
-
-#: What may be done with classes and means of too few samples.
-SMALL_CLASSES = ("withhold", "merge")
-#: What may be trained on a client's samples, from nothing to everything: each allows those before it.
-TUNING = ("none", "lp", "feat", "ft")
+__all__ = ["SMALL_CLASSES", "SMALL_SKETCHES", "TUNING", "ClientPolicy", "require_clear"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +49,13 @@ class ClientPolicy:
         one mean; and where one node serves several clients, a class that is too small at a client is measured by the
         client of the node that has most of it, if there are enough together. See
         :mod:`fedmoments.privacy.small_classes`.
+    sketch_share
+        A scatter sketch spans at most this share of the client's n − |C| spare samples, however much the terms ask for;
+        0 sends the trace of the scatter alone. See :mod:`fedmoments.privacy.sketch_leaks` for what a share tells.
+    sketch_spare
+        With fewer spare samples, no row of a sketch leaves.
+    small_sketches
+        What then happens: ``trace`` (the trace of the scatter is sent alone), or ``refuse`` (nothing is sent).
     obfuscate
         How counts are blurred, such as ``laplace:0.5``; None: not at all. No differential privacy, see
         :mod:`fedmoments.privacy.obfuscation`.
@@ -85,6 +88,9 @@ class ClientPolicy:
     max_means: int | None = None
     report_withheld: bool = True
     small_classes: str = "withhold"
+    sketch_share: float = SHARE
+    sketch_spare: int = SPARE
+    small_sketches: str = "trace"
     obfuscate: str | None = None
     require_secure: bool = False
     max_epsilon: float | None = None
@@ -94,30 +100,9 @@ class ClientPolicy:
     max_rounds: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("min_count", "max_per_class", "max_bytes", "max_means", "max_rounds"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and (value is not None or name == "min_count"):
-                raise InputError(f"{name} of a client's policy must be a whole number of 1 or more, not {value!r}")
-        if not isinstance(self.report_withheld, bool):
-            raise InputError(f"report_withheld of a policy must be true or false, not {self.report_withheld!r}")
-        self._check_protection()
-        if self.small_classes not in SMALL_CLASSES:
-            raise InputError(
-                f"small_classes of a client's policy must be {' or '.join(SMALL_CLASSES)}, not {self.small_classes!r}"
-            )
-        if self.tuning not in TUNING:
-            raise InputError(f"tuning of a client's policy must be {', '.join(TUNING)}, not {self.tuning!r}")
-        if self.obfuscate is not None:
-            parse_obfuscation(self.obfuscate)
-        if self.max_per_class is not None and self.max_per_class < self.min_count:
-            raise InputError(
-                f"a client's policy that measures at most {self.max_per_class} samples of a class (max_per_class) and "
-                f"withholds classes of fewer than {self.min_count} (min_count) withholds everything: raise the former, "
-                "or lower the latter"
-            )
+        check_values({rule.name: getattr(self, rule.name) for rule in fields(self)})
         if self.moments is not None:
-            object.__setattr__(self, "moments", _checked_moments(self.moments))
+            object.__setattr__(self, "moments", checked_moments(self.moments))
 
     @property
     def merges(self) -> bool:
@@ -128,18 +113,6 @@ class ClientPolicy:
     def obfuscation(self) -> Obfuscation | None:
         """How counts are blurred."""
         return None if self.obfuscate is None else parse_obfuscation(self.obfuscate)
-
-    def _check_protection(self) -> None:
-        if not isinstance(self.require_secure, bool):
-            raise InputError(f"require_secure of a policy must be true or false, not {self.require_secure!r}")
-        if self.helper is not None and not re.fullmatch("[0-9a-f]{64}", str(self.helper)):
-            raise InputError(
-                "helper of a client's policy must be a public key, 64 lower-case hexadecimal digits, not "
-                f"{self.helper!r}"
-            )
-        most = self.max_epsilon
-        if most is not None and not (type(most) in (int, float) and most > 0):
-            raise InputError(f"max_epsilon of a client's policy must be a number above 0, not {most!r}")
 
     # ---------------------------------------------------------------------------------------------- applying it
 
@@ -167,16 +140,26 @@ class ClientPolicy:
         if self.max_means is not None and asked > self.max_means:
             broken.append(f"max_means: asked are {asked} means of a class, allowed are {self.max_means}")
         broken += self._exposed(terms)
-        if self.obfuscation is not None:
-            try:
-                self.obfuscation.require(terms.spec)
-            except InputError as error:
-                broken.append(f"obfuscate: {error}")
+        broken += self._unfit(terms)
         if broken:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
                 "nothing was measured: widen the policy, or stay out"
             )
+
+    def _unfit(self, terms: Terms) -> list[str]:
+        """Return what the terms ask for that this policy's rules, or the terms' own promises, cannot be applied to."""
+        broken = []
+        try:
+            require_open(terms.spec, terms.privacy)
+        except PrivacyError as error:
+            broken.append(f"moments: {error}")
+        if self.obfuscation is not None:
+            try:
+                self.obfuscation.require(terms.spec)
+            except InputError as error:
+                broken.append(f"obfuscate: {error}")
+        return broken
 
     def _exposed(self, terms: Terms) -> list[str]:
         """Return in which ways the terms protect less than this policy asks for."""
@@ -324,6 +307,33 @@ class ClientPolicy:
             return mask, Withheld()
         return mask, Withheld(classes=int((~allowed).sum()), samples=int((~mask).sum()))
 
+    def limited(self, stats: Statistics) -> Statistics:
+        """Return what a client measured with no more sketch rows than may leave; see :func:`limit_sketch`.
+
+        Raises
+        ------
+        PolicyError
+            Where there are too few samples for any row, and `small_sketches` says ``refuse``.
+
+        Examples
+        --------
+        >>> stats = Statistics.of(np.eye(6), [0] * 6, StatisticsSpec.of("scatter_sketch"), n_classes=1)
+        >>> ClientPolicy().limited(stats).sketches.sizes
+        array([0])
+        >>> ClientPolicy(small_sketches="refuse").limited(stats)
+        Traceback (most recent call last):
+        fedmoments.errors.PolicyError: this client's policy forbids it: sketch_spare: a scatter sketch of 6 samples of 1
+        classes, 5 to spare, was asked for, allowed are 20 or more; ...
+        """
+        spare = spare_samples(stats)
+        if stats.spec.has_sketch and self.small_sketches == "refuse" and spare < self.sketch_spare:
+            raise PolicyError(
+                f"this client's policy forbids it: sketch_spare: a scatter sketch of {stats.n_samples} samples of "
+                f"{len(stats.classes)} classes, {spare} to spare, was asked for, allowed are {self.sketch_spare} or "
+                "more; nothing was sent: lower sketch_spare, send the trace alone (small_sketches = trace), or stay out"
+            )
+        return limit_sketch(stats, self.sketch_share, self.sketch_spare)
+
     # ---------------------------------------------------------------------------------------------- as a TOML table
 
     @classmethod
@@ -356,8 +366,8 @@ class ClientPolicy:
         Examples
         --------
         >>> ClientPolicy(max_means=2).to_dict()
-        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'require_secure': False,
-        'tuning': 'none'}
+        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
+        'sketch_spare': 20, 'small_sketches': 'trace', 'require_secure': False, 'tuning': 'none'}
         """
         table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         if self.moments is not None:
@@ -380,14 +390,6 @@ def require_clear(terms: Terms) -> None:
             f"the terms of the federation '{terms.name}' promise {promise}, but a client's part of tuning is sent in "
             "the clear and without noise: tune in a federation whose terms promise neither, or keep the head as it is"
         )
-
-
-def _checked_moments(names: object) -> tuple[str, ...]:
-    """Return the names, sorted and unique, once each is known to be that of a moment."""
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"moments of a client's policy must be a list of names, not {names!r}")
-    StatisticsSpec.of(*names)
-    return tuple(sorted(set(names)))
 
 
 def _listed(names: frozenset[str]) -> str:

@@ -194,7 +194,8 @@ class Terms:
 
 def _plan_from(value: Any) -> SketchPlan:
     """Return the plan that ``asdict`` wrote."""
-    kinds = {"budget": (str, type(None)), "rank": (int, type(None)), "code": (str,), "share": (float, int)}
+    whole, text = (int, type(None)), (str, type(None))
+    kinds = {"budget": text, "rank": whole, "code": (str,), "share": (float, int), "spare": (int,)}
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise InputError(f"the plan of scatter sketches must have the fields {', '.join(kinds)} and no others")
     for name, allowed in kinds.items():

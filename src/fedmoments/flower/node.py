@@ -82,7 +82,8 @@ def measure_held(
     terms
         What is measured.
     policy
-        Whether thin means are merged and counts are blurred, before anything is rounded; None: neither.
+        Whether thin means are merged, how many rows of a sketch may leave, and whether counts are blurred, before
+        anything is rounded; None: nothing of it.
     noise
         Seeds the noise on counts; None takes it from the system's cryptographic generator.
     """
@@ -94,6 +95,8 @@ def measure_held(
     stats = accumulator.statistics()
     if policy is not None and policy.merges:
         stats = merge_rows(stats, policy.min_count)
+    if policy is not None:
+        stats = policy.limited(stats)
     if policy is not None and policy.obfuscation is not None:
         stats = policy.obfuscation.apply(stats, seed=noise)
     measured = stats.quantized(terms.fixed_point)

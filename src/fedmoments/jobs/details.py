@@ -24,6 +24,7 @@ from fedmoments.gaussian import covariance_bias
 from fedmoments.heads import Head
 from fedmoments.linalg import blocks
 from fedmoments.privacy.card import privacy_card
+from fedmoments.privacy.sketch_leaks import sketch_facts
 from fedmoments.simulation import Features, Federation, Setting, evaluate
 from fedmoments.simulation.calibration import calibrate
 from fedmoments.simulation.measuring import sent_by
@@ -149,6 +150,7 @@ def _card(federation: Federation, split: Split) -> dict[str, Any]:
         robust=protection.robust,
         dropped=shield.dropped if shield else None,
         exposed=exposed if protection.agreed.is_clear else None,
+        sketches=sketch_facts(federation.ledger.statistics()) if federation.spec.has_sketch else None,
         simulated=True,
     )
 

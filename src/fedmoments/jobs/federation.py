@@ -12,6 +12,7 @@ from fedmoments.federation.store import FederationStore, Status
 from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
 from fedmoments.privacy.card import privacy_card
+from fedmoments.privacy.sketch_leaks import sketch_facts
 from fedmoments.report import write_report
 
 #: With more clients than this the page does not draw who holds what: all contributions would be read again.
@@ -166,4 +167,5 @@ def _card(terms: Terms, status: Status, source: Source | None) -> dict[str, Any]
         spent=spent,
         robust=(source.robust or None) if source else None,
         dropped=source.dropped if source else None,
+        sketches=sketch_facts(source.statistics) if source and terms.spec.has_sketch else None,
     )

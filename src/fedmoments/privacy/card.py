@@ -31,6 +31,7 @@ def privacy_card(
     robust: str | None = None,
     dropped: Mapping[str, str] | None = None,
     exposed: Mapping[str, int] | None = None,
+    sketches: Mapping[str, float] | None = None,
     simulated: bool = False,
 ) -> dict[str, Any]:
     """Return the card, ready for JSON.
@@ -51,6 +52,8 @@ def privacy_card(
         The server's filter, and which clients it left out, with the reason.
     exposed
         ``cells``: means that left, one a client and class; ``single``: those over one sample; ``small``: those below 5.
+    sketches
+        What all clients' scatter sketches tell: :func:`fedmoments.privacy.sketch_leaks.sketch_facts`; None without any.
     simulated
         Whether one process played all parties: then every head has a release of its own, and the report beside the card
         knows everything.
@@ -71,13 +74,14 @@ def privacy_card(
         "robust": robust,
         "dropped": dict(dropped or {}),
         "exposed": dict(exposed) if exposed is not None else None,
+        **({"sketches": dict(sketches)} if sketches else {}),
         "simulated": simulated,
     }
     return card | {
         "facts": [list(pair) for pair in (*_agreed_facts(agreed), *_found_facts(card))],
         "sees": [list(pair) for pair in _sees(agreed)],
         "assumptions": _assumptions(agreed),
-        "not_promised": _not_promised(agreed, obfuscation, exposed, simulated=simulated),
+        "not_promised": [*_of_sketches(sketches), *_not_promised(agreed, obfuscation, exposed, simulated=simulated)],
     }
 
 
@@ -114,6 +118,9 @@ def _found_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     if exposed.get("cells"):
         single, cells = exposed.get("single", 0), exposed["cells"]
         found.append(("Means over one sample", f"{single:,} of {cells:,} ({single / cells:.0%})"))
+    if told := card.get("sketches"):
+        part = f"{told['share']:.0%} of the directions that would span a client's samples, {told['most']:.0%} at most"
+        found.append(("Scatter sketches", f"{part}; they hold {told['energy']:.0%} of the scatter"))
     if card["obfuscation"]:
         found.append(("Counts", f"obfuscated, {card['obfuscation']}"))
     if card["robust"] or card["dropped"]:
@@ -156,6 +163,17 @@ def _assumptions(agreed: Agreed) -> list[str]:
             "void the promise."
         )
     return found
+
+
+def _of_sketches(sketches: Mapping[str, float] | None) -> list[str]:
+    """Return what a scatter sketch does not hide."""
+    if not sketches or not sketches["rows"]:
+        return []
+    sentence = (
+        "A sketch tells in which directions a client's samples differ most from their class means: whoever knows a "
+        "sample can guess whether it was there, and an outlier of a small client may stand in a row nearly by itself."
+    )
+    return [sentence]
 
 
 def _not_promised(

@@ -31,7 +31,7 @@ class DenseLayout:
     Parameters
     ----------
     spec
-        Moments that add up across clients; client means do not.
+        Moments that add up across clients; client means and scatter sketches do not.
     n_classes, dim
         C, and the dimension d of the features.
 
@@ -53,6 +53,11 @@ class DenseLayout:
     dim: int
 
     def __post_init__(self) -> None:
+        if self.spec.has_sketch:
+            raise InputError(
+                f"{self.spec} holds scatter sketches, which are laid side by side and never added up: send 'gram', "
+                "which adds up to what they approximate"
+            )
         if self.spec.keeps_clients_apart:
             raise InputError(
                 f"{self.spec} holds client means, which are not added up across clients: take the additive part, or "

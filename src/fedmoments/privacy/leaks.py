@@ -21,6 +21,8 @@ With n samples of a class (or of a row of means), in d dimensions:
   around, so that a member is ranked above a non-member with probability Φ(d/(2√n)). ``weak`` ends where that is 0.6.
   Other features spread more and give away less: on sentence embeddings (d = 384) it was 1.00 up to n = d, 0.91 at 2d,
   0.70 at 4d and 0.59 at 9d.
+- a scatter sketch of r rows: see :mod:`fedmoments.privacy.sketch_leaks`. At r = n − |C| it tells what a gram tells;
+  below that, membership is guessed from how much of a sample's difference from its mean lies in the directions told.
 - a mean over few samples: each has the weight 1/n. On the same data, a sample is told from another of its class with
   probability 0.95, 0.87, 0.74, 0.63, 0.56 for n = 2, 3, 5, 10, 20 by its distance to the mean.
 
@@ -34,6 +36,7 @@ from typing import Any
 
 from fedmoments.errors import InputError
 from fedmoments.privacy.outline import Outline
+from fedmoments.privacy.sketch_findings import told_by_sketches
 from fedmoments.statistics import Statistics, StatisticsSpec
 
 __all__ = ["COUNTS", "EXPOSED", "WEAK", "Finding", "LeakReport", "guessing"]
@@ -52,7 +55,7 @@ class Finding:
     Parameters
     ----------
     kind
-        ``sample``, ``pair``, ``values``, ``membership``, ``few`` or ``counts``.
+        ``sample``, ``pair``, ``values``, ``membership``, ``span``, ``outlier``, ``few`` or ``counts``.
     severity
         ``exposed``, ``weak`` or ``counts``.
     sentence
@@ -193,6 +196,7 @@ class LeakReport:
             "classes": len(self.outline.counts),
             "min_count": self.min_count,
             "exposes": self.exposes,
+            **({"sketches": [each.to_dict() for each in self.outline.sketches]} if self.outline.sketches else {}),
             "findings": [
                 {
                     "kind": each.kind,
@@ -218,7 +222,8 @@ class _Finder:
         """Return all, the gravest first."""
         if not self.outline.counts:
             return ()
-        found = [*self._samples(), *self._pairs(), *self._values(), *self._membership(), *self._few(), self._counts()]
+        found = [*self._samples(), *self._pairs(), *self._values(), *self._membership(), *self._sketches()]
+        found += [*self._few(), self._counts()]
         order = (EXPOSED, WEAK, COUNTS)
         return tuple(sorted(found, key=lambda each: order.index(each.severity)))
 
@@ -276,6 +281,16 @@ class _Finder:
             how = f"right with probability {right:.2f} if features are isotropic, less as a rule"
             text = f"a guess whether a known sample was there, from {what} ({how})"
             found.append(self._of_groups(WEAK, text, guessed))
+        return found
+
+    def _sketches(self) -> list[Finding]:
+        """Say what sketches tell; of pairs and membership, nothing that second moments have told already."""
+        done = {"pair", "membership"} if {"gram", "class_grams"} & self.moments else set()
+        found = []
+        for each in told_by_sketches(self.outline, guessing, GUESSED):
+            if each.kind not in done:
+                severity = EXPOSED if each.certain else WEAK
+                found.append(self._finding(each.kind, severity, each.text, each.labels, each.samples))
         return found
 
     def _of_groups(self, severity: str, text: str, groups: dict[tuple[int, ...], int]) -> Finding:

@@ -81,8 +81,9 @@ class Obfuscation:
     def require(self, spec: StatisticsSpec) -> None:
         """Raise InputError unless counts beside these moments can be changed so that data could still have both.
 
-        A gram is of all classes together, so no change of it fits changed counts of single ones; and a second moment
-        of a class does not fit several means of it whose weights change.
+        A gram is of all classes together, so no change of it fits changed counts of single ones, and neither does a
+        scatter sketch, whose trace over n − |C| would tell the true n besides; and a second moment of a class does not
+        fit several means of it whose weights change.
 
         Examples
         --------
@@ -97,6 +98,12 @@ class Obfuscation:
                     f"counts cannot be obfuscated beside the moment '{name}', which is of all classes together: no "
                     "data would have both. Measure client means, sums or moments of classes, or do not obfuscate"
                 )
+        if spec.has_sketch:
+            raise InputError(
+                "counts cannot be obfuscated beside scatter sketches: their trace and rank are of all classes together "
+                "and grow with the true counts, so that no data would have both and the counts could be read from "
+                "them. Measure client means alone, or do not obfuscate"
+            )
         beside = [name for name in spec.sent if moment(name).layout is Layout.CLASS and name != "sums"]
         if spec.means_per_client > 1 and beside:
             raise InputError(
@@ -173,6 +180,7 @@ class Obfuscation:
             arrays={**changed.arrays, "client_means": means},
             row_labels=stats.row_labels[left],
             row_counts=blurred[left],
+            row_owners=stats.row_owners[left],
         )
 
 

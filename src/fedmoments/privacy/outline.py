@@ -3,12 +3,14 @@
 Nothing of the numbers themselves is needed, so an outline can be drawn before anything is measured or encoded.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmoments.errors import InputError
+from fedmoments.privacy.sketch_leaks import SketchOutline, outlines_of, told
+from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
 from fedmoments.privacy.small_classes import row_counts
 from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.statistics.moments import DERIVED
@@ -30,6 +32,8 @@ class Outline:
         Label -> samples, of the classes that are there.
     rows
         Label -> over how many samples each mean that is kept apart is; one mean a class where only sums are sent.
+    sketches
+        Of every contribution that has a scatter sketch, its rank and what that says.
 
     Examples
     --------
@@ -42,6 +46,7 @@ class Outline:
     dim: int
     counts: dict[int, int]
     rows: dict[int, tuple[int, ...]]
+    sketches: tuple[SketchOutline, ...] = ()
 
     @property
     def n_samples(self) -> int:
@@ -64,7 +69,8 @@ class Outline:
         rows: dict[int, list[int]] = {label: [] for label in counts}
         for label, count in zip(stats.row_labels.tolist(), stats.row_counts.tolist(), strict=True):
             rows[label].append(count)
-        return cls(stats.spec, stats.dim, counts, {label: tuple(found) for label, found in rows.items()})
+        kept_apart = {label: tuple(found) for label, found in rows.items()}
+        return cls(stats.spec, stats.dim, counts, kept_apart, outlines_of(stats))
 
     @classmethod
     def of_labels(cls, labels: ArrayLike, spec: StatisticsSpec, dim: int, *, fewest: int = 1) -> "Outline":
@@ -101,10 +107,56 @@ class Outline:
         counts = {int(label): int(count) for label, count in zip(classes, found, strict=True)}
         rows = {label: tuple(row_counts(count, spec.means_per_client)) for label, count in counts.items()}
         merged = {label: (counts[label],) if min(each) < fewest else each for label, each in rows.items()}
-        return cls(spec, dim, counts, merged)
+        return cls(spec, dim, counts, merged, _planned(spec, dim, counts))
+
+    def limited(self, share: float, least: int) -> "Outline":
+        """Return the outline with no more sketch rows than a client's rules allow.
+
+        Parameters
+        ----------
+        share, least
+            As for :func:`~fedmoments.privacy.sketch_limits.limit_sketch`.
+
+        Examples
+        --------
+        >>> outline = Outline.of_labels([0] * 81, StatisticsSpec.of("scatter_sketch"), dim=64)
+        >>> outline.sketches[0].rank, outline.limited(0.0, 20).sketches[0].rank
+        (2, 0)
+        """
+        ranks = [min(each.rank, allowed_rank(each.spare, share=share, least=least)) for each in self.sketches]
+        pairs = zip(self.sketches, ranks, strict=True)
+        cut = tuple(each if rank == each.rank else SketchOutline(rank, each.spare) for each, rank in pairs)
+        return replace(self, sketches=cut)
+
+    def measured(self, features: ArrayLike, labels: ArrayLike, share: float = 1.0, least: int = 0) -> "Outline":
+        """Return the outline of one client with what its sketch tells of its samples, measured on them.
+
+        Parameters
+        ----------
+        features, labels
+            (n, d) behind the feature map, and (n,): the samples of this outline.
+        share, least
+            The client's rules for its sketch.
+
+        Examples
+        --------
+        >>> X, labels = np.random.default_rng(0).normal(size=(81, 64)), [0] * 81
+        >>> outline = Outline.of_labels(labels, StatisticsSpec.of("scatter_sketch"), dim=64)
+        >>> round(outline.measured(X, labels).sketches[0].told.mean, 2)
+        0.1
+        """
+        if not self.spec.has_sketch or not self.counts:
+            return self
+        spec = StatisticsSpec.of("scatter_sketch", sketch=self.spec.plan)
+        stats = Statistics.of(features, labels, spec, n_classes=max(self.counts) + 1)
+        (outline,) = outlines_of(limited := limit_sketch(stats, share, least))
+        found = replace(outline, told=told(features, labels, limited.sketches.rows))
+        return replace(self, sketches=(found,))
 
     def without_small(self, min_count: int) -> "Outline":
         """Return the outline without the classes that have a mean over fewer than ``min_count`` samples.
+
+        It has no sketches: those of fewer samples would be others.
 
         Examples
         --------
@@ -115,3 +167,13 @@ class Outline:
         return Outline(
             self.spec, self.dim, {label: self.counts[label] for label in kept}, {k: self.rows[k] for k in kept}
         )
+
+
+def _planned(spec: StatisticsSpec, dim: int, counts: dict[int, int]) -> tuple[SketchOutline, ...]:
+    """Return the sketch that a client with such counts would measure."""
+    if spec.plan is None or not counts:
+        return ()
+    n_samples = sum(counts.values())
+    rank = spec.plan.choose(n_samples, len(counts), dim).rank
+    spare = n_samples - len(counts)
+    return (SketchOutline(min(rank, spare), spare),)

@@ -164,6 +164,8 @@ class Protection:
         What all parties agree on.
     min_count
         Clients withhold classes of fewer samples.
+    sketch_spare
+        Clients with fewer spare samples n − |C| send no row of a scatter sketch.
     obfuscation
         What clients do to their counts: ``uniform:E``, ``gaussian:E`` or ``laplace:E`` with 0 < E < 1; None: nothing.
     max_samples
@@ -183,6 +185,7 @@ class Protection:
 
     agreed: Agreed = Agreed()
     min_count: int = 1
+    sketch_spare: int = 0
     obfuscation: str | None = None
     max_samples: int | None = None
     robust: str | None = None
@@ -194,6 +197,8 @@ class Protection:
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not whole and (value is not None or name == "min_count"):
                 raise InputError(f"{name} must be a whole number of 1 or more, not {value!r}")
+        if type(self.sketch_spare) is not int or self.sketch_spare < 0:
+            raise InputError(f"sketch_spare must be a whole number of 0 or more, not {self.sketch_spare!r}")
         if self.obfuscation is not None:
             parse_obfuscation(self.obfuscation)
         if self.attack is not None:
@@ -208,8 +213,8 @@ class Protection:
 
     @property
     def acts_after_measuring(self) -> bool:
-        """Whether anything is done to what clients measured: all rules but the minimum count."""
-        return replace(self, min_count=1) != Protection()
+        """Whether anything is done to what clients measured: all rules but those on how much a client must have."""
+        return replace(self, min_count=1, sketch_spare=0) != Protection()
 
     @property
     def words(self) -> str:

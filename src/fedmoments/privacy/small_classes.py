@@ -7,7 +7,7 @@ about what is below it, besides keeping it back:
 - *clients*: a party that serves several clients may measure a class that is too small at some of them at one of them,
   the one that holds most of it, if there are n samples or more together.
 
-Both are functions of counts alone.
+Both are functions of counts alone. A scatter sketch is centred by whole classes, so merging rows leaves it as it is.
 """
 
 from dataclasses import replace
@@ -136,4 +136,10 @@ def merge_rows(stats: Statistics, min_count: int) -> Statistics:
     arrays["client_means"] = cell_sums(stats.arrays["client_means"], places, n_rows)
     counts = np.zeros(n_rows, np.int64)
     np.add.at(counts, places, stats.row_counts)
-    return replace(stats, arrays=arrays, row_labels=stats.row_labels[first], row_counts=counts)
+    return replace(
+        stats,
+        arrays=arrays,
+        row_labels=stats.row_labels[first],
+        row_counts=counts,
+        row_owners=stats.row_owners[first],
+    )

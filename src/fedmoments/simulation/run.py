@@ -231,7 +231,7 @@ def federation_of(
         means_per_client=setting.means_per_client,
         seed=seed,
         protection=setting.protection,
-        plan=plan,
+        plan=replace(plan, spare=setting.protection.sketch_spare),
         **more,
     )
 

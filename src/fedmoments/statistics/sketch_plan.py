@@ -131,13 +131,15 @@ class SketchPlan:
         Code of sketch rows without a budget: float64, float32, float16 or int8.
     share
         r_k is at most this share of n_k − |C_k|, the rank at which the sketch would span the client's samples.
+    spare
+        With fewer spare samples n_k − |C_k| than this, no sketch row leaves a client; means travel as if some did.
 
     Examples
     --------
     >>> SketchPlan("means/2").choose(n_samples=1000, present=10, dim=512).rank
     9
     >>> SketchPlan("gram").choose(n_samples=20, present=10, dim=512)
-    Choice(means='float32', code='float32', rank=5)
+    Choice(means='float32', code='float32', rank=2)
     >>> SketchPlan(budget=None, rank=4, code="float16").choose(n_samples=100, present=10, dim=512)
     Choice(means=None, code='float16', rank=4)
     """
@@ -145,7 +147,8 @@ class SketchPlan:
     budget: str | None = "means"
     rank: int | None = None
     code: str = "int8"
-    share: float = 0.5
+    share: float = 0.25
+    spare: int = 0
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.rank is None):
@@ -157,6 +160,8 @@ class SketchPlan:
             raise InputError(f"the rank of a sketch is a whole number of 0 or more, not {self.rank!r}")
         if self.code not in CODES:
             raise InputError(f"sketch rows travel as one of {', '.join(CODES)}, not {self.code!r}")
+        if isinstance(self.spare, bool) or self.spare < 0:
+            raise InputError(f"the least number of spare samples is a whole number of 0 or more, not {self.spare!r}")
         if not 0.0 <= self.share <= 1.0:
             raise InputError(f"the share of n − |C| that a sketch may span is from 0 to 1, not {self.share}")
         if self.budget is not None:
@@ -196,6 +201,10 @@ class SketchPlan:
         InputError
             When not even means in int8 fit the budget.
         """
+        best = self._choose(n_samples, present, dim)
+        return replace(best, rank=0) if n_samples - present < self.spare else best
+
+    def _choose(self, n_samples: int, present: int, dim: int) -> Choice:
         most = self.most_rank(n_samples, present, dim)
         if self.budget is None:
             return Choice(None, self.code, min(self.rank or 0, most))

@@ -65,7 +65,7 @@ def sketch_size(plan: SketchPlan, d: int, present_classes: ArrayLike, samples: A
     >>> size = sketch_size(SketchPlan("means"), 512, [5, 5])
     >>> size.bytes, size.bytes <= 2 * 4 * 512 * 5
     (19664, True)
-    >>> sketch_size(SketchPlan("means"), 512, [5, 5], [8, 8]).rows
+    >>> sketch_size(SketchPlan("means"), 512, [5, 5], [9, 9]).rows
     2
     """
     d, present = check_whole("d", d), np.atleast_1d(np.asarray(present_classes))

@@ -149,7 +149,7 @@ class NoisePlan:
 
 
 def require_additive(spec: StatisticsSpec) -> None:
-    """Refuse client means: what one sample changes in them depends on the data, so no noise is enough.
+    """Refuse client means and scatter sketches: what one sample changes there depends on the data, beyond any noise.
 
     Examples
     --------
@@ -157,6 +157,12 @@ def require_additive(spec: StatisticsSpec) -> None:
     Traceback (most recent call last):
     fedmoments.errors.PrivacyError: counts + client_means cannot be released with differential privacy: ...
     """
+    if spec.has_sketch:
+        raise PrivacyError(
+            f"{spec} cannot be released with differential privacy: by how much one sample turns the leading directions "
+            "of a client depends on all its others. Choose a head on sums of all clients, such as fed3r, gh-lda or "
+            "fedcof-oracle, which send 'gram'"
+        )
     if spec.keeps_clients_apart:
         raise PrivacyError(
             f"{spec} cannot be released with differential privacy: by how much one sample changes a client mean, or a "

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.robust.cells import stack
 from fedmoments.privacy.robust.moving import relabelled, rescattered, translated
-from fedmoments.privacy.robust.spread import within_variance
+from fedmoments.privacy.robust.spread import FINEST, within_variance
 from fedmoments.statistics import Statistics
 
 __all__ = ["ATTACKS", "Attack", "parse_attack", "poison"]
@@ -87,7 +87,7 @@ class Attack:
 
     def _can(self, stats: Statistics) -> bool:
         """Whether a client has what is attacked: without second moments there is nothing to send junk for."""
-        return self.name != "junk" or bool({"class_norms", "class_squares", "gram"} & stats.spec.moments)
+        return self.name != "junk" or bool(stats.spec.moments & {*FINEST})
 
     def _change(
         self, statistics: Mapping[Any, Statistics], rng: np.random.Generator

@@ -1,6 +1,7 @@
 """What an attacker can do to statistics: other labels, other places, other scatter; the moments still fit together.
 
-With x → x + δ of a class: A → A + nδ and S → S + Aδᵀ + δAᵀ + nδδᵀ, and so for what follows from them.
+With x → x + δ of a class: A → A + nδ and S → S + Aδᵀ + δAᵀ + nδδᵀ, and so for what follows from them. A scatter sketch
+is centred, so it does not move; with counts times a factor its rows grow by the root of it.
 """
 
 from dataclasses import replace
@@ -56,6 +57,8 @@ def relabelled(stats: Statistics, moved: Ints, factor: int = 1) -> Statistics:
         layout = MOMENTS[name].layout
         if layout is Layout.CLASS:
             arrays[name] = _summed(array, places, len(classes)) * factor
+        elif layout is Layout.SKETCH:
+            arrays[name] = array * np.sqrt(factor)
         elif layout is Layout.ROWS:
             rows = array[row_order]
             arrays[name] = (_summed(rows, row_places, len(classes)) if joins else rows) * factor
@@ -70,6 +73,8 @@ def relabelled(stats: Statistics, moved: Ints, factor: int = 1) -> Statistics:
         arrays=arrays,
         row_labels=classes.astype(np.int64) if joins and stats.spec.keeps_clients_apart else row_labels,
         row_counts=row_counts * factor if stats.spec.keeps_clients_apart else stats.row_counts,
+        row_owners=stats.row_owners[:0],  # one client's, numbered anew
+        sketch_residuals=stats.sketch_residuals * factor,
     )
 
 
@@ -123,6 +128,8 @@ def translated(stats: Statistics, steps: Floats) -> Statistics:
     for name, array in known.arrays.items():
         if name == "sums":
             arrays[name] = array + counts * moves
+        elif name == "scatter_sketch":
+            arrays[name] = array
         elif name == "client_means":
             arrays[name] = array + known.row_counts[:, None] * steps[known.row_labels]
         elif name == "class_squares":
@@ -189,7 +196,22 @@ def rescattered(stats: Statistics, kind: str, rng: np.random.Generator) -> Stati
     if "class_norms" in arrays:
         own = (means**2).sum(axis=1, keepdims=True)
         arrays["class_norms"] = {"huge": HUGE * arrays["class_norms"]}.get(kind, own)
-    return _rounded(replace(known, arrays=arrays), stats.fixed_point)
+    residuals = known.sketch_residuals
+    if "scatter_sketch" in arrays:
+        arrays["scatter_sketch"], residuals = _junk_sketch(known, kind, direction)
+    return _rounded(replace(known, arrays=arrays, sketch_residuals=residuals), stats.fixed_point)
+
+
+def _junk_sketch(known: Statistics, kind: str, direction: Floats) -> tuple[Floats, Floats]:
+    """Return as many rows as before, and a residual: much more, all in one direction, or nothing."""
+    rows, residuals = known.arrays["scatter_sketch"], known.sketch_residuals
+    if kind == "huge":
+        return rows * np.sqrt(HUGE), residuals * HUGE
+    moved = np.zeros_like(rows)
+    if kind == "empty":
+        return moved, 0.0 * residuals
+    moved[:1] = np.sqrt(known.sketches.trace) * direction
+    return moved, 0.0 * residuals if len(rows) else residuals
 
 
 def _junk(packed: Floats, means: Floats, kind: str, direction: Floats, rng: np.random.Generator) -> Floats:
@@ -208,7 +230,9 @@ def _rounded(stats: Statistics, form: FixedPoint | None) -> Statistics:
     if form is None:
         return stats
     arrays = {
-        name: np.rint(np.clip(np.ldexp(array, form.bits(MOMENTS[name].degree)), -(2.0**62), 2.0**62)).astype(np.int64)
+        name: array
+        if MOMENTS[name].layout is Layout.SKETCH
+        else np.rint(np.clip(np.ldexp(array, form.bits(MOMENTS[name].degree)), -(2.0**62), 2.0**62)).astype(np.int64)
         for name, array in stats.arrays.items()
     }
     return replace(stats, arrays=arrays, fixed_point=form)

@@ -86,6 +86,11 @@ def without_rows(stats: Statistics, rows: dict[int, str]) -> Statistics:
     >>> without_rows(stats, {1: "too far"}).counts
     array([1, 0])
     """
+    if stats.spec.has_sketch:
+        raise MissingMomentError(
+            "a row of means can be taken out by itself, but a scatter sketch is of all classes of a client: these "
+            f"statistics hold {stats.spec}. Leave out whole clients (suspects), or restrict them to 'client_means'"
+        )
     if stats.spec.additive.sent != ("sums",):
         raise MissingMomentError(
             "rows can be taken out of client means, but not out of what was added up: these statistics hold "
@@ -102,4 +107,5 @@ def without_rows(stats: Statistics, rows: dict[int, str]) -> Statistics:
         arrays={"client_means": stats.arrays["client_means"][keep]},
         row_labels=stats.row_labels[keep],
         row_counts=stats.row_counts[keep],
+        row_owners=stats.row_owners[keep],
     )

@@ -10,7 +10,8 @@ Second moments that pass every inequality can still be invented. Three numbers o
 Size and weight are linear in W: their expectation does not depend on how many samples a client has. M, of trace 1, is
 the scatter as most see it: clients are dealt to groups, and every entry is the median of the groups' sums, so that
 junk of a few clients is in a few groups. Where only squares or norms of coordinates were measured, W is its diagonal or
-its trace, and the numbers that need more are left out.
+its trace, and the numbers that need more are left out. A scatter sketch has the trace of W, and of its directions only
+the leading ones, which no other client shares: they are not compared.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from fedmoments.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
 from fedmoments.privacy.robust.cells import Cells
 from fedmoments.statistics import Statistics
 
-__all__ = ["Scatter", "measure_scatter", "within_variance"]
+__all__ = ["FINEST", "Scatter", "measure_scatter", "within_variance"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,6 +36,8 @@ GROUPS = 15
 FLOOR = 1e-2
 #: A scatter of less than this share of the usual size is none at all: it has no directions.
 NOTHING = 1e-9
+#: Moments of which W, its diagonal or its trace can be made.
+FINEST = ("gram", "class_squares", "class_norms", "scatter_sketch")
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Scatter:
 
 
 def finest(stats: Statistics) -> str | None:
-    """Return the finest second moment of which W can be made: gram, class_squares, class_norms, or None."""
-    return next((name for name in ("gram", "class_squares", "class_norms") if name in stats.spec.moments), None)
+    """Return the finest second moment of which W can be made, or None."""
+    return next((name for name in FINEST if name in stats.spec.moments), None)
 
 
 def _whole(stats: Statistics, name: str) -> Floats:
@@ -87,9 +90,13 @@ def _scatter(stats: Statistics, name: str) -> Floats:
     return np.asarray(_whole(stats, name) - _explained(_roots(stats), name))
 
 
-def _trace(whole: Floats, roots: Floats, name: str) -> float:
+def _trace(stats: Statistics, name: str) -> float:
+    """Return tr W."""
+    if name == "scatter_sketch":
+        return stats.sketches.trace
+    whole = _whole(stats, name)
     diagonal = packed_diagonal(whole) if name == "gram" else whole
-    return float(diagonal.sum() - np.square(roots).sum())
+    return float(diagonal.sum() - np.square(_roots(stats)).sum())
 
 
 def within_variance(parts: Sequence[Statistics], cells: Cells) -> float:
@@ -108,7 +115,7 @@ def within_variance(parts: Sequence[Statistics], cells: Cells) -> float:
     name = finest(parts[0])
     if name is not None:
         freedom = sum(part.n_samples - len(part.classes) for part in parts)
-        total = sum(_trace(_whole(part, name), _roots(part), name) for part in parts)
+        total = sum(_trace(part, name) for part in parts)
         return max(total / max(freedom, 1), 0.0)
     sizes = np.bincount(cells.labels, cells.counts, cells.n_classes)
     totals = np.zeros((cells.n_classes, cells.means.shape[1]))
@@ -135,10 +142,10 @@ def measure_scatter(parts: Sequence[Statistics], use: NDArray[np.bool_]) -> Scat
     known = np.flatnonzero(freedom > 0)
     traces = np.full(len(parts), np.nan)
     for k in known.tolist():
-        traces[k] = max(_trace(_whole(parts[k], name), _roots(parts[k]), name), 0.0)
+        traces[k] = max(_trace(parts[k], name), 0.0)
     numbers = {"size": traces / np.maximum(freedom, 1)}
     speakers = known[use[known]]
-    if name == "class_norms" or not len(speakers):
+    if name in ("class_norms", "scatter_sketch") or not len(speakers):
         return Scatter(freedom, numbers)
     usual = _usual(parts, speakers, numbers["size"], name)
     narrow, typical = _narrow(usual, name), float(np.median(numbers["size"][speakers]))

@@ -57,6 +57,11 @@ def named_statistics(statistics: Mapping[Any, Statistics]) -> dict[str, Statisti
 def _check(client: Hashable, part: Statistics) -> None:
     if part.fixed_point is None:
         raise InputError(f"client {client!r} measured in float64, but secure sums are of fixed-point numbers: quantize")
+    if part.spec.has_sketch:
+        raise InputError(
+            f"client {client!r} measured a scatter sketch, which is read by itself and never added up, but secure sums "
+            "are of counts and means: measure client_means alone, or 'gram' under secure sums"
+        )
     if part.spec.means_per_client > 1:
         raise InputError(
             f"client {client!r} splits classes into {part.spec.means_per_client} means, but under secure sums a client "

@@ -1,0 +1,148 @@
+"""How much of a client's scatter may leave as a sketch, and what a sketch cannot go with.
+
+A client with n samples of |C| classes has n − |C| directions in which samples differ from their class means: its
+*spare* samples. A sketch of that many rows spans them all, and with the class means tells every sample up to a rotation
+among samples. So a client cuts its own sketch, whatever the terms ask for:
+
+    r ≤ share · (n − |C|),    and r = 0 where n − |C| < spare.
+
+Rows that are cut leave their energy to the residual trace, so that tr M stays exact.
+
+A sketch is read row by row. It adds nothing up across clients, so nothing that hides a client among others works on it:
+secure sums, noise and blurred counts are refused, not ignored. Their counterpart that adds up is ``gram``.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedmoments.errors import InputError, PrivacyError
+from fedmoments.privacy.protection import Agreed
+from fedmoments.statistics import Statistics, StatisticsSpec
+
+__all__ = ["SHARE", "SPARE", "allowed_rank", "check_limits", "limit_sketch", "require_open", "spare_samples"]
+
+#: Largest part of its spare samples that a client's sketch spans, unless its policy says otherwise.
+SHARE = 0.25
+#: Fewest spare samples with which a client sends sketch rows, unless its policy says otherwise.
+SPARE = 20
+
+
+def spare_samples(stats: Statistics) -> int:
+    """Return n − |C|, the rank at which a client's sketch would span its samples.
+
+    Examples
+    --------
+    >>> spare_samples(Statistics.of([[1.0], [2.0], [4.0]], [0, 0, 1], StatisticsSpec(), n_classes=2))
+    1
+    """
+    return stats.n_samples - len(stats.classes)
+
+
+def check_limits(share: Any, spare: Any) -> None:
+    """Refuse a share that is not from 0 to 1, or a least number of spare samples that is not 0 or more.
+
+    Examples
+    --------
+    >>> check_limits(1.5, 20)
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: the share of spare samples that a sketch may span is from 0 to 1, not 1.5
+    """
+    if type(share) not in (int, float) or not 0 <= share <= 1:
+        raise InputError(f"the share of spare samples that a sketch may span is from 0 to 1, not {share!r}")
+    if type(spare) is not int or spare < 0:
+        raise InputError(f"the fewest spare samples of a sketch are a whole number of 0 or more, not {spare!r}")
+
+
+def allowed_rank(spare: int, *, share: float = SHARE, least: int = SPARE) -> int:
+    """Return the largest rank that a client lets out.
+
+    Parameters
+    ----------
+    spare
+        n − |C|, of the samples that leave.
+    share
+        Of them, the largest part that a sketch spans.
+    least
+        With fewer, there are no rows.
+
+    Examples
+    --------
+    >>> allowed_rank(80), allowed_rank(19), allowed_rank(19, least=0)
+    (20, 0, 4)
+    """
+    check_limits(share, least)
+    return 0 if spare < least else int(share * max(spare, 0) + 1e-9)
+
+
+def limit_sketch(stats: Statistics, share: float = SHARE, least: int = SPARE) -> Statistics:
+    """Return one client's statistics with no more sketch rows than its rules allow; the trace stays exact.
+
+    Parameters
+    ----------
+    stats
+        What one client measured, without what it withholds.
+    share
+        Largest part of n − |C| that the sketch spans; 0 for no rows at all.
+    least
+        With fewer spare samples n − |C|, there are no rows.
+
+    Examples
+    --------
+    >>> from fedmoments.statistics import SketchPlan
+    >>> X, y = np.random.default_rng(0).normal(size=(42, 8)), [0] * 21 + [1] * 21
+    >>> spec = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=6))
+    >>> stats = Statistics.of(X, y, spec, n_classes=2)
+    >>> cut = limit_sketch(stats, share=0.1)
+    >>> stats.sketches.sizes, cut.sketches.sizes
+    (array([6]), array([4]))
+    >>> round(stats.sketches.trace - cut.sketches.trace, 9)
+    0.0
+    """
+    check_limits(share, least)
+    if not stats.spec.has_sketch or not len(stats.sketch_sizes):
+        return stats
+    if len(stats.sketch_sizes) > 1:
+        raise InputError(
+            f"a client limits its own sketch, but statistics of {len(stats.sketch_sizes)} contributions arrived: "
+            "limit each before they are merged"
+        )
+    rows = stats.arrays["scatter_sketch"]
+    rank = allowed_rank(spare_samples(stats), share=share, least=least)
+    if len(rows) <= rank:
+        return stats
+    kept = np.ascontiguousarray(rows[:rank])  # rows come by falling singular value
+    energy = float(np.square(rows[rank:]).sum())
+    return replace(
+        stats,
+        arrays={**stats.arrays, "scatter_sketch": kept},
+        sketch_sizes=np.array([rank], np.int64),
+        sketch_residuals=stats.sketch_residuals + energy,
+    )
+
+
+def require_open(spec: StatisticsSpec, agreed: Agreed) -> None:
+    """Refuse scatter sketches where the terms promise that nobody reads a single contribution, or that noise hides it.
+
+    Examples
+    --------
+    >>> require_open(StatisticsSpec.of("scatter_sketch"), Agreed())
+    >>> require_open(StatisticsSpec.of("scatter_sketch"), Agreed(secure="cohorts"))
+    Traceback (most recent call last):
+    fedmoments.errors.PrivacyError: scatter sketches and secure cohorts exclude each other: ...
+    """
+    if not spec.has_sketch or agreed.is_clear:
+        return
+    if agreed.secure:
+        raise PrivacyError(
+            f"scatter sketches and secure {agreed.secure} exclude each other: sketches of clients are laid side by "
+            "side and read one by one, and masks let nothing but sums through. Send 'gram' under secure sums (heads "
+            "fed3r, gh-lda, fedcof-oracle), which adds up to what sketches only approximate, or agree on clear "
+            "contributions"
+        )
+    raise PrivacyError(
+        f"scatter sketches and an epsilon of {agreed.epsilon:g} exclude each other: by how much one sample turns the "
+        "leading directions of a client depends on all its others, so no noise is enough. Send 'gram' with an epsilon "
+        "(heads fed3r, gh-lda, fedcof-oracle), or agree on none"
+    )
