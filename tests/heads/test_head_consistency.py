@@ -68,7 +68,7 @@ def test_data_statistics_ledger_and_merged_statistics_give_the_same_classifier(n
         ),
         "a finer upload": fm.fit(
             name,
-            fm.measure(data, StatisticsSpec.of("class_grams", "client_means"), feature_map=whole_map),
+            fm.measure(data, StatisticsSpec.of("class_grams", "client_means") | spec, feature_map=whole_map),
             **options,
         ),
         "the head itself": fm.fit(fm.make_head(name, **hyper(name)), apart, feature_map=whole_map),
@@ -159,10 +159,15 @@ def test_pooling_before_a_head_that_keeps_clients_apart_is_refused_before_anythi
         ledger.pool(head.needs)
 
 
-def test_free_heads_are_those_of_fedcof() -> None:
+def test_heads_that_keep_clients_apart_are_fedcof_the_free_ones_and_those_on_sketches() -> None:
     free = {name for name in HEADS if name.endswith("-free")}
+    sketched = {name for name in HEADS if fm.make_head(name).needs.has_sketch}
     assert free >= {"lda-free", "nb-free", "qda-free"}
-    assert {n for n in HEADS if fm.make_head(n).needs.keeps_clients_apart} == {"fedcof"} | free
+    assert sketched >= {"sketch", "lda-sketch", "fishermix-sketch"}
+    apart = {n for n in HEADS if fm.make_head(n).needs.keeps_clients_apart}
+    assert {n for n in apart if not n.startswith("auto")} == {"fedcof"} | {
+        n for n in free | sketched if not n.startswith("auto")
+    }
 
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n != "fedncm"])

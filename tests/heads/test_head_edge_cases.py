@@ -19,13 +19,14 @@ from fedmoments.errors import FitWarning, NotEnoughDataError
 Array = npt.NDArray[Any]
 Parties = dict[Any, tuple[Any, Any]]
 HEADS = fm.head_names()
-FREE = {name for name in HEADS if fm.make_head(name).needs.keeps_clients_apart}
+#: Heads whose covariance comes from client means alone.
+FREE = {n for n in HEADS if (needs := fm.make_head(n).needs).keeps_clients_apart and not needs.has_sketch}
 #: Heads that shrink automatically by the spread inside classes, and so need one.
 SHRINKING = {
     name
     for name in HEADS
     if name.startswith(
-        ("fedcof", "gh-qda", "qda-free", "gh-auto", "gh-lda", "gh-dlr", "lda-free", "fishermix", "proto")
+        ("fedcof", "sketch", "gh-qda", "qda-free", "gh-auto", "gh-lda", "gh-dlr", "lda-", "fishermix", "proto")
     )
 }
 #: Heads that are trained in the Fisher subspace.
@@ -228,7 +229,7 @@ def test_every_class_of_one_sample(name: str) -> None:
         with pytest.raises(NotEnoughDataError, match="no class has two samples"):
             fit(name, parties)
         # Nothing to scale with: an absolute one does. γ enters FedCOF as γ·(N − C), which is 0 here: λ must do.
-        absolute = {"shrinkage": 1.0} | ({"ridge": 0.01} if name.startswith("fedcof") else {})
+        absolute = {"shrinkage": 1.0} | ({"ridge": 0.01} if name.startswith(("fedcof", "sketch")) else {})
         warned = pytest.warns(FitWarning, match="teaches nothing") if name.startswith("proto") else nullcontext()
         with warned:
             fitted = fit(name, parties, **absolute)
@@ -293,7 +294,7 @@ def test_one_dimension(name: str) -> None:
     X = X[:, :1] + 8.0 * (y == 1)[:, None]
     classifier = fit(name, split(X, y, holders))
     assert_sound(classifier, X)
-    if name not in ("fedncm", "fed3r") and not name.startswith("fedcof"):  # those compare directions: there is but one
+    if name not in ("fedncm", "fed3r", "sketch") and not name.startswith("fedcof"):  # they compare directions: one only
         assert_right(classifier, X, y)
 
 

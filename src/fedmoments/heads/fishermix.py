@@ -71,7 +71,8 @@ class FisherMix(Head):
     Parameters
     ----------
     covariance
-        ``exact``, ``diagonal``, ``spherical`` or ``free`` (client means).
+        ``exact``, ``diagonal``, ``spherical``, ``free`` (client means), or ``sketch`` and ``sketch:SHARE`` (scatter
+        sketches; with the spread ``pooled`` alone).
     spread
         ``class``: every class is drawn with its own covariance (``exact`` then needs class grams); ``pooled``: all with
         the pooled one, for comparison with GH-OFL.
@@ -209,5 +210,12 @@ PRESETS = (
         "linear head trained on synthetic samples, free covariances of client means",
         "new here, after GH-OFL and FedCOF",
         {"covariance": "free", "priors": "balanced"},
+    ),
+    Preset(
+        "fishermix-sketch",
+        FisherMix,
+        "linear head trained on synthetic samples, pooled covariance from scatter sketches",
+        "new here, after GH-OFL",
+        {"covariance": "sketch", "spread": "pooled"},
     ),
 )

@@ -45,6 +45,9 @@ class Head(ABC):
     def fit(self, source: Statistics | Ledger) -> Classifier:
         """Fit from merged statistics, or from a ledger.
 
+        Where a scatter sketch has a budget, client means are rounded as they travel within it, unless they have
+        travelled already: a head fitted beside the data is the head that a federation fits.
+
         Raises
         ------
         ClientsPooledError
@@ -54,7 +57,7 @@ class Head(ABC):
         """
         stats = source.statistics() if isinstance(source, Ledger) else source
         require(stats, self.needs, type(self).__name__)
-        return self.solve(stats)
+        return self.solve(stats.as_sent() if self.needs.has_sketch else stats)
 
     @property
     def has_own_map(self) -> bool:

@@ -74,7 +74,8 @@ class ProtoHyper(Head):
     base
         ``lda``, ``nb`` or ``qda``, in the Fisher subspace.
     covariance
-        ``exact``, ``diagonal``, ``spherical`` or ``free`` (client means).
+        ``exact``, ``diagonal``, ``spherical``, ``free`` (client means), or ``sketch`` and ``sketch:SHARE`` (scatter
+        sketches; with the spread ``pooled`` alone).
     spread
         ``class``: every class has its own covariance (``exact`` then needs class grams); ``pooled``: all have the
         pooled one, and the teacher teaches nothing.

@@ -6,7 +6,8 @@ What G is makes the method:
   partition and sampling order.
 - ``within`` scatter, Ĝ = Σ_c (N_c−1) Σ̃_c + N μ_g μ_gᵀ (FedCOF Eq. 11): **FedCOF** (Goswami et al., 2025) with the free
   covariances of client means, its **oracle** with exact ones, which need only Fed3R's payload because
-  Σ_c (N_c−1) Σ_c = Σ x xᵀ − Σ_c N_c μ_c μ_cᵀ. Shrinkage γ enters as γ(N−C)·I, C counting classes with samples.
+  Σ_c (N_c−1) Σ_c = Σ x xᵀ − Σ_c N_c μ_c μ_cᵀ. Shrinkage γ enters as γ(N−C)·I, C counting classes with samples. From
+  scatter sketches (``sketch``) it costs FedCOF's bytes, or any others, and tends to the oracle as rows are added.
 
 λ is absolute (0.01 in the papers), relative to tr(G)/d, or automatic. Automatic λ of a total scatter minimises
 generalised cross-validation, which follows from the sums alone; of a within scatter it is 0, because shrinkage
@@ -50,7 +51,8 @@ class Ridge(Head):
     scatter
         ``total`` (Fed3R) or ``within`` (FedCOF).
     covariance
-        Source of the within scatter: ``exact``, ``diagonal``, ``spherical`` or ``free``. Not used with ``total``.
+        Source of the within scatter: ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch`` or
+        ``sketch:SHARE``. Not used with ``total``.
     shrinkage
         Of the within covariance; see :class:`fedmoments.Shrinkage`. Not used with ``total``.
     ridge
@@ -242,5 +244,12 @@ PRESETS = (
         "ridge on the within scatter, one variance a class sent",
         "FedCOF, Goswami et al. 2025",
         {"scatter": "within", "covariance": "spherical"},
+    ),
+    Preset(
+        "sketch",
+        Ridge,
+        "ridge on the within scatter, from client means and scatter sketches",
+        "new here, after FedCOF",
+        {"scatter": "within", "covariance": "sketch"},
     ),
 )
