@@ -17,9 +17,9 @@ F is all that is known of the spread inside classes, mixed with a share a of the
 
 That is one step of expectation maximisation; further steps let the guess confirm itself, and accuracy falls.
 
-With F = L Lᵀ from its eigenvectors and Q_k an orthonormal basis of the rows V_k L, S_k = L (I − Q_kᵀQ_k) Lᵀ. So R takes
-one product of all rows with L and one Gram product of all Q_k; there is no (d, d) matrix a client, no inverse, and
-nothing cancels: R is positive semi-definite and S_k V_kᵀ is 0 to rounding.
+With F = L Lᵀ and Q_k an orthonormal basis of the rows V_k L, S_k = F − (Q_k Lᵀ)ᵀ(Q_k Lᵀ). So R takes two products of all
+rows with L and one Gram product of all Q_k Lᵀ; there is no (d, d) matrix a client and no inverse: R is positive
+semi-definite and S_k V_kᵀ is 0 to rounding.
 
 **Laws** tr R = ρ; R is 0 where nothing was left out; R of a single client is orthogonal to its rows; R does not depend
 on the order of the clients.
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from fedmoments.errors import InputError
-from fedmoments.linalg import EPSILON, add_gram, new_gram, symmetrize_upper
+from fedmoments.linalg import EPSILON, add_gram, lower_factor, new_gram, symmetrize_upper
 
 __all__ = ["check_share", "residual_scatter", "residual_shape"]
 
@@ -119,23 +119,32 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     dim, total = len(shape), float(np.sum(residuals))
     if total <= 0.0:
         return np.zeros((dim, dim))
-    values, vectors = eigh(shape)
-    sound = values > max(float(values[-1]), 0.0) * EPSILON * dim
-    values, factor = values[sound], vectors[:, sound] * np.sqrt(values[sound])
-    inside = new_gram(len(values))
+    factor = _factor(shape)
+    whole = float(np.einsum("ij,ij->", factor, factor))
+    scatter = new_gram(dim)
     weight = float(residuals[sizes == 0].sum())
     for block, rest in _equal_blocks(rows, sizes, residuals):
         basis = _bases(block.reshape(-1, dim) @ factor, len(block))
-        left = (np.maximum(1.0 - np.square(basis).sum(axis=1), 0.0) @ values) / values.sum()
+        taken = basis @ factor.T
+        left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
         something = left > NOTHING
         weight += float((rest / np.where(something, left, 1.0)).sum())
         kept = np.where(something, rest / np.where(something, left, 1.0), 0.0)
-        basis *= np.sqrt(kept)[:, None, None]
-        add_gram(inside, basis.reshape(-1, len(values)), weight=-1.0)
-    inside[np.diag_indices_from(inside)] += weight
-    scatter = factor @ symmetrize_upper(inside) @ factor.T
-    scatter = 0.5 * (scatter + scatter.T)
+        taken *= np.sqrt(kept)[:, None, None]
+        add_gram(scatter, taken.reshape(-1, dim), weight=-1.0)
+    scatter += weight * shape
+    symmetrize_upper(scatter)
     return np.asarray(scatter * (total / float(np.trace(scatter))))
+
+
+def _factor(shape: Floats) -> Floats:
+    """Return L (d, e) with L Lᵀ = F: triangular, or where F is singular, by its eigenvectors."""
+    triangular = lower_factor(shape)
+    if triangular is not None:
+        return triangular
+    values, vectors = eigh(shape)
+    sound = values > max(float(values[-1]), 0.0) * EPSILON * len(shape)
+    return np.asarray(vectors[:, sound] * np.sqrt(values[sound]))
 
 
 def _equal_blocks(rows: Floats, sizes: Ints, residuals: Floats) -> Iterator[tuple[Floats, Floats]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.linalg import add_gram, add_packed, blocks, unpacked_dim
-from fedmoments.statistics.statistics import MeanRows
+from fedmoments.statistics.mean_rows import MeanRows
 
 __all__ = ["DiagonalScatter", "FreeScatter", "MatrixScatter", "RowScatter", "Scatter"]
 
