@@ -20,7 +20,7 @@ __all__ = ["Clients", "fit", "measure", "spec_for"]
 Clients = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
 
 
-def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | None = None) -> StatisticsSpec:
+def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | SketchPlan | None = None) -> StatisticsSpec:
     """Return the least statistics that serve all these heads: one upload, many heads.
 
     A budget is what a client's means and scatter sketch may take (:class:`fedmoments.SketchPlan`).
@@ -44,7 +44,7 @@ def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | None =
             f"a budget of {budget} is spent by heads on scatter sketches (sketch, lda-sketch, auto …), but these heads "
             f"need {spec}: add one of those, or leave the budget out"
         )
-    return spec.with_plan(SketchPlan(budget))
+    return spec.with_plan(budget if isinstance(budget, SketchPlan) else SketchPlan(str(budget)))
 
 
 def measure(
@@ -111,7 +111,7 @@ def fit(
     means_per_client: int = 1,
     seed: int = 0,
     fixed_point: FixedPoint | None = None,
-    budget: str | None = None,
+    budget: str | SketchPlan | None = None,
     **hyper: Any,
 ) -> Classifier:
     """Fit a head from clients' data, from their statistics, from a ledger or from merged statistics.
@@ -173,6 +173,11 @@ def fit(
             fold=True,
         )
     else:
+        if budget is not None:
+            raise InputError(
+                f"a budget of {budget} is spent when a client measures, but what was measured already arrived: give "
+                "the budget to spec_for before measuring, or leave it out"
+            )
         source = clients
     if chosen.has_own_map and full_map is None:
         require(source.statistics() if isinstance(source, Ledger) else source, chosen.needs, type(chosen).__name__)

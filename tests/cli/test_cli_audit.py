@@ -136,7 +136,7 @@ def test_a_sketch_of_features_at_hand_is_measured(run: Any, features: str) -> No
 
 def test_a_budget_is_for_sketches(run: Any, features: str) -> None:
     refused = run("audit", "--data", features, "--head", "fedcof", "--budget", "means", code=2)
-    assert "--budget means is for means and a scatter sketch, but counts + client_means was asked for" in refused.stderr
+    assert "a budget is spent on a scatter sketch, but counts + client_means is all that is measured" in refused.stderr
 
 
 def test_a_file_with_a_sketch_is_audited_by_its_numbers(run: Any, features: str) -> None:

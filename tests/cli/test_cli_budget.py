@@ -74,3 +74,10 @@ def test_a_federation_within_a_budget_fits_what_the_simulation_fits(run: Any, fe
         simulated = json.loads(run(*words, "--out", f"sim{place}", "--json").stdout)
         ours = {each["head"]: each["digest"] for each in simulated["details"]}
         assert {each["head"]: each["classifier"] for each in found["heads"]} == ours
+
+
+def test_several_means_beside_a_sketch_are_refused_not_joined_in_silence(run: Any, features: str) -> None:
+    asked = ("--head", "sketch", "--head", "fedcof", "--means-per-client", "2", "--out", "a.stats")
+    refused = squeezed(run("measure", features, *asked, code=2).stderr)
+    assert "--means-per-client 2: a scatter sketch travels with one mean a class" in refused
+    assert not Path("a.stats").exists()

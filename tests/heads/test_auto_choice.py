@@ -276,7 +276,7 @@ def test_one_sample_a_client(source: str) -> None:
     classifier = make(source).fit(merged(clients(source, X, y, np.arange(len(y)))))
     X_test, y_test = draw(1)
     assert float((classifier.predict(X_test) == y_test).mean()) > 0.5
-    assert "200 deviations" in classifier.info["criterion"]
+    assert "200 means of clients held out" in classifier.info["criterion"]
 
 
 def test_a_head_without_a_covariance_is_refused_in_words() -> None:

@@ -7,7 +7,7 @@ import fedmoments as fm
 from fedmoments.errors import InputError
 from fedmoments.jobs import JobConfig
 from fedmoments.jobs.budget_curve import budget_curve
-from fedmoments.simulation import Features, Samples, Setting, simulate
+from fedmoments.simulation import Features, Federation, Samples, Setting, simulate
 from fedmoments.simulation.budgets import plan_of, sketch_sizes
 from fedmoments.simulation.run import federation_of, make_split
 from fedmoments.statistics import SketchPlan
@@ -128,3 +128,30 @@ def test_the_default_plan_is_fedcofs_bytes(features: Features) -> None:
         row.head: row for row in simulate(features, ["fedcof", "sketch"], clients=[8], splits=[SPLIT], seeds=1).rows
     }
     assert rows["sketch"].up_bytes <= rows["fedcof"].up_bytes
+
+
+def test_a_sketch_does_not_notice_how_many_means_the_heads_beside_it_send(features: Features) -> None:
+    split, head = make_split(features, 8, SPLIT, seed=0), fm.make_head("sketch")
+    X = features.test.X[:50]
+    alone = federation_of(features, split, [head], Setting(8, SPLIT), seed=0)
+    beside = federation_of(features, split, [head, fm.make_head("fedcof")], Setting(8, SPLIT, 2), seed=0)
+    assert beside.spec.means_per_client == 2
+    assert np.allclose(beside.fit(head)[0].scores(X), alone.fit(head)[0].scores(X), rtol=1e-6, atol=1e-6)
+    assert np.array_equal(beside.received(head).row_counts, alone.received(head).row_counts)
+
+
+def test_numbers_of_a_federation_are_those_that_its_heads_send(features: Features) -> None:
+    split, head = make_split(features, 8, SPLIT, seed=0), fm.make_head("sketch")
+    for plan in (SketchPlan("means"), SketchPlan(None, rank=2)):
+        federation = Federation(features, split, [head], plan=plan)
+        stats = federation.ledger.statistics()
+        sent = stats.arrays["client_means"].size + stats.arrays["scatter_sketch"].size + len(stats.sketches)
+        assert federation.numbers == federation.try_head(head).up_floats == sent
+
+
+def test_a_budget_for_what_was_measured_already_is_refused(features: Features) -> None:
+    spec = fm.spec_for("sketch", budget="means/2")
+    stats = fm.Statistics.of(features.train.X, features.train.y, spec, n_classes=6)
+    assert fm.fit("sketch", stats).n_classes == 6
+    with pytest.raises(InputError, match="is spent when a client measures, but what was measured already arrived"):
+        fm.fit("sketch", stats, budget="means")

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError, MergeError
+from fedmoments.errors import InputError, MergeError, MissingMomentError
 from fedmoments.statistics import (
+    Accumulator,
     FixedPoint,
     Ledger,
     SketchPlan,
@@ -173,3 +174,43 @@ def test_clients_of_one_sample_a_class_have_nothing_to_sketch() -> None:
     stats = Statistics.of(X, np.arange(C), StatisticsSpec.of("scatter_sketch"), n_classes=C)
     assert stats.sketch_sizes.tolist() == [0]
     assert stats.sketch_residuals.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_law_shares_of_a_class_are_one_mean_again_even_when_restricting_hid_them(plan: SketchPlan) -> None:
+    shares = StatisticsSpec.of("scatter_sketch", means_per_client=2, sketch=plan)
+    several = Statistics.merge([Statistics.of(*party(seed, 40), shares, n_classes=C) for seed in range(3)])
+    whole = Statistics.merge([measured(seed, 40, plan) for seed in range(3)]).as_sent()
+    assert len(several.rows) > len(whole.rows)
+    for each in (several, several.restricted(StatisticsSpec.of("scatter_sketch"))):
+        sent = each.as_sent()
+        assert np.array_equal(sent.row_labels, whole.row_labels)
+        assert np.array_equal(sent.row_counts, whole.row_counts)
+        assert np.allclose(sent.rows.block_means(), whole.rows.block_means(), rtol=1e-6)
+
+
+def test_plans_that_read_alike_are_told_apart_when_they_do_not_merge() -> None:
+    fine, coarse = (measured(0, 40, SketchPlan("means", share=share)) for share in (0.5, 0.25))
+    assert str(fine.spec) == str(coarse.spec)
+    with pytest.raises(MergeError, match=r"share=0\.5.*share=0\.25"):
+        fine + coarse
+    with pytest.raises(MissingMomentError, match=r"share=0\.25.*share=0\.5"):
+        fine.restricted(coarse.spec)
+    ledger = Ledger(coarse.spec, n_classes=C, dim=D)
+    with pytest.raises(MergeError, match=r"share=0\.5.*needs.*share=0\.25"):
+        ledger.join("clinic", fine)
+
+
+def test_law_batches_do_not_show_in_a_sketch_though_classes_come_one_after_the_other() -> None:
+    rng, dim, n = np.random.default_rng(3), 400, 900
+    y = np.arange(n) // 45
+    X = rng.normal(size=(n, dim)) * np.linspace(2, 0.1, dim) + y[:, None]
+    spec = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan("means/2"))
+    whole = Statistics.of(X, y, spec, n_classes=20)
+    stream = Accumulator(spec, n_classes=20, dim=dim)
+    for start in range(0, n, 50):
+        stream.update(X[start : start + 50], y[start : start + 50])
+    together = Ledger.of(X, y, np.zeros(n, np.int64), spec, n_classes=20).statistics()
+    for other in (stream.statistics(), together):
+        assert np.array_equal(other.sketches.rows, whole.sketches.rows)
+        assert np.array_equal(other.sketch_residuals, whole.sketch_residuals)

@@ -202,8 +202,8 @@ def _of_data(data: str, typed: dict[str, Any], rules: dict[str, Any], agreed: An
         spec, dim, names = agreed.spec, agreed.dim, agreed.classes
     else:
         moments = listed(asked["moments"], str, "--moments") if "moments" in asked else []
-        spec = spec_of(asked.get("head", []), moments, asked.get("means_per_client", 1), asked.get("project"))
-        spec = _within(spec, asked.get("budget"))
+        several, budget = asked.get("means_per_client", 1), asked.get("budget")
+        spec = spec_of(asked.get("head", []), moments, several, asked.get("project"), budget=budget)
         given = found.train.items.shape[1] if found.modality == "features" else None  # type: ignore[union-attr]
         dim = asked.get("project") or choose_encoder(job, found.modality, given).dim
         labels, names = found.train.labels, found.class_names
@@ -218,18 +218,6 @@ def _behind_map(X: Any, terms: Any) -> Any:
     """Return features as they are measured under these terms, if there are any."""
     feature_map = None if terms is None else terms.fingerprint.feature_map
     return feature_map(X) if feature_map else X
-
-
-def _within(spec: Any, budget: str | None) -> Any:
-    """Return the spec with its scatter sketch within a budget."""
-    from fedmoments.statistics import SketchPlan
-
-    if budget is not None and not spec.has_sketch:
-        raise InputError(
-            f"--budget {budget} is for means and a scatter sketch, but {spec} was asked for: choose a head on "
-            "sketches, such as sketch, or leave it out"
-        )
-    return spec if budget is None else spec.with_plan(SketchPlan(budget))
 
 
 def _of_client(path: Path, terms: Any) -> list[_Contribution]:

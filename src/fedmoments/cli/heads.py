@@ -142,7 +142,7 @@ def _formula(moments: tuple[str, ...]) -> str:
     from fedmoments.statistics import MOMENTS, Layout
 
     if any(MOMENTS[name].layout is Layout.SKETCH for name in moments):
-        return "≤ C·d, in codes"
+        return "≤ C·d coded"
     # A width is recognised by its values in two dimensions.
     shapes = {(1, 1): "", (6, 10): "d", (21, 55): "d(d+1)/2"}
     terms = []

@@ -126,6 +126,11 @@ def spec_of(
                 "give --fourier D and --bandwidth SIGMA"
             )
         spec = spec | made.needs
+    if means_per_client != 1 and spec.has_sketch:
+        raise InputError(
+            f"--means-per-client {means_per_client}: a scatter sketch travels with one mean a class, which its budget "
+            "counts: leave it out, or measure what needs several means on its own"
+        )
     if means_per_client != 1:
         spec = StatisticsSpec(spec.moments, means_per_client)
     if budget is not None and not spec.has_sketch:

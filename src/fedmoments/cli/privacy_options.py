@@ -35,7 +35,7 @@ def _option(help_: str, metavar: str | None = None) -> typer.models.OptionInfo:
 MinCount = Annotated[int | None, _option("Clients withhold a class with fewer samples.", "N")]
 SketchSpare = Annotated[
     int | None,
-    _option("Clients with fewer samples beyond one a class send no row of a scatter sketch.", "N"),
+    _option("Clients with fewer samples beyond one a class send no row of a sketch (in the field: 20).", "N"),
 ]
 Obfuscate = Annotated[
     str | None, _option("laplace:0.5, gaussian:0.5, uniform:0.5: clients blur their counts; no differential privacy.")

@@ -20,9 +20,11 @@ def show_digests(details: list[dict[str, Any]], result: Any) -> None:
         setting, swept = result.rows[0].setting, _swept(result)
         which = [f"seed {known[0]['seed']}", _fixed(setting, [name for name in _setting(setting) if name not in swept])]
         print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
-        print_line(f"each client sends {known[0]['measured']}")
-        rows = [[each["head"], each["digest"][:DIGITS], each["statistics_digest"][:DIGITS]] for each in known]
-        print_table(["head", "classifier", "statistics"], rows)
+        for measured in dict.fromkeys(each["measured"] for each in known):
+            print_line(f"each client sends {measured}")
+            mine = [each for each in known if each["measured"] == measured]
+            rows = [[each["head"], each["digest"][:DIGITS], each["statistics_digest"][:DIGITS]] for each in mine]
+            print_table(["head", "classifier", "statistics"], rows)
     for reason in dict.fromkeys(detail["digest_reason"] for detail in details if not detail["digest"]):
         heads = ", ".join(detail["head"] for detail in details if detail["digest_reason"] == reason)
         print_line(f"note: no digest of {heads}: {reason}")
@@ -72,18 +74,18 @@ def _mean(values: list[float | None]) -> str:
 
 
 def show_budget_curve(curve: dict[str, Any]) -> None:
-    """Print accuracy against bytes, one column a budget; every head's own point is in the table above."""
-    budgets = list(dict.fromkeys(point["budget"] for each in curve["curves"] for point in each["points"]))
-    columns = [budget for budget in budgets if budget]
+    """Print accuracy against bytes, one column a budget, and every other head's own point."""
+    budgets = dict.fromkeys(point["budget"] for each in curve["curves"] for point in each["points"])
+    columns = [*filter(None, budgets), *(["as published"] if None in budgets else [])]
     rows = []
     for each in curve["curves"]:
-        found = {point["budget"]: point for point in each["points"]}
+        found = {point["budget"] or "as published": point for point in each["points"]}
         rows.append(
             [each["head"], *(f"{100 * found[word]['accuracy']:.1f}" if word in found else "" for word in columns)]
         )
     print_line(
         f"\naccuracy %, by bytes a client: means is {readable_bytes(curve['means'])}, FedNCM's payload, gram is "
-        f"{readable_bytes(curve['gram'])}, Fed3R's"
+        f"{readable_bytes(curve['gram'])}, Fed3R's; heads without a sketch are projected at random to fit"
     )
     print_table(["head", *columns], rows, right=columns)
 
@@ -173,8 +175,8 @@ def _show_notes(result: Any, swept: list[str]) -> None:
     for head, note in dict.fromkeys((row.head, note) for row in result.rows for note in row.notes):
         print_line(f"note: {head}: {note}")
     for head, (setting, choice) in _choices(result).items():
-        where = f" ({_fixed(setting, [name for name in _setting(setting) if name not in swept])})" if swept else ""
-        print_line(f"note: {head} {choice}{where}")
+        where = _fixed(setting, [name for name in _setting(setting) if name not in swept]) if swept else ""
+        print_line(f"note: {head} {choice}{f' ({where})' if where else ''}")
 
 
 def _choices(result: Any) -> dict[str, tuple[Any, str]]:

@@ -17,8 +17,8 @@ F is all that is known of the spread inside classes, mixed with a share a of the
 
 That is one step of expectation maximisation; further steps let the guess confirm itself, and accuracy falls.
 
-With F = L Lᵀ and Q_k an orthonormal basis of the rows V_k L, S_k = F − (Q_k Lᵀ)ᵀ(Q_k Lᵀ). So R takes two products of all
-rows with L and one Gram product of all Q_k Lᵀ; there is no (d, d) matrix a client and no inverse: R is positive
+With F = L Lᵀ and Q_k an orthonormal basis of the rows V_k L, S_k = F − (Q_k Lᵀ)ᵀ(Q_k Lᵀ). So R takes two products of
+all rows with L and one Gram product of all Q_k Lᵀ; there is no (d, d) matrix a client and no inverse: R is positive
 semi-definite and S_k V_kᵀ is 0 to rounding.
 
 **Laws** tr R = ρ; R is 0 where nothing was left out; R of a single client is orthogonal to its rows; R does not depend

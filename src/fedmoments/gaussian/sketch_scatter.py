@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fedmoments.gaussian.residual import residual_scatter, residual_shape
 from fedmoments.gaussian.scatter import MatrixScatter
 from fedmoments.linalg import add_gram, blocks, new_gram, symmetrize_upper
-from fedmoments.statistics.sketches import Sketches
 from fedmoments.statistics.mean_rows import MeanRows
+from fedmoments.statistics.sketches import Sketches
 
 __all__ = ["SketchScatter", "automatic_share", "between_scatter"]
 

@@ -169,11 +169,12 @@ class Choose(Head):
         """Return the best candidate, and why it is."""
         amounts = [tally.best([key for key in tally.right if key[0] == head], LEAD) for head in self._heads]
         best = tally.best(amounts, LEAD, MARGIN)
-        told = [f"{_name(key)} {tally.accuracy(key):.1%}" for key in sorted(amounts, key=lambda key: key != best)]
-        folds = len(tally.weights)
+        others = [key for key in amounts if key != best]
+        told = [f"{_name(key)} {100 * (tally.accuracy(key) - tally.accuracy(best)):+.1f} points" for key in others]
+        kept = ", which is not enough to leave the default" if any("+" in each for each in told) else ""
         return best, (
-            f"right in trials on {sum(tally.weights)} deviations of clients held out in {folds} folds: "
-            + ", ".join(told)
+            f"against it {', '.join(told) or 'nothing else was tried'}{kept}; judged by trials around "
+            f"{sum(tally.weights)} means of clients held out in {len(tally.weights)} folds: no test accuracies"
         )
 
     def _fitted(self, stats: Statistics, centres: Centres, key: Key | None) -> tuple[Candidate, LinearRule]:

@@ -6,6 +6,7 @@ fewer dimensions, its numbers in float32, as it was published; its own point is 
 
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -93,7 +94,9 @@ def budget_curve(
         "recompressed": [
             each
             for name, head in bounded.items()
-            for each in _recompressed(name, head, federation_of(features, first, [head], plain, seed=config.seed))
+            for each in _recompressed(
+                name, head, federation_of(features, first, [head], plain, seed=config.seed, memory_limit=limit)
+            )
         ],
     }
 
@@ -148,9 +151,9 @@ def _steps(
         return
     own = _floats(head, dim, classes)
     for budget, floats in budgets.items():
-        fits = [k for k in range(1, dim) if _floats(head, k, classes) <= floats] if floats < own else []
-        if fits:
-            yield budget, fits[-1], False
+        most = bisect_right(range(1, dim), floats, key=lambda k: _floats(head, k, classes)) if floats < own else 0
+        if most:
+            yield budget, most, False
     yield None, None, True
 
 

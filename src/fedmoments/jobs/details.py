@@ -9,7 +9,7 @@ client by client as a deployed federation measures them, so that their digests a
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -32,7 +32,7 @@ from fedmoments.simulation.methods import Method
 from fedmoments.simulation.notices import choice_of
 from fedmoments.simulation.projection import make_projection, map_features
 from fedmoments.simulation.rounds import Participation, simulate_rounds
-from fedmoments.simulation.run import federation_of, make_split
+from fedmoments.simulation.run import federation_of, is_sketched, make_split
 from fedmoments.statistics import FixedPoint, Ledger, StatisticsSpec
 
 __all__ = ["MOST_NUMBERS", "Details", "look_closer", "round_curves"]
@@ -66,10 +66,13 @@ def look_closer(
     setting: Setting,
     *,
     seed: int,
+    budget: str | None = None,
     memory_limit: float = 4e9,
     progress: Progress | None = None,
 ) -> Details:
     """Return the details of one federation.
+
+    Heads on scatter sketches are a federation of their own, as they are in the field: their means are rounded.
 
     Every head has the digest of its classifier, that of the merged statistics that it was fitted from, and what the
     clients measured, on which the last bits of both depend. Where a federation would not arrive at the same bits, the
@@ -84,19 +87,33 @@ def look_closer(
         Name -> head or baseline; one that cannot be fitted is left out here, and has its reason in the table.
     setting, seed
         Of this federation.
+    budget
+        Of heads on scatter sketches.
     memory_limit
         Bytes that the statistics of one head may take.
     progress
         Called before every head.
     """
-    federation, reason = _as_deployed(
-        partial(federation_of, features, split, list(heads.values()), setting, seed=seed, memory_limit=memory_limit)
-    )
+    made = {
+        sketched: _as_deployed(
+            partial(
+                federation_of,
+                features,
+                split,
+                [head for head in heads.values() if is_sketched(head) == sketched],
+                replace(setting, budget=budget if sketched else None),
+                seed=seed,
+                memory_limit=memory_limit,
+            )
+        )
+        for sketched in dict.fromkeys(is_sketched(head) for head in heads.values())
+    }
     found: list[dict[str, Any]] = []
     classifiers: dict[str, Classifier] = {}
     for done, (name, head) in enumerate(heads.items()):
         if progress:
             progress(done, len(heads), f"looking closer at {name}")
+        federation, reason = made[is_sketched(head)]
         try:
             classifier = federation.fitted(head)
         except FedMomentsError:
@@ -119,8 +136,10 @@ def look_closer(
                 **_digests(federation, head, classifier, reason),
             }
         )
+    federation = next(iter(made.values()))[0]
+    fitted = {name: heads[name] for name in classifiers if made[is_sketched(heads[name])][0] is federation}
     bias = _bias(federation.mapped, federation.split)
-    card, robust = _card(federation, split), _examination(federation, {name: heads[name] for name in classifiers})
+    card, robust = _card(made, split), _examination(federation, fitted)
     return Details(found, _holders(features, split, setting, seed), bias, card, robust, classifiers)
 
 
@@ -134,8 +153,10 @@ def _examination(federation: Federation, fitted: dict[str, Method]) -> dict[str,
     return federation.shield.examination(name, head, specs[name])
 
 
-def _card(federation: Federation, split: Split) -> dict[str, Any]:
+def _card(made: dict[bool, tuple[Federation, str | None]], split: Split) -> dict[str, Any]:
     """Return who learns what, what clients withheld and what their means are over, ready for JSON."""
+    federation = next(iter(made.values()))[0]
+    sketched = made[True][0] if True in made and federation.protection.agreed.is_clear else None
     protection, shield = federation.protection, federation.shield
     labels, n_classes = federation.features.train.y, federation.features.n_classes
     held, sent = (each.cells(labels, n_classes) for each in (split, federation.split))
@@ -150,7 +171,7 @@ def _card(federation: Federation, split: Split) -> dict[str, Any]:
         robust=protection.robust,
         dropped=shield.dropped if shield else None,
         exposed=exposed if protection.agreed.is_clear else None,
-        sketches=sketch_facts(federation.ledger.statistics()) if federation.spec.has_sketch else None,
+        sketches=sketch_facts(sketched.ledger.statistics()) if sketched else None,
         simulated=True,
     )
 

@@ -21,7 +21,7 @@ from fedmoments.simulation import SimulationResult, simulate
 from fedmoments.simulation.budgets import plan_of
 from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
-from fedmoments.simulation.run import make_split, methods_in
+from fedmoments.simulation.run import make_split
 from fedmoments.simulation.shield import public_map
 
 __all__ = ["PROGRESS", "JobResult", "run_job"]
@@ -142,6 +142,7 @@ def _document(
         heads,
         setting,
         seed=config.seed,
+        budget=config.budgets[0] if config.budgets else None,
         memory_limit=config.memory_limit * 1e9,
         progress=progress,
     )
@@ -162,7 +163,11 @@ def _document(
     where = {detail["head"]: place for place, detail in enumerate(details.heads)}
     document = {**simulation.to_dict(), "format": 1, "version": fedmoments.__version__, "command": command}
     for row, found in zip(document["rows"], simulation.rows, strict=True):
-        row["detail"] = where.get(found.head) if found.setting == setting else None
+        first = replace(setting, budget=found.setting.budget) == found.setting and found.setting.budget in (
+            None,
+            *config.budgets[:1],
+        )
+        row["detail"] = where.get(found.head) if first else None
     document["config"] = config.to_dict()
     document["data"] = {**about, "fingerprint": fingerprint.digest}
     document |= {"details": details.heads, "holders": details.holders, "bias": details.bias, "rounds": rounds}
@@ -180,4 +185,4 @@ def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Method]
     for row in simulation.rows:
         if row.setting == setting and setting.shrinkage and "shrinkage" in row.hyper and not row.baseline:
             hyper[row.head]["shrinkage"] = setting.shrinkage
-    return methods_in(setting, choose_methods(config.heads, hyper), config.budgets)
+    return choose_methods(config.heads, hyper)

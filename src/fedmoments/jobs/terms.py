@@ -72,6 +72,12 @@ def draw_up_terms(
                 "federation's feature map, and fit the head without it"
             )
     spec = spec_for(*chosen.values(), means_per_client=means_per_client, budget=budget)
+    apart = [head_name for head_name, head in chosen.items() if not head.needs.has_sketch]
+    if spec.has_sketch and apart:
+        raise InputError(
+            "heads on scatter sketches are fitted from means that are rounded to a budget, on which "
+            f"{', '.join(apart)} would lose: let them be a federation of their own, or leave them out"
+        )
     spec, feature_map = _within(budget, spec, feature_map, dim=encoder.dim, n_classes=len(classes), seed=config.seed)
     if rows != "int64" and spec.sent != ("client_means",):
         raise InputError(
@@ -106,11 +112,6 @@ def _within(
     """Return what is asked for and behind which map, so that every client stays within its budget."""
     if not spec.has_sketch:
         return spec, feature_map
-    if set(spec.sent) != {"client_means", "scatter_sketch"}:
-        raise InputError(
-            f"means that are rounded to a budget beside {spec} would contradict each other: let heads on scatter "
-            "sketches be a federation of their own, or leave them out"
-        )
     width = feature_map.output_dim(dim) if feature_map else dim
     plan, dimensions = plan_of(budget, n_classes=n_classes, dim=width)
     if dimensions is None:

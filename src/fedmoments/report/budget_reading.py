@@ -50,9 +50,9 @@ class BudgetCurve:
     points: tuple[BudgetPoint, ...]
 
     def best(self, most: float) -> BudgetPoint | None:
-        """Return the highest point of about so many bytes at most."""
+        """Return the point of most bytes, but about so many at most."""
         known = [point for point in self.points if point.bytes <= most * (1 + NOMINAL)]
-        return max(known, key=lambda point: point.accuracy, default=None)
+        return max(known, key=lambda point: point.bytes, default=None)
 
 
 @dataclass(frozen=True)

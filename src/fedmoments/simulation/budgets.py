@@ -32,7 +32,7 @@ def plan_of(
     Examples
     --------
     >>> plan_of("means/8", n_classes=10, dim=512)
-    (SketchPlan(budget='256/class', rank=None, code='int8', share=0.25, spare=0), 140)
+    (SketchPlan(budget='256/class', rank=None, code='int8', share=0.25, spare=0), 144)
     >>> plan_of("means", n_classes=10, dim=512)
     (SketchPlan(budget='means', rank=None, code='int8', share=0.25, spare=0), None)
     """

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +11,7 @@ from fedmoments.baselines import Baseline
 from fedmoments.classifier import Classifier
 from fedmoments.data import DROPPED, Split
 from fedmoments.errors import FedMomentsError, InputError, NotEnoughDataError
-from fedmoments.federation.costs import PayloadSize
+from fedmoments.federation.costs import PayloadSize, floats_of
 from fedmoments.heads import Head
 from fedmoments.linalg import blocks
 from fedmoments.maps import FeatureMap, compose
@@ -163,8 +162,7 @@ class Federation:
     @property
     def numbers(self) -> int:
         """How many numbers all clients together send of :attr:`spec`."""
-        additive = upload_size(replace(self.spec, sketch=None), self.dim, self._cells).floats
-        return additive + (sketch_sizes(self.plan, self.dim, self._cells).numbers if self.spec.has_sketch else 0)
+        return self._size(self.spec, self.dim)[0].floats
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -291,12 +289,13 @@ class Federation:
         )
 
     def _shared(self, head: Head) -> Statistics:
-        """Return what the head itself would have received: deriving it from finer moments is not part of its fit."""
+        """Return what the head itself would have received: deriving or rounding it is not part of its fit."""
         if self.shield:
             found = self.received(head)
             return found.restricted(head.needs) if head.needs <= found.spec else found
         if head.needs not in self._restricted:
-            self._restricted[head.needs] = self.ledger.statistics().restricted(head.needs)
+            needed = self.ledger.statistics().restricted(head.needs)
+            self._restricted[head.needs] = needed.as_sent() if head.needs.has_sketch else needed
         return self._restricted[head.needs]
 
     def _own_map(self, head: Head) -> FeatureMap | None:
@@ -315,16 +314,22 @@ class Federation:
         sent = self._sent(head)
         if self.shield:
             return self.shield.size(sent, self._cells), None
-        if sent.has_sketch:
-            coded = sketch_sizes(self.plan, dim, self._cells)
-            rest = [name for name in sent.sent if not MOMENTS[name].layout.apart]
-            more = upload_size(StatisticsSpec.of(*rest), dim, self._cells).floats if rest else 0
-            numbers = PayloadSize(int(self._cells.nnz), coded.numbers + more)
-            return numbers, coded.bytes + more * BYTES_PER_NUMBER
-        size = upload_size(sent, dim, self._cells)
+        size, coded = self._size(sent, dim)
         if head.has_own_map and head.pilot_needs:
-            size += upload_size(head.pilot_needs, self.dim, self._cells)
-        return size, None
+            pilot = upload_size(head.pilot_needs, self.dim, self._cells)
+            size += pilot
+            coded = None if coded is None else coded + pilot.floats * BYTES_PER_NUMBER
+        return size, coded
+
+    def _size(self, sent: StatisticsSpec, dim: int) -> tuple[PayloadSize, int | None]:
+        """Return the numbers of a spec, and the bytes where a sketch, and means within its budget, are coded."""
+        if not sent.has_sketch:
+            return upload_size(sent, dim, self._cells), None
+        coded, present = sketch_sizes(self.plan, dim, self._cells), np.diff(self._cells.indptr)
+        in_codes = (Layout.SKETCH,) if self.plan.budget is None else (Layout.SKETCH, Layout.ROWS)
+        rest = [name for name in sent.sent if MOMENTS[name].layout not in in_codes]
+        more = floats_of(rest, dim, present[present > 0]).floats if rest and present.any() else 0
+        return PayloadSize(int(self._cells.nnz), coded.numbers + more), coded.bytes + more * BYTES_PER_NUMBER
 
     def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
         """Measure behind a map, a block of samples at a time: all of them mapped would be large."""

@@ -27,6 +27,7 @@ __all__ = [
     "choose_heads",
     "federation_of",
     "finds_clients",
+    "is_sketched",
     "make_split",
     "methods_in",
     "simulate",
@@ -218,7 +219,7 @@ def federation_of(
     >>> toy = Features("toy", 2, part, part)
     >>> setting = Setting(4, "iid", budget="means/8")
     >>> federation_of(toy, make_split(toy, 4, "iid", seed=0), [], setting, seed=0).dim
-    6
+    9
     """
     plan, dimensions = plan_of(
         setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
@@ -248,16 +249,23 @@ def methods_in(setting: Setting, methods: Mapping[str, Method], budgets: Sequenc
     shrunk = _with_shrinkage(methods, setting.shrinkage)
     if not budgets:
         return shrunk
-    return {name: method for name, method in shrunk.items() if _sketches(method) == (setting.budget is not None)}
+    return {name: method for name, method in shrunk.items() if is_sketched(method) == (setting.budget is not None)}
 
 
-def _sketches(method: Method) -> bool:
+def is_sketched(method: Method) -> bool:
+    """Return whether a method is a head on scatter sketches, which spends a budget.
+
+    Examples
+    --------
+    >>> [is_sketched(method) for method in choose_methods(["fedcof", "sketch"], {}).values()]
+    [False, True]
+    """
     return isinstance(method, Head) and method.needs.has_sketch
 
 
 def _with_budgets(settings: list[Setting], budgets: Sequence[str], methods: Mapping[str, Method]) -> list[Setting]:
     """Return the settings with every budget besides, as far as anything runs in them."""
-    if budgets and not any(_sketches(method) for method in methods.values()):
+    if budgets and not any(is_sketched(method) for method in methods.values()):
         spec_for(*(method for method in methods.values() if isinstance(method, Head)), budget=budgets[0])  # refuses
     every = [replace(setting, budget=budget) for budget in (None, *budgets) for setting in settings]
     return [setting for setting in every if methods_in(setting, methods, budgets)]

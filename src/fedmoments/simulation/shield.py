@@ -36,6 +36,7 @@ from fedmoments.privacy.robust import Suspicion, influences, poison, robust_reco
 from fedmoments.privacy.secure import OVERHEAD_BYTES, Context, secure_sum
 from fedmoments.privacy.secure.cohorts import run_cohorts
 from fedmoments.privacy.secure.two_phase import run_two_phase
+from fedmoments.privacy.sketch_limits import require_open
 from fedmoments.simulation.features import Features
 from fedmoments.simulation.payload import upload_size
 from fedmoments.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
@@ -161,6 +162,7 @@ class Shield:
         InputError
             When the protection does not go with it.
         """
+        require_open(spec, self.protection.agreed)
         if spec not in self._made:
             self._made[spec] = self._summed(spec)
         return self._made[spec]

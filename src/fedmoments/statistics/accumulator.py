@@ -135,7 +135,8 @@ class Accumulator:
         if n_classes < 1:
             raise InputError(f"n_classes must be 1 or more, not {n_classes}")
         self.spec, self.n_classes, self.dim, self.seed = spec.with_plan(spec.plan), n_classes, dim, seed
-        self._scatter = ScatterStream(dim, 0) if spec.has_sketch else None
+        # As if all classes came: what is compressed must not depend on when a class is seen for the first time.
+        self._scatter = ScatterStream(dim, spec.plan.capacity(n_classes, dim)) if spec.plan else None
         self._classes = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._shares = spec.means_per_client
@@ -169,8 +170,6 @@ class Accumulator:
                 fresh = moment(name).workspace(len(union) * self._shares, self.dim)
                 self._work[name] = _moved(work, cells, fresh)
         self._classes = union
-        if self._scatter and self.spec.plan:
-            self._scatter.grow(self.spec.plan.capacity(len(union), self.dim))
 
     def _add(self, X: NDArray[np.float64], labels: Ints) -> None:
         cells = np.searchsorted(self._classes, labels)

@@ -1,5 +1,6 @@
-"""Adding and subtracting statistics: union of the classes, scatter-adds, and multisets of rows."""
+"""Adding, subtracting and comparing statistics: union of the classes, scatter-adds, and multisets of rows."""
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +9,12 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import MergeError
 from fedmoments.statistics.moments import DERIVED, Layout, moment
+from fedmoments.statistics.spec import told_apart
 
 if TYPE_CHECKING:
     from fedmoments.statistics.statistics import Statistics
 
-__all__ = ["add_up", "require_mergeable", "row_keys", "subtract"]
+__all__ = ["add_up", "digest_of", "require_mergeable", "row_keys", "subtract"]
 
 Ints = NDArray[np.int64]
 
@@ -22,8 +24,9 @@ def require_mergeable(ours: "Statistics", theirs: "Statistics") -> None:
     for name in ("spec", "n_classes", "dim", "fixed_point"):
         a, b = getattr(ours, name), getattr(theirs, name)
         if a != b:
+            one, other = told_apart(a, b)
             raise MergeError(
-                f"statistics can only be merged if their {name} is the same, but one has {a} and the other {b}"
+                f"statistics can only be merged if their {name} is the same, but one has {one} and the other {other}"
             )
     derived = sorted(ours.spec.moments & DERIVED.keys())
     if derived:
@@ -117,6 +120,24 @@ def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
     kept = {name: getattr(ours, name)[rows] for name in ("row_labels", "row_counts", "row_owners")}
     kept |= {name: getattr(ours, name)[blocks] for name in ("sketch_sizes", "sketch_residuals", "sketch_owners")}
     return replace(ours, classes=ours.classes[left], class_counts=counts[left], arrays=arrays, **kept)
+
+
+def digest_of(stats: "Statistics") -> str:
+    """Return the SHA-256 of the canonical bytes; rows kept apart count as a multiset, in no order."""
+    sha = hashlib.sha256(repr((str(stats.spec), stats.n_classes, stats.dim, stats.fixed_point)).encode())
+    for array in (stats.classes, stats.class_counts):
+        sha.update(array.astype("<i8").tobytes())
+    for name in sorted(stats.arrays):
+        array = stats.arrays[name]
+        sha.update(f"{name}{array.shape}".encode())
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        if moment(name).layout.apart:
+            rows = moment(name).layout is Layout.ROWS
+            for key in sorted(row_keys(stats.row_labels, stats.row_counts, little) if rows else stats.sketches.keys()):
+                sha.update(key)
+        else:
+            sha.update(np.ascontiguousarray(little).data)
+    return sha.hexdigest()
 
 
 def row_keys(labels: Ints, counts: Ints, rows: NDArray[Any]) -> list[bytes]:

@@ -16,7 +16,7 @@ from fedmoments.errors import ClientsPooledError, InputError, LedgerError, Merge
 from fedmoments.statistics.fixed_point import FixedPoint
 from fedmoments.statistics.moments import Layout, cell_sums, moment
 from fedmoments.statistics.sketches import Sketches
-from fedmoments.statistics.spec import StatisticsSpec
+from fedmoments.statistics.spec import StatisticsSpec, told_apart
 from fedmoments.statistics.statistics import Statistics
 from fedmoments.statistics.table import Table
 
@@ -286,8 +286,9 @@ class Ledger:
                     f"{name}={ours}: all parties need the same encoder and class list"
                 )
         if not self.spec <= contribution.spec:
+            theirs, ours = told_apart(contribution.spec, self.spec)
             raise MergeError(
-                f"client {client!r} contributed {contribution.spec}, but this ledger needs {self.spec}: "
+                f"client {client!r} contributed {theirs}, but this ledger needs {ours}: "
                 "let it measure again with the ledger's spec"
             )
         part = contribution.restricted(self.spec)

@@ -102,12 +102,14 @@ def measure_partition(
     for name in row_moments:
         rows = cells.row_columns(name, work[name], shares)
     total = _fold_all(spec, samples, n_classes) if folds else {}
-    sketches = _sketch_all(ledger.spec.plan, samples, cells, len(ids)) if ledger.spec.plan else {}
+    sketches = _sketch_all(ledger.spec.plan, samples, cells, n_classes, len(ids)) if ledger.spec.plan else {}
     ledger.adopt(ids, cells.class_columns(class_moments, work), rows, total, sketches)
     return ledger
 
 
-def _sketch_all(plan: SketchPlan, samples: _Samples, cells: "_Cells", n_clients: int) -> dict[int, Sketches]:
+def _sketch_all(
+    plan: SketchPlan, samples: _Samples, cells: "_Cells", n_classes: int, n_clients: int
+) -> dict[int, Sketches]:
     """Return every client's scatter sketch."""
     holders = samples.holders[samples.order]
     bounds = np.searchsorted(holders, np.arange(n_clients + 1))
@@ -116,7 +118,7 @@ def _sketch_all(plan: SketchPlan, samples: _Samples, cells: "_Cells", n_clients:
     for client in range(n_clients):
         mine = np.sort(samples.order[bounds[client] : bounds[client + 1]])
         present = int(classes[client + 1] - classes[client])
-        scatter = ScatterStream(samples.dim, plan.capacity(present, samples.dim))
+        scatter = ScatterStream(samples.dim, plan.capacity(n_classes, samples.dim))
         for block in blocks(len(mine)):
             scatter.update(samples.features[mine[block]].astype(np.float64), samples.labels[mine[block]])
         sketches[client] = sketch_of(scatter, plan.choose(len(mine), present, samples.dim))

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.linalg import blocks
 from fedmoments.statistics.coding import round_means
 from fedmoments.statistics.sketch_plan import SketchPlan
 
@@ -25,9 +26,9 @@ def whole_classes(labels: Ints, owners: Ints) -> tuple[Ints, Ints]:
     >>> whole_classes(np.array([0, 0, 1, 0]), np.array([0, 0, 0, 1]))
     (array([0, 0, 1, 2]), array([0, 2, 3]))
     """
-    pairs, first, inverse = np.unique(np.stack([owners, labels]), axis=1, return_index=True, return_inverse=True)
-    del pairs
-    return inverse.reshape(-1).astype(np.int64), first.astype(np.int64)
+    keys = owners * (int(labels.max(initial=0)) + 1) + labels
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return inverse.astype(np.int64), first.astype(np.int64)
 
 
 def round_to_budget(sums: Floats, counts: Ints, owners: Ints, plan: SketchPlan) -> Floats:
@@ -50,10 +51,13 @@ def round_to_budget(sums: Floats, counts: Ints, owners: Ints, plan: SketchPlan) 
     _, contribution = np.unique(owners, return_inverse=True)
     n_samples = np.bincount(contribution, weights=counts).astype(np.int64)
     present = np.bincount(contribution)
-    chosen = [plan.choose(n, p, sums.shape[1]).means for n, p in zip(n_samples.tolist(), present.tolist(), strict=True)]
+    kinds, kind = np.unique(np.stack([n_samples, present]), axis=1, return_inverse=True)
+    chosen = [plan.choose(n, p, sums.shape[1]).means or "" for n, p in kinds.T.tolist()]
+    codes = np.array(chosen)[kind.reshape(-1)][contribution]
     rounded = np.array(sums)
-    codes = np.array([code or "" for code in chosen])[contribution]
     for code in dict.fromkeys(code for code in chosen if code):
-        mine = codes == code
-        rounded[mine] = round_means(sums[mine] / counts[mine, None], code) * counts[mine, None]
+        rows = np.flatnonzero(codes == code)
+        for block in blocks(len(rows)):  # so that no copy of all rows is made for every step of coding
+            mine = rows[block]
+            rounded[mine] = round_means(sums[mine] / counts[mine, None], code) * counts[mine, None]
     return rounded

@@ -165,7 +165,8 @@ class SketchPlan:
         if not 0.0 <= self.share <= 1.0:
             raise InputError(f"the share of n − |C| that a sketch may span is from 0 to 1, not {self.share}")
         if self.budget is not None:
-            Budget.parse(self.budget, 1)
+            object.__setattr__(self, "budget", str(self.budget))
+            Budget.parse(str(self.budget), 1)
 
     def at(self, dim: int) -> "SketchPlan":
         """Return the same plan with its budget in bytes, so that it stays the same behind a projection.
@@ -231,7 +232,7 @@ class SketchPlan:
         Examples
         --------
         >>> SketchPlan("means/8").projection(n_classes=10, dim=512)
-        140
+        144
         >>> SketchPlan("means").projection(n_classes=10, dim=512) is None
         True
         """
@@ -241,7 +242,7 @@ class SketchPlan:
         worst = 1 if not budget.fixed else n_classes
         allowed = budget.bytes(worst) - RESIDUAL_BYTES
         overhead = mean_row_bytes("int8", dim) - dim
-        fits = int(MEANS_SHARE * allowed / worst) - overhead
+        fits = int(MEANS_SHARE * (allowed / worst - overhead))
         if fits >= dim:
             return None
         if fits < 1:
@@ -252,4 +253,6 @@ class SketchPlan:
         return int(fits)
 
     def __str__(self) -> str:
+        # Neither share nor spare: they say how much a client keeps back, and a client that keeps back more by its own
+        # policy contributes the same kind of statistics, of the same digest.
         return f"budget {self.budget}" if self.budget is not None else f"rank {self.rank} in {self.code}"

@@ -12,7 +12,7 @@ from fedmoments.errors import InputError
 from fedmoments.statistics.moments import DERIVED, MOMENTS, Layout, moment
 from fedmoments.statistics.sketch_plan import SketchPlan
 
-__all__ = ["StatisticsSpec"]
+__all__ = ["StatisticsSpec", "told_apart"]
 
 
 def _closure(names: Iterable[str]) -> frozenset[str]:
@@ -139,3 +139,15 @@ class StatisticsSpec:
     def __str__(self) -> str:
         shares = f" × {self.means_per_client}" if self.means_per_client > 1 else ""
         return " + ".join(("counts", *self.sent)) + shares + (f" ({self.sketch})" if self.sketch else "")
+
+
+def told_apart(one: object, other: object) -> tuple[str, str]:
+    """Return two things that differ in words that differ: in short, or in full where short words hide it.
+
+    Examples
+    --------
+    >>> fine, coarse = (StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(share=s)) for s in (0.5, 0.25))
+    >>> str(fine) == str(coarse), "share=0.5" in told_apart(fine, coarse)[0]
+    (True, True)
+    """
+    return (str(one), str(other)) if str(one) != str(other) else (repr(one), repr(other))

@@ -9,7 +9,6 @@ Laws
 Classes without a sample are absent from every array, so a client that holds 6 of 1203 classes stores 6 rows.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,43 +19,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError, MergeError, MissingMomentError
 from fedmoments.linalg import unpack_symmetric
-from fedmoments.statistics.arithmetic import add_up, require_mergeable, row_keys, subtract
+from fedmoments.statistics.arithmetic import add_up, digest_of, require_mergeable, subtract
 from fedmoments.statistics.fixed_point import FixedPoint
+from fedmoments.statistics.mean_rows import MeanRows
 from fedmoments.statistics.moments import Layout, cell_sums, moment
 from fedmoments.statistics.rounding import round_to_budget, whole_classes
 from fedmoments.statistics.sketches import Sketches
-from fedmoments.statistics.spec import StatisticsSpec
+from fedmoments.statistics.spec import StatisticsSpec, told_apart
 
-__all__ = ["MeanRows", "Statistics"]
+__all__ = ["Statistics"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class MeanRows:
-    """Class means kept apart: row i says that ``counts[i]`` samples of class ``labels[i]`` have a mean.
-
-    Shapes: labels (r,), counts (r,). A client has one row a class, or several shares of it. The sums behind the means
-    stay as they are stored; :meth:`block_means` widens a block at a time, so that no copy of all rows is made.
-    """
-
-    labels: Ints
-    counts: Ints
-    stored_sums: NDArray[Any]
-    fixed_point: FixedPoint | None = None
-
-    def block_sums(self, block: slice = slice(None)) -> Floats:
-        """Return the sums n·mean of some rows, (rows in block, d) float64."""
-        stored = self.stored_sums[block]
-        return self.fixed_point.dequantize(stored, degree=1) if self.fixed_point else stored
-
-    def block_means(self, block: slice = slice(None)) -> Floats:
-        """Return the means of some rows, (rows in block, d) float64."""
-        return np.asarray(self.block_sums(block) / self.counts[block, None])
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +253,9 @@ class Statistics:
         array([[1., 4.]])
         """
         if not spec <= self.spec:
+            asked, held = told_apart(spec, self.spec)
             raise MissingMomentError(
-                f"statistics of {spec} were asked for, but these hold {self.spec}: measure again with "
+                f"statistics of {asked} were asked for, but these hold {held}: measure again with "
                 f"a spec that includes what is missing"
             )
         spec = spec.with_plan(self.spec.sketch)
@@ -337,9 +312,12 @@ class Statistics:
         >>> len(stats.rows), stats.whole_classes().rows.block_means()
         (2, array([[3.5]]))
         """
-        if self.spec.means_per_client == 1:
+        if self.spec.means_per_client == 1 and not self.spec.has_sketch:
             return self
+        # Asked of the rows: restricting to a spec of one mean leaves shares as they were measured.
         places, first = whole_classes(self.row_labels, self.row_owners)
+        if self.spec.means_per_client == 1 and len(first) == len(self.row_labels):
+            return self
         arrays = {**self.arrays, "client_means": cell_sums(self.raw("client_means"), places, len(first))}
         return replace(
             self,
@@ -354,8 +332,8 @@ class Statistics:
         """Return what a server holds of these statistics when a scatter sketch travels within a budget.
 
         Client means are one a class, rounded to the code that each contribution's budget allows
-        (:meth:`SketchPlan.choose`). Sketch rows were coded when they were measured; the rest stays as it is. Statistics
-        without a budget are returned unchanged.
+        (:meth:`SketchPlan.choose`); without a budget they are not rounded. Sketch rows were coded when they were
+        measured; the rest stays as it is. Statistics without a scatter sketch are returned unchanged.
 
         Examples
         --------
@@ -366,9 +344,11 @@ class Statistics:
         True
         """
         plan = self.spec.plan
-        if plan is None or plan.budget is None or self.rounded or not len(self.row_labels):
+        if plan is None or self.rounded or not len(self.row_labels):
             return self
         whole = self.whole_classes()
+        if plan.budget is None:
+            return whole
         sums = round_to_budget(whole.rows.block_sums(), whole.row_counts, whole.row_owners, plan)
         counts, form = whole.row_counts[:, None], self.fixed_point
         means = form.quantize(sums, 1, counts, "client_means") if form else sums
@@ -384,20 +364,7 @@ class Statistics:
         >>> (a + b).digest() == (b + a).digest()
         True
         """
-        sha = hashlib.sha256(repr((str(self.spec), self.n_classes, self.dim, self.fixed_point)).encode())
-        for array in (self.classes, self.class_counts):
-            sha.update(array.astype("<i8").tobytes())
-        for name in sorted(self.arrays):
-            array = self.arrays[name]
-            sha.update(f"{name}{array.shape}".encode())
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            if moment(name).layout.apart:
-                rows = moment(name).layout is Layout.ROWS
-                for key in sorted(row_keys(self.row_labels, self.row_counts, little) if rows else self.sketches.keys()):
-                    sha.update(key)
-            else:
-                sha.update(np.ascontiguousarray(little).data)
-        return sha.hexdigest()
+        return digest_of(self)
 
     # ---------------------------------------------------------------------------------------------- arithmetic
 

@@ -2,11 +2,9 @@
 
 import hashlib
 import sqlite3
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
@@ -79,24 +77,14 @@ def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted
         for name in apart:
             arrays[name][place] = part.arrays[name]
         if spec.has_sketch:
-            sketches.append(replace(part.sketches, owners=np.full(len(part.sketches), owner, np.int64)))
+            sketches.append(part.sketches)
         start = place.stop
     if spec.has_sketch:
-        arrays["scatter_sketch"], blocks = _side_by_side(sketches, agreement.dim)
-        index |= blocks
+        blocks = Sketches.of(sketches, range(len(sketches)), agreement.dim)
+        arrays["scatter_sketch"] = blocks.rows
+        index |= {"sketch_sizes": blocks.sizes, "sketch_residuals": blocks.residuals, "sketch_owners": blocks.owners}
     form, sizes = agreement.fixed_point, (agreement.n_classes, agreement.dim)
     return Statistics(spec, *sizes, totals.classes, totals.class_counts, arrays, fixed_point=form, **index)
-
-
-def _side_by_side(sketches: list[Sketches], dim: int) -> tuple[NDArray[np.float64], dict[str, NDArray[Any]]]:
-    """Return the rows of all blocks, and their index."""
-    rows = np.concatenate([np.zeros((0, dim)), *(each.rows for each in sketches)])
-    index = {
-        "sketch_sizes": np.concatenate([np.zeros(0, np.int64), *(each.sizes for each in sketches)]),
-        "sketch_residuals": np.concatenate([np.zeros(0), *(each.residuals for each in sketches)]),
-        "sketch_owners": np.concatenate([np.zeros(0, np.int64), *(each.owners for each in sketches)]),
-    }
-    return rows, index
 
 
 def state_digest(connection: sqlite3.Connection, terms: Terms, merged: Statistics) -> str:
