@@ -117,7 +117,7 @@ def test_additive_heads_do_not_depend_on_groups(head: str, data: Data) -> None:
     np.testing.assert_allclose(apart.decision_function(X), together.decision_function(X), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("head", ROWS)
+@pytest.mark.parametrize("head", [head for head in ROWS if head != "auto-exact"])  # only its choice could differ
 def test_heads_of_client_means_depend_on_groups(head: str, data: Data) -> None:
     X, y, groups = data
     apart, alone = make(head).fit(X, y, groups=groups), make(head).fit(X, y)

@@ -294,7 +294,8 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _spec(self, head: Head) -> StatisticsSpec:
         if self.means_per_client < 1:
             raise InputError(f"means_per_client must be 1 or more, not {self.means_per_client}")
-        return spec_for(head, means_per_client=self.means_per_client)
+        spec = spec_for(head, means_per_client=self.means_per_client)
+        return spec.with_plan(spec.plan)
 
     def _nothing(self, head: Head, pilot: Statistics | None) -> _Measured:
         state = self.random_state

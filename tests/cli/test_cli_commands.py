@@ -108,7 +108,7 @@ def test_inspect_says_which_heads_statistics_suffice_for(run: Any, features: str
     run("measure", features, "--head", "fedcof", "-o", "a.stats")
     found = document(run("inspect", "a.stats", "--json"))
     free = ["fishermix-free", "lda-free", "nb-free", "proto-hyper-free", "qda-free"]
-    assert found["fits_heads"] == ["fedcof", "fedncm", *free]
+    assert found["fits_heads"] == ["auto-free", "fedcof", "fedncm", *free]
 
 
 def test_fit_takes_hyper_parameters(run: Any, features: str) -> None:

@@ -122,7 +122,7 @@ def test_create_refuses_what_makes_no_terms(refuse: Any, run: Any, features: str
     assert "'cats.txt' is neither" in sentence("--encoder", "identity", "--dim", "3", "--classes", "cats.txt")
     assert "unknown head 'fedcov'" in sentence("--data", features, "--heads", "fedcov")
     assert "feature map of its own" in sentence("--data", features, "--heads", "fed3r-rf")
-    assert "rows" in sentence("--data", features, "--rows", "int8")
+    assert "rows" in sentence("--data", features, "--rows", "int4")
     Path("latin.txt").write_bytes(b"caf\xe9\nbar\n")
     assert "not in UTF-8" in sentence("--encoder", "identity", "--dim", "3", "--classes", "latin.txt")
     assert not list(workshop.glob("new.ledger*"))

@@ -152,7 +152,10 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
 
 
 def default_heads(store: Any) -> tuple[str, ...]:
-    """Return the heads that a federation was created for; without any, fedcof or all heads that its terms serve."""
+    """Return the heads that a federation was created for; without any, fedcof or all heads that its terms serve.
+
+    Where sketches were collected, these are the heads on them: the means beside are rounded to a budget.
+    """
     from fedmoments.heads import make_head
     from fedmoments.simulation.run import standard_heads
 
@@ -161,6 +164,8 @@ def default_heads(store: Any) -> tuple[str, ...]:
         if entry.details.get("note") == "created for":
             return tuple(entry.details["heads"])
     served = tuple(name for name in standard_heads() if make_head(name).needs <= terms.spec)
+    if terms.spec.has_sketch:
+        served = tuple(name for name in served if make_head(name).needs.has_sketch)
     if not served:
         raise InputError(f"no head can be fitted from {terms.spec}, which is what the federation collects")
     return ("fedcof",) if "fedcof" in served else served

@@ -163,7 +163,6 @@ def prepare_local(
     server = replace(server, ledger=str(folder.resolve() / "ledger.db"), nodes=nodes)
     plan = LocalFederation(folder.resolve(), nodes, split.n_clients, server, privacy.secure is not None)
     with FederationStore.create(server.ledger, terms) as store:
-        store.note("created for", heads=list(server.heads))
         _enrol(store, plan, base, tls=tls and real)
         if plan.secure:
             _add_helper(store, plan, real=real)
