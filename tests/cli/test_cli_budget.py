@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import fedmoments as fm
 from fedmoments.statistics import load_statistics
 
 
@@ -81,3 +82,15 @@ def test_several_means_beside_a_sketch_are_refused_not_joined_in_silence(run: An
     refused = squeezed(run("measure", features, *asked, code=2).stderr)
     assert "--means-per-client 2: a scatter sketch travels with one mean a class" in refused
     assert not Path("a.stats").exists()
+
+
+def test_a_classifier_behind_a_budgets_projection_says_on_what_it_was_measured(run: Any, features: str) -> None:
+    given = ("--clients", "4", "--alpha", "0.5", "--seeds", "1", "--heads", "fedcof,sketch", "--budget", "30/class")
+    run("simulate", features, *given, "--out", "out")
+    plain, projected = (fm.load(f"out/heads/{name}.safetensors") for name in ("fedcof", "sketch"))
+    assert plain.feature_map is None
+    assert projected.feature_map is not None
+    assert plain.info["fingerprint"] != projected.info["fingerprint"]
+    alone = ("--clients", "4", "--alpha", "0.5", "--seeds", "1", "--heads", "sketch", "--budget", "30/class")
+    run("simulate", features, *alone, "--out", "alone")
+    assert fm.load("alone/heads/sketch.safetensors").info["fingerprint"] == projected.info["fingerprint"]

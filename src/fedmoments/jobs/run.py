@@ -17,11 +17,11 @@ from fedmoments.jobs.diagnostics import quick_diagnostics
 from fedmoments.jobs.encoding import Encoded, encode_data
 from fedmoments.jobs.outputs import write_outputs
 from fedmoments.jobs.record import Record
-from fedmoments.simulation import SimulationResult, simulate
+from fedmoments.simulation import Setting, SimulationResult, simulate
 from fedmoments.simulation.budgets import plan_of
 from fedmoments.simulation.methods import Method, choose_methods
 from fedmoments.simulation.projection import make_projection
-from fedmoments.simulation.run import make_split
+from fedmoments.simulation.run import is_sketched, make_split
 from fedmoments.simulation.shield import public_map
 
 __all__ = ["PROGRESS", "JobResult", "run_job"]
@@ -150,23 +150,18 @@ def _document(
     rounds = round_curves(encoded.features, heads, setting, config.participation, seeds, progress=progress)
     about = encoded.describe()
     fingerprint = encoded.measured_as()
-    features = encoded.features
-    _, dimensions = plan_of(
-        setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
-    )
-    projection = make_projection(dimensions, features.dim, config.seed)
-    measured = encoded.measured_as(public_map(projection, setting.protection.agreed))
-    notes = {"encoder": about["encoder"], "fingerprint": measured.digest, "data": config.data}
+    notes = {"encoder": about["encoder"], "data": config.data}
     if setting.protection.words:
         notes["protection"] = setting.protection.words
-    classifiers = {name: classifier.noting(**notes) for name, classifier in details.classifiers.items()}
+    classifiers = {
+        name: classifier.noting(**notes, fingerprint=_measured_as(encoded, config, setting, heads[name]))
+        for name, classifier in details.classifiers.items()
+    }
     where = {detail["head"]: place for place, detail in enumerate(details.heads)}
     document = {**simulation.to_dict(), "format": 1, "version": fedmoments.__version__, "command": command}
     for row, found in zip(document["rows"], simulation.rows, strict=True):
-        first = replace(setting, budget=found.setting.budget) == found.setting and found.setting.budget in (
-            None,
-            *config.budgets[:1],
-        )
+        alike = found.setting.budget in (None, *config.budgets[:1])
+        first = alike and replace(found.setting, budget=None) == replace(setting, budget=None)
         row["detail"] = where.get(found.head) if first else None
     document["config"] = config.to_dict()
     document["data"] = {**about, "fingerprint": fingerprint.digest}
@@ -176,6 +171,15 @@ def _document(
         document["budget_curve"] = budget_curve(encoded.features, config, setting, progress=progress)
     document["diagnostics"] = quick_diagnostics(encoded.features, split, setting, config.seed)
     return document, classifiers
+
+
+def _measured_as(encoded: Encoded, config: JobConfig, setting: Setting, head: Method) -> str:
+    """Return the fingerprint of what a head was measured on: a small budget projects features for heads on sketches."""
+    budget = config.budgets[0] if config.budgets and is_sketched(head) else None
+    features = encoded.features
+    _, dimensions = plan_of(budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection)
+    projection = make_projection(dimensions, features.dim, config.seed)
+    return encoded.measured_as(public_map(projection, setting.protection.agreed)).digest
 
 
 def _heads(config: JobConfig, simulation: SimulationResult) -> dict[str, Method]:
