@@ -251,24 +251,6 @@ def test_within_a_chunk_an_offset_drops_out_bit_for_bit() -> None:
 # -------------------------------------------------------------------------------------------------- capacity and memory
 
 
-def test_the_capacity_grows_without_loss_until_something_was_lost() -> None:
-    X, y = samples(1500, 300, 4)
-    stream, large = ScatterStream(300, 1), ScatterStream(300, 30)
-    streamed(stream, X[:30], y[:30])
-    stream.grow(30)
-    streamed(stream, X[30:], y[30:])
-    assert np.array_equal(stream.factor(30)[0], streamed(large, X, y).factor(30)[0])
-    assert stream.error > 0.0
-    stream.grow(90)  # the buffer now has room for as many rows as there are dimensions
-    before = stream.error
-    streamed(stream, X, y)
-    assert stream.buffer >= 300
-    assert stream.error == before
-    assert stream.factor(90)[0].shape == (90, 300)
-    expected = naive(np.vstack([X, X]), np.append(y, y))
-    assert np.linalg.norm(expected - scatter(stream, 90), 2) <= before + np.sort(np.linalg.eigvalsh(expected))[-91]
-
-
 def test_memory_stays_within_the_stated_bound_and_does_not_grow_with_the_stream() -> None:
     d, capacity, n_classes = 1500, 5, 3
     rng = np.random.default_rng(0)
@@ -329,9 +311,6 @@ def test_ranks_and_buffers_that_cannot_be_are_refused() -> None:
         ScatterStream(3, -1)
     with pytest.raises(InputError, match="a buffer of 22 rows"):
         ScatterStream(50, 3, buffer=22)
-    fixed = ScatterStream(50, 3, buffer=23)
-    with pytest.raises(InputError, match="leave out the buffer"):
-        fixed.grow(4)
     stream = streamed(narrow(90, 3), *samples(600, 90, 3))
     with pytest.raises(InputError, match=r"0 to 3 rows.*4 were asked for"):
         stream.factor(4)

@@ -76,10 +76,10 @@ class ScatterStream:
     dim
         Dimension d of the features.
     capacity
-        The largest rank that :meth:`factor` will be asked for; :meth:`grow` raises it later.
+        The largest rank that :meth:`factor` will be asked for.
     buffer
         Rows that are collected before they are compressed, more than :func:`sketch_rows`; by default
-        :func:`buffer_rows` of the capacity, growing with it.
+        :func:`buffer_rows` of the capacity.
 
     Examples
     --------
@@ -141,24 +141,6 @@ class ScatterStream:
         return sum(array.nbytes for array in held)
 
     # --------------------------------------------------------------------------------------------------- collecting
-
-    def grow(self, capacity: int) -> None:
-        """Allow ranks up to ``capacity`` from now on; what was lost before stays lost, within :attr:`error`.
-
-        Examples
-        --------
-        >>> stream = ScatterStream(100, capacity=3)
-        >>> stream.grow(6)
-        >>> stream.grow(5)
-        >>> stream.capacity
-        6
-        """
-        if self._fixed_buffer is not None and self._fixed_buffer <= sketch_rows(capacity):
-            raise InputError(
-                f"a buffer of {self._fixed_buffer} rows, as it was given, is too small for a rank of {capacity}, which "
-                f"needs more than {sketch_rows(capacity)}: leave out the buffer and it will grow with the rank"
-            )
-        self.capacity = max(self.capacity, capacity)
 
     def update(self, X: NDArray[np.floating], labels: NDArray[np.integer] | list[int]) -> None:
         """Add a batch, X (n, d) and labels (n,); a batch that is refused leaves the stream as it was."""
