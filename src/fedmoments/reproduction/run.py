@@ -1,0 +1,188 @@
+"""Run an experiment: settings to measurements, these beside the paper's numbers, everything into one document."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import fedmoments
+from fedmoments.errors import InputError
+from fedmoments.reproduction.comparison import compare_claims, compare_numbers, compare_settings, our_cells
+from fedmoments.reproduction.engines import load_engine
+from fedmoments.reproduction.experiment import Block, Experiment
+from fedmoments.reproduction.library import PAPERS
+from fedmoments.reproduction.measurement import Measurement
+from fedmoments.reproduction.world import World
+
+__all__ = ["Request", "run_experiment"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """How an experiment is to be run.
+
+    Parameters
+    ----------
+    same_as
+        Name of the block whose data and encoder these are: numbers are then compared with the paper's one by one.
+        Without it, data stand in for the paper's, and gains and claims are compared.
+    changes
+        Settings that replace the experiment's: fewer rounds, say. Each is told as a deviation.
+    command
+        What the user typed.
+    """
+
+    same_as: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+
+def run_experiment(experiment: Experiment, world: World, request: Request | None = None) -> dict[str, Any]:
+    """Run an experiment, and return everything that a page shows of it, ready for JSON.
+
+    Parameters
+    ----------
+    experiment
+        What to run.
+    world
+        Data, encoders, seeds and caches. An experiment that needs no data takes none of them.
+    request
+        How.
+
+    Returns
+    -------
+    dict
+        ``experiment`` (the file), ``mode`` (``computed``, ``same data`` or ``stand-in``), ``measurements``, ``table``,
+        ``claims``, ``deviations``, ``data``, ``seeds``, ``seconds``, ``cached``.
+
+    Examples
+    --------
+    >>> from fedmoments.jobs import JobConfig
+    >>> from fedmoments.reproduction import experiment
+    >>> found = run_experiment(experiment("fedcof/table1"), World(JobConfig(), cache_dir=False))
+    >>> found["mode"], {cell["verdict"] for block in found["table"]["blocks"] for row in block["cells"] for cell in row}
+    ('computed', {'agrees'})
+    """
+    request = request or Request()
+    start = time.perf_counter()
+    world.deviations.clear()
+    settings = {**experiment.settings, **_changed(experiment, request.changes, world)}
+    if experiment.is_free:
+        if request.same_as is not None:
+            raise InputError(f"{experiment.name} needs no data: leave out what they are the same as")
+        mode = "computed"
+        measurements, table = _computed(experiment, settings, world)
+    else:
+        block = experiment.block(request.same_as) if request.same_as is not None else None
+        mode = "stand-in" if block is None else "same data"
+        measurements, table = _measured(experiment, settings, block, world)
+    document: dict[str, Any] = {
+        "format": 1,
+        "version": fedmoments.__version__,
+        "command": request.command,
+        "experiment": _told(experiment),
+        "mode": mode,
+        "same_as": request.same_as,
+        "settings": settings,
+        "data": None if experiment.is_free else _data(world),
+        "seeds": list(world.each_seed),
+        "table": table,
+        "claims": compare_claims(experiment.claims, measurements),
+        "measurements": [each.to_dict() for each in measurements],
+        "deviations": list(world.deviations),
+    }
+    document["cached"] = sum(memory.found for memory in world.memories.values())
+    document["seconds"] = time.perf_counter() - start
+    return document
+
+
+def _changed(experiment: Experiment, changes: Mapping[str, Any], world: World) -> dict[str, Any]:
+    """Return the changes, each told as a deviation."""
+    for name, value in changes.items():
+        before = experiment.settings.get(name, "the engine's default")
+        world.deviate(f"{name} is {_words(value)} instead of {_words(before)}, as was asked for")
+    return dict(changes)
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _computed(
+    experiment: Experiment, settings: Mapping[str, Any], world: World
+) -> tuple[list[Measurement], dict[str, Any] | None]:
+    """Return what needs no data: every block with its own settings, compared number by number."""
+    engine = load_engine(experiment.engine)
+    if not experiment.paper:
+        found = engine(settings, world)
+        return found, _table(experiment, our_cells(experiment, found), [])
+    every: list[Measurement] = []
+    blocks = []
+    for block in experiment.paper:
+        found = engine({**settings, **block.settings}, world)
+        cells = compare_numbers(experiment, block, our_cells(experiment, found))
+        blocks.append({"name": block.name, "settings": dict(block.settings), "cells": cells})
+        every += [
+            Measurement({"block": block.name, **each.where}, each.values, each.quantity, each.reason, each.seeds)
+            for each in found
+        ]
+    return every, _table(experiment, None, blocks)
+
+
+def _measured(
+    experiment: Experiment, settings: Mapping[str, Any], block: Block | None, world: World
+) -> tuple[list[Measurement], dict[str, Any] | None]:
+    """Return what was measured on data: compared with a block's numbers, or with the gains of all blocks."""
+    if block is None:
+        world.deviate(
+            f"the data are {world.encoded().data.name} behind {world.encoded().encoder.name}, not the paper's: the "
+            "setting is reproduced, not the numbers"
+        )
+    if world.seeds != experiment.seeds:
+        world.deviate(f"{world.seeds} seeds instead of {experiment.seeds}")
+    found = load_engine(experiment.engine)({**settings, **(block.settings if block else {})}, world)
+    cells = our_cells(experiment, found)
+    theirs = [{"name": each.name, "cells": compare_numbers(experiment, each, cells)} for each in experiment.paper]
+    if block is None:
+        return found, _table(experiment, compare_settings(experiment, cells), theirs)
+    return found, _table(experiment, compare_numbers(experiment, block, cells), theirs)
+
+
+def _table(experiment: Experiment, ours: Any, blocks: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if not experiment.rows:
+        return None
+    names = {"rows": [line.name for line in experiment.rows], "columns": [line.name for line in experiment.columns]}
+    return {**names, "reference": experiment.reference, "units": experiment.units, "ours": ours, "blocks": blocks}
+
+
+def _told(experiment: Experiment) -> dict[str, Any]:
+    """Return what the document says of the experiment itself."""
+    paper = experiment.name.partition("/")[0]
+    plain = {key: getattr(experiment, key) for key in ("name", "title", "source", "about", "needs", "engine", "long")}
+    figures = [vars(figure) | {"where": dict(figure.where)} for figure in experiment.figures]
+    more = {"paper": PAPERS[paper], "seeds": experiment.seeds, "tolerance": experiment.tolerance}
+    misprints = [vars(each).copy() for each in experiment.misprints]
+    return {**plain, **more, "notes": list(experiment.notes), "figures": figures, "misprints": misprints}
+
+
+def _data(world: World) -> dict[str, Any]:
+    """Return what the document says of the data behind each encoder."""
+    first = world.encoded().describe()
+    fingerprints = {}
+    for name in world.encoder_names:
+        encoded = world.encoded(name)
+        fingerprints[encoded.encoder.name] = encoded.measured_as().digest
+    kept = ("name", "description", "train", "test", "dim", "classes", "modality", "digest", "encoder")
+    return {**{key: first[key] for key in kept}, "fingerprints": fingerprints}
+
+
+def file_name(name: str) -> str:
+    """Return an experiment's name as that of a folder or a file.
+
+    Examples
+    --------
+    >>> file_name("gh-ofl/table2")
+    'gh-ofl-table2'
+    """
+    return re.sub("[^A-Za-z0-9_-]+", "-", name)
