@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 
-__all__ = ["IMAGENET", "ImagePreprocessing"]
+__all__ = ["IMAGENET", "ImagePreprocessing", "open_image"]
 
 # How far a large image may be shrunk by fast means (a JPEG's own scaling, averaging of whole blocks) before the proper
 # filter: to this many times the size that is asked for. Pillow calls 2 "reasonable" and 3 "nearly as good as none".
@@ -122,7 +122,7 @@ class ImagePreprocessing:
             When it is damaged, truncated, absurdly large or none of these; says why.
         """
         pillow = require("PIL.Image", "Reading images", "torch")
-        image = _opened(sample, pillow, enough=_GAP * self.size / self.crop)
+        image = open_image(sample, pillow, enough=_GAP * self.size / self.crop)
         width, height = image.size
         short = min(width, height)
         side = short * self.crop if short >= self.size else float(short)
@@ -155,7 +155,7 @@ class ImagePreprocessing:
 IMAGENET = ImagePreprocessing()
 
 
-def _opened(sample: Any, pillow: Any, enough: float) -> Any:
+def open_image(sample: Any, pillow: Any, enough: float) -> Any:
     """Return a sample as an upright RGB image of PIL; ``enough`` pixels along the short side will do."""
     if isinstance(sample, np.ndarray):
         return _rgb(pillow.fromarray(_checked_pixels(sample)))
