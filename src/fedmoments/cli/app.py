@@ -28,6 +28,7 @@ from fedmoments.cli.merge import merge_command
 from fedmoments.cli.personalise import personalise_command
 from fedmoments.cli.predict import predict_command
 from fedmoments.cli.probe import probe_command
+from fedmoments.cli.reproduce import reproduce_command
 from fedmoments.cli.server import server_commands
 from fedmoments.cli.simulate import simulate_command
 from fedmoments.cli.split import split_command
@@ -150,6 +151,7 @@ for _command in (
     probe_command,
     encoders_command,
     costs_command,
+    reproduce_command,
     federate_command,
     keys_commands,
     server_commands,

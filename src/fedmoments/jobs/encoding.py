@@ -1,5 +1,7 @@
 """From what a person typed to features: load the data, choose the encoder, encode (or read the cache)."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -7,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+import fedmoments
 from fedmoments.data import parse_split
 from fedmoments.data.dataset import DataSet
 from fedmoments.data.samples import Problem
@@ -50,6 +53,13 @@ class Encoded:
         """Return the fingerprint of what clients measure, behind a public map if there is one."""
         encoder = self.encoder
         return Fingerprint(encoder.weights_hash, dict(encoder.preprocessing), feature_map, self.data.class_names)
+
+    def basis(self) -> list[str]:
+        """Return what every outcome depends on besides its setting: version, data, encoder, and who holds what."""
+        groups = hashlib.sha256()
+        for keys in (self.features.domains, self.features.ids):
+            groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
+        return [fedmoments.__version__, self.data.digest, self.encoder.fingerprint, groups.hexdigest()]
 
     def describe(self) -> dict[str, Any]:
         """Return what results say of the data, ready for JSON."""

@@ -1,7 +1,5 @@
 """Encode, split, measure, merge, fit, evaluate: the whole job, resumable, every random choice from one seed."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -91,7 +89,7 @@ def run_job(
     encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
     timings["encode"] = time.perf_counter() - clock
     config = replace(config, heads=config.head_names, encoder=encoded.encoder.name)
-    record = Record(out / PROGRESS if out else None, _basis(encoded))
+    record = Record(out / PROGRESS if out else None, " ".join(encoded.basis()))
     clock = time.perf_counter()
     simulation = simulate(
         encoded.features,
@@ -119,14 +117,6 @@ def run_job(
     simulation = replace(simulation, seconds=document["seconds"])
     files = write_outputs(out, document, config.to_toml(), classifiers) if out else []
     return JobResult(simulation, document, classifiers, files, record.found, encoded.computed)
-
-
-def _basis(encoded: Encoded) -> str:
-    """Return what every outcome depends on besides its setting: natural splits, on who holds what."""
-    groups = hashlib.sha256()
-    for keys in (encoded.features.domains, encoded.features.ids):
-        groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
-    return f"{fedmoments.__version__} {encoded.data.digest} {encoded.encoder.fingerprint} {groups.hexdigest()}"
 
 
 def _document(

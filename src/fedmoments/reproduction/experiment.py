@@ -262,10 +262,10 @@ def read_experiment(name: str, text: str) -> Experiment:
 def _made(cls: Any, values: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> Any:
     """Return a dataclass of values that are checked and of others that were checked already."""
     needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
+    made = with_values(cls(**{name: given.get(name) for name in needed}), values, whose)
     missing = [name for name in needed if name not in {**values, **given}]
     if missing:
         raise FileFormatError(f"{whose} lacks {', '.join(missing)}")
-    made = with_values(cls(**{name: given.get(name) for name in needed}), values, whose)
     return cls(**{**vars(made), **given})
 
 

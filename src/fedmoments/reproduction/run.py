@@ -1,6 +1,5 @@
 """Run an experiment: settings to measurements, these beside the paper's numbers, everything into one document."""
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,17 +65,19 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
     """
     request = request or Request()
     start = time.perf_counter()
+    reused = world.reused
     world.deviations.clear()
-    settings = {**experiment.settings, **_changed(experiment, request.changes, world)}
+    changes = _changed(experiment, request.changes, world)
+    settings = {**experiment.settings, **changes}
     if experiment.is_free:
         if request.same_as is not None:
             raise InputError(f"{experiment.name} needs no data: leave out what they are the same as")
         mode = "computed"
-        measurements, table = _computed(experiment, settings, world)
+        measurements, table = _computed(experiment, changes, world)
     else:
         block = experiment.block(request.same_as) if request.same_as is not None else None
         mode = "stand-in" if block is None else "same data"
-        measurements, table = _measured(experiment, settings, block, world)
+        measurements, table = _measured(experiment, changes, block, world)
     document: dict[str, Any] = {
         "format": 1,
         "version": fedmoments.__version__,
@@ -92,7 +93,7 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
         "measurements": [each.to_dict() for each in measurements],
         "deviations": list(world.deviations),
     }
-    document["cached"] = sum(memory.found for memory in world.memories.values())
+    document["cached"] = world.reused - reused
     document["seconds"] = time.perf_counter() - start
     return document
 
@@ -100,8 +101,9 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
 def _changed(experiment: Experiment, changes: Mapping[str, Any], world: World) -> dict[str, Any]:
     """Return the changes, each told as a deviation."""
     for name, value in changes.items():
-        before = experiment.settings.get(name, "the engine's default")
-        world.deviate(f"{name} is {_words(value)} instead of {_words(before)}, as was asked for")
+        before = experiment.settings.get(name)
+        instead = "" if before is None else f" instead of {_words(before)}"
+        world.deviate(f"{name} is {_words(value)}{instead}, as was asked for")
     return dict(changes)
 
 
@@ -110,19 +112,19 @@ def _words(value: Any) -> str:
 
 
 def _computed(
-    experiment: Experiment, settings: Mapping[str, Any], world: World
+    experiment: Experiment, changes: Mapping[str, Any], world: World
 ) -> tuple[list[Measurement], dict[str, Any] | None]:
     """Return what needs no data: every block with its own settings, compared number by number."""
     engine = load_engine(experiment.engine)
     if not experiment.paper:
-        found = engine(settings, world)
+        found = engine({**experiment.settings, **changes}, world)
         return found, _table(experiment, our_cells(experiment, found), [])
     every: list[Measurement] = []
     blocks = []
     for block in experiment.paper:
-        found = engine({**settings, **block.settings}, world)
+        found = engine({**experiment.settings, **block.settings, **changes}, world)
         cells = compare_numbers(experiment, block, our_cells(experiment, found))
-        blocks.append({"name": block.name, "settings": dict(block.settings), "cells": cells})
+        blocks.append({**_part(experiment, block), "cells": cells})
         every += [
             Measurement({"block": block.name, **each.where}, each.values, each.quantity, each.reason, each.seeds)
             for each in found
@@ -131,7 +133,7 @@ def _computed(
 
 
 def _measured(
-    experiment: Experiment, settings: Mapping[str, Any], block: Block | None, world: World
+    experiment: Experiment, changes: Mapping[str, Any], block: Block | None, world: World
 ) -> tuple[list[Measurement], dict[str, Any] | None]:
     """Return what was measured on data: compared with a block's numbers, or with the gains of all blocks."""
     if block is None:
@@ -140,13 +142,22 @@ def _measured(
             "setting is reproduced, not the numbers"
         )
     if world.seeds != experiment.seeds:
-        world.deviate(f"{world.seeds} seeds instead of {experiment.seeds}")
-    found = load_engine(experiment.engine)({**settings, **(block.settings if block else {})}, world)
+        world.deviate(f"{world.seeds} {'seed' if world.seeds == 1 else 'seeds'} instead of {experiment.seeds}")
+    own = block.settings if block else {}
+    found = load_engine(experiment.engine)({**experiment.settings, **own, **changes}, world)
     cells = our_cells(experiment, found)
-    theirs = [{"name": each.name, "cells": compare_numbers(experiment, each, cells)} for each in experiment.paper]
+    theirs = [
+        {**_part(experiment, each), "cells": compare_numbers(experiment, each, cells)} for each in experiment.paper
+    ]
     if block is None:
         return found, _table(experiment, compare_settings(experiment, cells), theirs)
     return found, _table(experiment, compare_numbers(experiment, block, cells), theirs)
+
+
+def _part(experiment: Experiment, block: Block) -> dict[str, Any]:
+    """Return what the document says of a block besides its cells."""
+    tolerance = experiment.tolerance if block.tolerance is None else block.tolerance
+    return {"name": block.name, "settings": dict(block.settings), "tolerance": tolerance}
 
 
 def _table(experiment: Experiment, ours: Any, blocks: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -175,14 +186,3 @@ def _data(world: World) -> dict[str, Any]:
         fingerprints[encoded.encoder.name] = encoded.measured_as().digest
     kept = ("name", "description", "train", "test", "dim", "classes", "modality", "digest", "encoder")
     return {**{key: first[key] for key in kept}, "fingerprints": fingerprints}
-
-
-def file_name(name: str) -> str:
-    """Return an experiment's name as that of a folder or a file.
-
-    Examples
-    --------
-    >>> file_name("gh-ofl/table2")
-    'gh-ofl-table2'
-    """
-    return re.sub("[^A-Za-z0-9_-]+", "-", name)

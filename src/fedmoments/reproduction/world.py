@@ -53,6 +53,7 @@ class World:
     seeds: int = 1
     cache_dir: Any = None
     progress: Progress | None = None
+    resumed: int = 0
     deviations: list[str] = field(default_factory=list)
     memories: dict[Any, Memory | Record] = field(default_factory=dict)
     _encoded: dict[str | None, Encoded] = field(default_factory=dict)
@@ -81,11 +82,7 @@ class World:
 
     def basis(self, encoder: str | None = None) -> list[str]:
         """Return what every measurement on these data depends on: version, data, encoder, and who holds what."""
-        encoded = self.encoded(encoder)
-        groups = hashlib.sha256()
-        for keys in (encoded.features.domains, encoded.features.ids):
-            groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
-        return [fedmoments.__version__, encoded.data.digest, encoded.encoder.fingerprint, groups.hexdigest()]
+        return self.encoded(encoder).basis()
 
     def memory(self, encoder: str | None = None) -> Memory:
         """Return what was measured on these data before; without data (``encoder="none"``) what was computed."""
@@ -113,6 +110,11 @@ class World:
             path = None if self.cache_dir is False else cache_folder(KIND, self.cache_dir) / f"{kind}-{digest}.jsonl"
             self.memories[key] = make(path)
         return self.memories[key]
+
+    @property
+    def reused(self) -> int:
+        """How much was found in caches so far; engines with a cache of their own count it as ``resumed``."""
+        return self.resumed + sum(memory.found for memory in self.memories.values())
 
     def deviate(self, words: str) -> None:
         """Note, once, where this run departs from the paper's, and why."""

@@ -1,0 +1,208 @@
+"""What came out, in a sentence or two; and claims in words."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fedmoments.report.formats import list_of
+from fedmoments.report.plain import as_number, items, mapping
+from fedmoments.reproduction.comparison import VERDICTS
+from fedmoments.reproduction.pages.grid import judged_cells
+from fedmoments.reproduction.pages.words import (
+    data_words,
+    is_share,
+    number_words,
+    place_words,
+    signed_words,
+    spread_words,
+    varying_keys,
+)
+
+__all__ = ["answer", "claim_asked", "claim_counts", "claim_figures", "disagrees", "pair_rows", "verdict_counts"]
+
+_CLAIM_ORDER = ("holds", "in part", "fails", "not tested")
+
+
+def verdict_counts(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many cells have each verdict.
+
+    Examples
+    --------
+    >>> verdict_counts({"mode": "stand-in", "table": {"ours": [[{"verdict": "in range"}, {"verdict": ""}]]}})
+    {'in range': 1}
+    """
+    found = Counter(str(cell["verdict"]) for cell in judged_cells(document))
+    return {name: found[name] for name in VERDICTS if found[name]}
+
+
+def claim_counts(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many claims have each verdict."""
+    found = Counter(str(mapping(claim).get("verdict")) for claim in items(document.get("claims")))
+    return {name: found[name] for name in _CLAIM_ORDER if found[name]}
+
+
+def disagrees(document: Mapping[str, Any]) -> bool:
+    """Say whether numbers that need no data are not the paper's, misprints apart.
+
+    Examples
+    --------
+    >>> cell = {"verdict": "near"}
+    >>> disagrees({"mode": "computed", "table": {"blocks": [{"cells": [[cell]]}]}})
+    True
+    """
+    counts = verdict_counts(document)
+    return document.get("mode") == "computed" and bool(counts.get("near") or counts.get("differs"))
+
+
+def answer(document: Mapping[str, Any]) -> str:
+    """Return what came out: how many numbers agree, or that the setting alone is the paper's; which claims hold.
+
+    Examples
+    --------
+    >>> table = {"blocks": [{"cells": [[{"verdict": "agrees"}, {"verdict": "misprint"}]]}]}
+    >>> answer({"mode": "computed", "table": table, "claims": []})
+    '1 of 2 numbers agrees with the paper’s, 1 is a misprint of the paper.'
+    """
+    parts = [_numbers(document), _claims(document)]
+    found = " ".join(part for part in parts if part)
+    return found or "There is nothing of the paper’s to compare with here: the numbers are ours alone."
+
+
+def _numbers(document: Mapping[str, Any]) -> str:
+    counts, mode = verdict_counts(document), document.get("mode")
+    total = sum(counts.values())
+    if mode == "stand-in":
+        return _stand_in(document, counts, total)
+    if not total:
+        return ""
+    agree = counts.get("agrees", 0)
+    rest = [
+        f"{number} {word}"
+        for verdict, one, several in (
+            ("misprint", "is a misprint of the paper", "are misprints of the paper"),
+            ("near", "is near", "are near"),
+            ("differs", "differs", "differ"),
+        )
+        if (number := counts.get(verdict, 0))
+        for word in [one if number == 1 else several]
+    ]
+    whose = f"the paper’s on {document['same_as']}" if document.get("same_as") else "the paper’s"
+    if agree == total:
+        return f"The number agrees with {whose}." if total == 1 else f"{_all(total)} numbers agree with {whose}."
+    first = f"{agree} of {total} numbers {'agrees' if agree == 1 else 'agree'} with {whose}"
+    return f"{', '.join([first, *rest])}."
+
+
+def _all(number: int) -> str:
+    return "Both" if number == 2 else f"All {number}"
+
+
+def _stand_in(document: Mapping[str, Any], counts: Mapping[str, int], total: int) -> str:
+    data = mapping(document.get("data"))
+    name = f"{data_words(data['name'])} stands" if data.get("name") else "these data stand"
+    first = f"The setting is reproduced, not the number: {name} in for the paper’s data."
+    if not total:
+        return first
+    reference = mapping(document.get("table")).get("reference")
+    inside, same, other = (counts.get(verdict, 0) for verdict in ("in range", "same sign", "opposite"))
+    over = f"over {reference} " if reference else ""
+    words = [f"{inside} of {total} gains {over}{'lies' if inside == 1 else 'lie'} within the paper’s range"]
+    words += [f"{same} {'has' if same == 1 else 'have'} its sign but another size"] if same else []
+    words += [f"{other} {'has' if other == 1 else 'have'} the opposite sign"] if other else []
+    return f"{first} {', '.join(words)}."
+
+
+def _claims(document: Mapping[str, Any]) -> str:
+    counts = claim_counts(document)
+    total = sum(counts.values())
+    if not total:
+        return ""
+    held = counts.get("holds", 0)
+    if held == total:
+        return "The claim holds." if total == 1 else f"{_all(total)} claims hold."
+    words = {
+        "in part": ("holds in part", "hold in part"),
+        "fails": ("fails", "fail"),
+        "not tested": ("is not tested", "are not tested"),
+    }
+    rest = [f"{counts[name]} {words[name][counts[name] != 1]}" for name in _CLAIM_ORDER[1:] if name in counts]
+    if total == 1:
+        return f"The claim {words[next(iter(counts))][0]}."
+    return f"{held} of {total} claims {'holds' if held == 1 else 'hold'}, {list_of(rest)}."
+
+
+def claim_figures(claim: Mapping[str, Any]) -> str:
+    """Return by how much the sides of a claim differ, over all settings.
+
+    Examples
+    --------
+    >>> pair = {"where": {}, "left": 0.9, "right": 0.8, "difference": 0.1, "error": 0.004, "holds": True}
+    >>> claim_figures({"left": {"head": "fedcof"}, "right": {"head": "fedncm"}, "pairs": [pair]})
+    '+10.0 ± 0.4 points'
+    >>> claim_figures({"left": {}, "right": {"head": "fedncm"}, "pairs": [pair, {**pair, "difference": -0.02}]})
+    '−2.0 to +10.0 points in 2 settings'
+    """
+    pairs = [mapping(pair) for pair in items(claim.get("pairs"))]
+    share = is_share(mapping(claim.get("left")))
+    times, unit, decimals = (100.0, " points", 1) if share else (1.0, "", None)
+    known = [(as_number(pair.get("difference")), pair) for pair in pairs]
+    found = [(times * value, pair) for value, pair in known if value is not None]
+    if not found:
+        return "–"
+    low, high = min(value for value, _ in found), max(value for value, _ in found)
+    if len(found) == 1:
+        error = as_number(found[0][1].get("error"))
+        spread = f" ± {spread_words(times * error, decimals)}" if error else ""
+        return f"{signed_words(low, decimals)}{spread}{unit}"
+    held = sum(bool(pair.get("holds")) for _, pair in found)
+    some = "" if held in (0, len(found)) else f", kept in {held}"
+    ends = dict.fromkeys(signed_words(each, decimals) for each in (low, high))
+    return f"{' to '.join(ends)}{unit} in {len(found)} settings{some}"
+
+
+def claim_asked(claim: Mapping[str, Any]) -> str:
+    """Return what a claim asks of the difference.
+
+    Examples
+    --------
+    >>> claim_asked({"left": {"head": "fedcof"}, "relation": "at least", "margin": 0.01})
+    'asked: at least −1.0 points'
+    >>> claim_asked({"left": {"quantity": "megabytes"}, "relation": "below", "margin": 0})
+    'asked: below 0'
+    """
+    relation, margin = str(claim.get("relation") or ""), as_number(claim.get("margin")) or 0.0
+    sign = {"above": 1, "below": -1, "at least": -1, "at most": 1}.get(relation)
+    share = is_share(mapping(claim.get("left")))
+    unit = " points" if share else ""
+    size = number_words(100 * margin, 1) if share else number_words(margin)
+    if sign is None:
+        return f"asked: {relation}{f' within {size}{unit}' if margin else ''}" if relation else ""
+    return f"asked: {relation} {('+' if sign > 0 else '−') + size if margin else '0'}{unit}"
+
+
+def pair_rows(claim: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """Return every comparison of a claim: setting, left, right, difference, and what it says.
+
+    Examples
+    --------
+    >>> pair = {"where": {"clients": 10}, "left": 0.9, "right": 0.8, "difference": 0.1, "error": 0.0, "holds": True,
+    ...         "clear": True}
+    >>> pair_rows({"left": {}, "right": {"head": "fedncm"}, "pairs": [pair]})
+    [('10 clients', '90.0', '80.0', '+10.0', 'holds')]
+    """
+    pairs = [mapping(pair) for pair in items(claim.get("pairs"))]
+    places = [mapping(pair.get("where")) for pair in pairs]
+    keys = varying_keys(places) if len(places) > 1 else None
+    share = is_share(mapping(claim.get("left")))
+    times, decimals = (100.0, 1) if share else (1.0, None)
+    found = []
+    for pair, place in zip(pairs, places, strict=True):
+        sides = [as_number(pair.get(side)) for side in ("left", "right")]
+        left, right = (number_words(None if side is None else times * side, decimals) for side in sides)
+        difference, error = as_number(pair.get("difference")) or 0.0, as_number(pair.get("error"))
+        words = signed_words(times * difference, decimals)
+        words += f" ± {spread_words(times * error, decimals)}" if error else ""
+        verdict = "holds" if pair.get("holds") else "fails"
+        verdict += "" if pair.get("clear") else ", within two standard errors"
+        found.append((place_words(place, keys), left, right, words, verdict))
+    return found

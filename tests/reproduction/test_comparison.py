@@ -1,0 +1,185 @@
+"""Cells beside the paper's, gains on other data, and claims."""
+
+import math
+from typing import Any
+
+import pytest
+
+from fedmoments.reproduction.comparison import compare_claims, compare_numbers, compare_settings, our_cells
+from fedmoments.reproduction.experiment import Claim, Experiment, read_experiment
+from fedmoments.reproduction.measurement import Measurement
+
+TEXT = """
+title = "T"
+source = "Table 1"
+about = "A."
+needs = "features"
+engine = "simulation"
+tolerance = 0.5
+reference = "base"
+rows = [{ name = "base", where = { head = "a" } }, { name = "better", where = { head = "b" } }]
+columns = [{ name = "acc" }, { name = "MB", where = { quantity = "megabytes" } }]
+[[paper]]
+name = "one"
+values = [[50.0, 1.0], [60.0, nan]]
+[[paper]]
+name = "two"
+values = [[70.0, 1.0], [73.0, 2.0]]
+spreads = [[0.1, nan], [0.2, nan]]
+[[misprints]]
+block = "two"
+row = "base"
+column = "MB"
+printed = 1.0
+right = 4.0
+why = "formula"
+"""
+
+
+@pytest.fixture
+def table() -> Experiment:
+    return read_experiment("fedcof/t", TEXT)
+
+
+def found(a: float | None, b: float | None) -> list[Measurement]:
+    return [
+        Measurement({"head": "a", "clients": 10}, (a,)),
+        Measurement({"head": "b", "clients": 10}, (b,)),
+        Measurement({"head": "a", "clients": 10}, (4.2,), "megabytes"),
+    ]
+
+
+def test_our_cells_are_percent_for_accuracies_and_as_they_are_for_others(table: Experiment) -> None:
+    cells = our_cells(table, found(0.5, 0.6))
+    assert [cell["mean"] for row in cells for cell in row] == [50.0, 4.2, 60.0, None]
+    assert cells[1][1]["reason"] == "not measured on these data"
+
+
+def test_spread_is_over_seeds(table: Experiment) -> None:
+    cells = our_cells(table, [Measurement({"head": "a"}, (0.5, 0.7, None))])
+    assert cells[0][0]["mean"] == pytest.approx(60.0)
+    assert cells[0][0]["spread"] == pytest.approx(100 * math.sqrt(0.02))
+    assert cells[0][0]["values"] == [50.0, 70.0, None]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(0.5, "agrees"), (0.505, "agrees"), (0.5051, "near"), (0.515, "near"), (0.5151, "differs")]
+)
+def test_numbers_agree_within_the_tolerance(table: Experiment, ours: float, verdict: str) -> None:
+    cell = compare_numbers(table, table.paper[0], our_cells(table, found(ours, None)))[0][0]
+    assert cell["verdict"] == verdict
+    assert cell["difference"] == pytest.approx(100 * ours - 50.0)
+
+
+def test_a_misprint_is_compared_with_what_is_right(table: Experiment) -> None:
+    cells = our_cells(table, found(0.7, 0.7))
+    cell = compare_numbers(table, table.block("two"), cells)[0][1]
+    assert (cell["verdict"], cell["paper"], cell["misprint"]["right"]) == ("misprint", 1.0, 4.0)
+    cells[0][1]["mean"] = 1.0  # what is printed is not what counts
+    assert compare_numbers(table, table.block("two"), cells)[0][1]["verdict"] == "differs"
+
+
+def test_nothing_is_said_where_the_paper_or_we_have_no_number(table: Experiment) -> None:
+    cells = compare_numbers(table, table.paper[0], our_cells(table, found(None, 0.6)))
+    assert cells[0][0]["verdict"] == ""
+    assert cells[0][0]["difference"] is None
+    assert cells[1][1]["paper"] is None
+    assert cells[1][1]["verdict"] == ""
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [
+        (0.03, "in range"),
+        (0.1, "in range"),
+        (0.105, "in range"),
+        (0.11, "same sign"),
+        (0.01, "same sign"),
+        (-0.01, "opposite"),
+    ],
+)
+def test_on_other_data_gains_are_compared(table: Experiment, gain: float, verdict: str) -> None:
+    cell = compare_settings(table, our_cells(table, found(0.5, 0.5 + gain)))[1][0]
+    assert (cell["verdict"], cell["gains"]) == (verdict, [3.0, 10.0])
+    assert cell["gain"] == pytest.approx(100 * gain)
+
+
+def test_the_reference_and_bytes_have_no_gain(table: Experiment) -> None:
+    cells = compare_settings(table, our_cells(table, found(0.5, 0.6)))
+    assert cells[0][0]["verdict"] == cells[0][1]["verdict"] == cells[1][1]["verdict"] == ""
+
+
+def claim(**values: Any) -> Claim:
+    return Claim(**{"id": "c", "text": "c", "left": {"head": "b"}, "right": {"head": "a"}, **values})
+
+
+def sides(left: list[float], right: list[float]) -> list[Measurement]:
+    seeds = tuple(range(len(left)))
+    return [
+        Measurement({"head": "b", "clients": 10}, tuple(left), seeds=seeds),
+        Measurement({"head": "a", "clients": 10}, tuple(right), seeds=seeds),
+        Measurement({"head": "a", "clients": 99}, (0.0,), seeds=(0,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("relation", "margin", "difference", "holds"),
+    [
+        ("above", 0.0, 0.01, True),
+        ("above", 0.0, 0.0, False),
+        ("above", 0.05, 0.04, False),
+        ("below", 0.0, -0.01, True),
+        ("below", 0.0, 0.01, False),
+        ("at least", 0.01, -0.01 + 1e-12, True),
+        ("at least", 0.01, -0.02, False),
+        ("at most", 0.01, 0.005, True),
+        ("at most", 0.01, 0.02, False),
+        ("equal", 0.01, -0.005, True),
+        ("equal", 0.01, 0.02, False),
+    ],
+)
+def test_relations(relation: str, margin: float, difference: float, holds: bool) -> None:
+    told = compare_claims([claim(relation=relation, margin=margin)], sides([0.5 + difference], [0.5]))[0]
+    assert told["verdict"] == ("holds" if holds else "fails")
+    assert len(told["pairs"]) == 1, "only what has the same number of clients is compared"
+
+
+def test_seeds_are_compared_with_one_another() -> None:
+    """The difference is the same on every seed, so that it is certain although seeds vary widely."""
+    pair = compare_claims([claim()], sides([0.2, 0.5, 0.8], [0.19, 0.49, 0.79]))[0]["pairs"][0]
+    assert pair["difference"] == pytest.approx(0.01)
+    assert pair["error"] == pytest.approx(0.0, abs=1e-12)
+    assert pair["clear"]
+    loose = compare_claims([claim()], sides([0.2, 0.5, 0.8], [0.5, 0.8, 0.1]))[0]["pairs"][0]
+    assert not loose["clear"]
+
+
+def test_a_claim_that_holds_in_some_settings_holds_in_part() -> None:
+    found = [
+        Measurement({"head": head, "clients": clients}, (value,))
+        for head, clients, value in [("a", 10, 0.5), ("b", 10, 0.6), ("a", 50, 0.5), ("b", 50, 0.4)]
+    ]
+    told = compare_claims([claim()], found)[0]
+    assert told["verdict"] == "in part"
+    assert [(pair["where"]["clients"], pair["holds"]) for pair in told["pairs"]] == [(10, True), (50, False)]
+
+
+def test_a_claim_across_a_key_pairs_by_what_is_left() -> None:
+    found = [
+        Measurement({"head": "fedcof", "clients": clients, "split": split}, (value,))
+        for clients, split, value in [(10, "iid", 0.5), (100, "iid", 0.6), (10, "skew", 0.4), (100, "skew", 0.7)]
+    ]
+    told = compare_claims([claim(left={"clients": 100}, right={"clients": 10})], found)[0]
+    assert [pair["difference"] for pair in told["pairs"]] == pytest.approx([0.1, 0.3])
+
+
+def test_a_claim_of_what_was_not_measured_is_not_tested() -> None:
+    assert compare_claims([claim()], [])[0]["verdict"] == "not tested"
+    missing = [Measurement({"head": "a"}, (None,), reason="no"), Measurement({"head": "b"}, (0.5,))]
+    assert compare_claims([claim()], missing)[0]["verdict"] == "not tested"
+
+
+def test_a_claim_may_compare_with_a_value() -> None:
+    told = compare_claims([claim(right={}, value=0.55)], sides([0.6], [0.5]))[0]
+    assert told["verdict"] == "holds"
+    assert told["pairs"][0]["right"] == 0.55
