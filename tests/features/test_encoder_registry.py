@@ -34,6 +34,7 @@ def test_every_encoder_of_the_issue_is_there() -> None:
         "sentence-transformers:NAME_OR_PATH",
         "transformers:NAME_OR_PATH",
         "tuned:FILE",
+        "untrained:NAME",
     }
 
 

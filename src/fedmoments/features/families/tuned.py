@@ -23,7 +23,7 @@ from fedmoments.features.images import ImagePreprocessing
 from fedmoments.features.torch_runtime import TorchImageEncoder, hash_of_state
 from fedmoments.files import Header, read_tensors, write_tensors
 
-__all__ = ["ENCODERS", "base_of", "body_of", "write_tuned"]
+__all__ = ["ENCODERS", "base_of", "body_of", "renewed", "write_tuned"]
 
 _PREFIX = "tuned:"
 _KIND = "encoder"
@@ -145,7 +145,7 @@ def _load(argument: str, options: Options) -> Encoder:
     body = body_of(base)
     _check_names(path, tensors, {key: value.numpy() for key, value in body.cpu().state_dict().items()})
     body.load_state_dict({key: torch.from_numpy(array) for key, array in tensors.items()}, strict=False)
-    return _renewed(name, base, body, options)
+    return renewed(name, base, body, options)
 
 
 def base_of(path: Path, header: Header | None = None, **run: Any) -> Encoder:
@@ -193,7 +193,7 @@ def _base(path: Path, header: Header, options: Options) -> Encoder:
     return encoder
 
 
-def _renewed(name: str, base: Encoder, body: Any, options: Options) -> Encoder:
+def renewed(name: str, base: Encoder, body: Any, options: Options) -> Encoder:
     """Return the encoder under its new name and hash, now that the network has its new weights."""
     if isinstance(base, TorchImageEncoder):
         return load_network(name, body, base.images, base.pooling, options)
