@@ -95,6 +95,8 @@ def test_nothing_is_said_where_the_paper_or_we_have_no_number(table: Experiment)
         (0.105, "in range"),
         (0.11, "same sign"),
         (0.01, "same sign"),
+        (0.004, "flat"),
+        (-0.004, "flat"),
         (-0.01, "opposite"),
     ],
 )

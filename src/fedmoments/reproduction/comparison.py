@@ -18,6 +18,7 @@ VERDICTS: Mapping[str, str] = {
     "differs": "further off",
     "in range": "the gain over the reference lies within the gains that the paper shows on its data",
     "same sign": "the gain over the reference has the paper's sign, but another size",
+    "flat": "no gain over the reference within the tolerance, where the paper has one",
     "opposite": "the gain over the reference has the opposite sign",
     "": "nothing to compare with",
 }
@@ -146,6 +147,8 @@ def _gain(
     slack = experiment.tolerance
     if low - slack <= gain <= high + slack:
         verdict = "in range"
+    elif abs(gain) <= slack:
+        verdict = "flat"
     elif (gain > 0 and high > 0) or (gain < 0 and low < 0):
         verdict = "same sign"
     else:

@@ -104,10 +104,11 @@ def _stand_in(document: Mapping[str, Any], counts: Mapping[str, int], total: int
     if not total:
         return first
     reference = mapping(document.get("table")).get("reference")
-    inside, same, other = (counts.get(verdict, 0) for verdict in ("in range", "same sign", "opposite"))
+    inside, same, flat, other = (counts.get(name, 0) for name in ("in range", "same sign", "flat", "opposite"))
     over = f"over {reference} " if reference else ""
     words = [f"{inside} of {total} gains {over}{'lies' if inside == 1 else 'lie'} within the paper’s range"]
     words += [f"{same} {'has' if same == 1 else 'have'} its sign but another size"] if same else []
+    words += [f"{flat} {'is' if flat == 1 else 'are'} none where the paper has one"] if flat else []
     words += [f"{other} {'has' if other == 1 else 'have'} the opposite sign"] if other else []
     return f"{first} {', '.join(words)}."
 

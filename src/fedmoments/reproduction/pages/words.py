@@ -30,6 +30,7 @@ MARKS: Mapping[str, str] = {
     "differs": "✗",
     "in range": "✓",
     "same sign": "⇉",
+    "flat": "=",
     "opposite": "⇄",
     "": "",
 }
