@@ -86,6 +86,7 @@ PINNED: dict[str, list[str]] = {
         "RefusedError",
         "UnknownNameError",
     ],
+    "fedmoments.features.corruptions": ["corrupt", "corrupt_samples", "corruption_names", "families"],
     "fedmoments.federation": ["Fingerprint", "Terms"],
     "fedmoments.federation.costs": [
         "Cost",
@@ -276,6 +277,17 @@ PINNED: dict[str, list[str]] = {
         "make_report",
         "read_report",
         "secure_sum",
+    ],
+    "fedmoments.reproduction": [
+        "Experiment",
+        "Measurement",
+        "PAPERS",
+        "Request",
+        "World",
+        "experiment",
+        "experiments",
+        "find",
+        "run_experiment",
     ],
     "fedmoments.statistics": [
         "Accumulator",

@@ -120,8 +120,8 @@ def _reproduce(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md, figures, "
-            "and index.html over all that it holds.",
+            help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md and "
+            "figures, and index.html over all that it holds.",
         ),
     ] = None,
     json: Json = False,
