@@ -156,6 +156,50 @@ def test_seeds_are_compared_with_one_another() -> None:
     assert not loose["clear"]
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "samples", "verdict"),
+    [
+        ([0.52, 0.56, 0.54], [0.5, 0.5, 0.5], None, "holds"),
+        ([0.5, 0.56, 0.49], [0.5, 0.5, 0.5], None, "unclear"),  # 1.7 points, with a standard error of 2.2
+        ([0.5, 0.44, 0.51], [0.5, 0.5, 0.5], None, "unclear"),
+        ([0.48, 0.44, 0.46], [0.5, 0.5, 0.5], None, "fails"),
+        ([0.504], [0.5], 1000, "unclear"),  # four samples: their standard error is two
+        ([0.505], [0.5], 1000, "holds"),
+        ([0.496], [0.5], 1000, "unclear"),
+        ([0.495], [0.5], 1000, "fails"),
+        ([0.1 + 0.2], [0.3], None, "fails"),  # 4e-17 is of rounding
+    ],
+)
+def test_a_difference_within_chance_is_unclear(
+    left: list[float], right: list[float], samples: int | None, verdict: str
+) -> None:
+    assert compare_claims([claim()], sides(left, right), samples)[0]["verdict"] == verdict
+
+
+def test_a_claim_of_equality_or_of_bytes_has_no_least_number_of_samples() -> None:
+    assert compare_claims([claim(relation="equal")], sides([0.5], [0.5]), 10)[0]["verdict"] == "holds"
+    bytes_sent = [
+        Measurement({"head": head, "clients": 10}, (value,), "megabytes") for head, value in [("a", 1), ("b", 1.1)]
+    ]
+    asked = claim(left={"head": "b", "quantity": "megabytes"}, right={"head": "a", "quantity": "megabytes"})
+    assert compare_claims([asked], bytes_sent, 10)[0]["verdict"] == "holds"
+
+
+def test_a_claim_that_is_clear_in_one_setting_and_keeps_its_sign_in_the_other_holds() -> None:
+    found = [
+        Measurement({"head": head, "clients": clients}, values, seeds=(0, 1, 2))
+        for head, clients, values in [
+            ("a", 10, (0.5, 0.5, 0.5)),
+            ("b", 10, (0.6, 0.61, 0.6)),
+            ("a", 50, (0.5, 0.5, 0.5)),
+            ("b", 50, (0.56, 0.5, 0.49)),
+        ]
+    ]
+    told = compare_claims([claim()], found)[0]
+    assert told["verdict"] == "holds"
+    assert [pair["clear"] for pair in told["pairs"]] == [True, False]
+
+
 def test_a_claim_that_holds_in_some_settings_holds_in_part() -> None:
     found = [
         Measurement({"head": head, "clients": clients}, (value,))

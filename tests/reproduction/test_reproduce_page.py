@@ -25,6 +25,7 @@ from fedmoments.reproduction.pages.answer import (
 )
 from fedmoments.reproduction.pages.figures import drawings
 from fedmoments.reproduction.pages.grid import read_grid
+from fedmoments.reproduction.pages.sides import read_sides
 from fedmoments.reproduction.pages.words import MARKS
 
 HOSTILE = "<img src=x onerror=alert(1)>|`*\n\x00"
@@ -510,3 +511,33 @@ def test_a_real_experiment_becomes_a_page(tmp_path: Path) -> None:
     assert "numbers agree with the paper’s" in page
     assert page.count('class="verdict v-agrees') == sum(verdict_counts(found).values())
     assert plain_document(found)["experiment"]["name"] == "fedcof/table1"
+
+
+def test_tables_of_several_data_sets_stand_side_by_side() -> None:
+    """A data set with nothing measured has no column; the paper's range covers all of its blocks."""
+
+    def of(name: str, means: list[float | None]) -> dict[str, Any]:
+        ours = [[{"mean": mean, "spread": 0.2 if mean else None, "verdict": ""}] for mean in means]
+        printed = [[[{"paper": low}], [{"paper": None}]] for low in (41.5, 23.8)]
+        table = {"rows": ["FedNCM", "automatic"], "columns": ["accuracy"], "ours": ours}
+        told = {"name": "fedcof/table3", "source": "Table 3", "title": "A <title>"}
+        return {
+            "mode": "stand-in",
+            "data": {"name": f"npz:{name}.npz"},
+            "experiment": told,
+            "table": {**table, "blocks": [{"cells": cells} for cells in printed]},
+        }
+
+    documents = [of("one", [90.0, 91.0]), of("two", [None, 12345.0]), of("three", [None, None])]
+    side = read_sides(documents)[0]
+    assert side.labels == ("one", "two")
+    assert side.rows == (
+        ("FedNCM", "90.0 ± 0.2", "–", "23.8 to 41.5"),
+        ("automatic", "91.0 ± 0.2", "12,345 ± 0.2", "–"),
+    )
+    text = index_summary(documents)
+    assert "|  | one | two | the paper, on its data |" in text
+    page = render_index(documents)
+    assert "A &lt;title&gt;" in page
+    assert "<title>" not in page.split("</title>", 1)[1]
+    assert read_sides([{**documents[0], "mode": "computed"}]) == []

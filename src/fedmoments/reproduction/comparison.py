@@ -156,7 +156,9 @@ def _gain(
     return {"gain": gain, "gains": [low, high], "verdict": verdict}
 
 
-def compare_claims(claims: Sequence[Claim], measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+def compare_claims(
+    claims: Sequence[Claim], measurements: Sequence[Measurement], samples: int | None = None
+) -> list[dict[str, Any]]:
     """Return whether claims hold, in every setting that both of their sides have.
 
     Parameters
@@ -165,12 +167,17 @@ def compare_claims(claims: Sequence[Claim], measurements: Sequence[Measurement])
         What the paper says.
     measurements
         Ours.
+    samples
+        How many samples accuracies were measured on. Of two accuracies on the same n samples that differ by m samples,
+        the difference has a standard error of √m samples at least: with m ≤ 4 it is within two of them whatever else.
 
     Returns
     -------
     list of dict
-        ``verdict`` (``holds``, ``fails``, ``in part``, ``not tested``) and ``pairs``: where, both sides, the mean
-        difference over seeds with its standard error, whether it holds, and whether that is beyond two standard errors.
+        ``verdict`` and ``pairs``: where, both sides, the mean difference over seeds with its standard error, whether it
+        ``holds``, and whether that is ``clear``: beyond two standard errors, and for "above" and "below" of accuracies
+        beyond four samples. A claim holds or fails if it does so in every setting and clearly in one; it is ``unclear``
+        if it is clear in none, ``in part`` if it holds in some, and ``not tested`` if nothing was measured.
 
     Examples
     --------
@@ -180,15 +187,17 @@ def compare_claims(claims: Sequence[Claim], measurements: Sequence[Measurement])
     >>> [(each["verdict"], each["pairs"][0]["where"]) for each in compare_claims([claim], found)]
     [('holds', {'clients': 10})]
     """
-    return [_judged(claim, measurements) for claim in claims]
+    return [_judged(claim, measurements, samples) for claim in claims]
 
 
-def _judged(claim: Claim, measurements: Sequence[Measurement]) -> dict[str, Any]:
+def _judged(claim: Claim, measurements: Sequence[Measurement], samples: int | None) -> dict[str, Any]:
     pairs = []
+    share = claim.left.get("quantity", ACCURACY) == ACCURACY and claim.relation in ("above", "below")
+    least = 4 / samples if samples and share else 0.0
     for left in matching(measurements, claim.left):
         rest = {key: value for key, value in left.where.items() if key not in claim.left}
         if claim.value is not None:
-            pairs.append(_pair(claim, rest, left, None))
+            pairs.append(_pair(claim, rest, (left, None), least))
             continue
         loose = {key: value for key, value in rest.items() if key not in claim.right}
         others = [
@@ -197,25 +206,39 @@ def _judged(claim: Claim, measurements: Sequence[Measurement]) -> dict[str, Any]
             if {key: value for key, value in each.where.items() if key not in claim.right and key not in claim.left}
             == loose
         ]
-        pairs += [_pair(claim, loose, left, other) for other in others[:1]]
+        pairs += [_pair(claim, loose, (left, other), least) for other in others[:1]]
     pairs = [pair for pair in pairs if pair["difference"] is not None]
-    kept = sum(pair["holds"] for pair in pairs)
-    verdict = "not tested" if not pairs else "holds" if kept == len(pairs) else "fails" if not kept else "in part"
+    verdict = _together(pairs)
     told = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
     return {**told, "left": dict(claim.left), "right": dict(claim.right), "verdict": verdict, "pairs": pairs}
 
 
-def _pair(claim: Claim, where: Mapping[str, Any], left: Measurement, right: Measurement | None) -> dict[str, Any]:
+def _together(pairs: Sequence[Mapping[str, Any]]) -> str:
+    if not pairs:
+        return "not tested"
+    if not any(pair["clear"] for pair in pairs):
+        return "unclear"
+    kept = sum(pair["holds"] for pair in pairs)
+    return "holds" if kept == len(pairs) else "fails" if not kept else "in part"
+
+
+def _pair(
+    claim: Claim, where: Mapping[str, Any], sides: tuple[Measurement, Measurement | None], least: float
+) -> dict[str, Any]:
     """Return one comparison: seeds that both sides have are compared with one another."""
+    left, right = sides
     differences = _differences(claim, left, right)
     mean = statistics.fmean(differences) if differences else None
+    if mean is not None and abs(mean) <= 1e-12 * max(map(abs, differences)):
+        mean = 0.0
     error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
     pair = {"where": dict(where), "left": left.mean, "right": claim.value if right is None else right.mean}
     if mean is None:
         return {**pair, "difference": None, "error": None, "holds": False, "clear": False}
     room = _room(claim.relation, mean, claim.margin)
     holds = room > 0 if claim.relation in ("above", "below") else room >= 0
-    return {**pair, "difference": mean, "error": error, "holds": holds, "clear": abs(room) > 2 * error}
+    clear = abs(room) > max(2 * error, least * (1 + 1e-9)) or not (error or room)
+    return {**pair, "difference": mean, "error": error, "holds": holds, "clear": clear}
 
 
 def _room(relation: str, difference: float, margin: float) -> float:
@@ -234,9 +257,14 @@ def _differences(claim: Claim, left: Measurement, right: Measurement | None) -> 
         return [value - (claim.value or 0.0) for value in left.known]
     if left.seeds and left.seeds == right.seeds:
         both = zip(left.values, right.values, strict=True)
-        return [one - other for one, other in both if one is not None and other is not None]
+        return [_difference(one, other) for one, other in both if one is not None and other is not None]
     means = left.mean, right.mean
-    return [] if means[0] is None or means[1] is None else [means[0] - means[1]]
+    return [] if means[0] is None or means[1] is None else [_difference(means[0], means[1])]
+
+
+def _difference(one: float, other: float) -> float:
+    """Return the difference; 0 where it is of rounding alone."""
+    return 0.0 if abs(one - other) <= 1e-12 * max(abs(one), abs(other)) else one - other
 
 
 def _number(value: float) -> float | None:

@@ -78,6 +78,7 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
         block = experiment.block(request.same_as) if request.same_as is not None else None
         mode = "stand-in" if block is None else "same data"
         measurements, table = _measured(experiment, changes, block, world)
+    data = None if experiment.is_free else _data(world)
     document: dict[str, Any] = {
         "format": 1,
         "version": fedmoments.__version__,
@@ -86,10 +87,10 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
         "mode": mode,
         "same_as": request.same_as,
         "settings": settings,
-        "data": None if experiment.is_free else _data(world),
+        "data": data,
         "seeds": list(world.each_seed),
         "table": table,
-        "claims": compare_claims(experiment.claims, measurements),
+        "claims": compare_claims(experiment.claims, measurements, samples=data["test"] if data else None),
         "measurements": [each.to_dict() for each in measurements],
         "deviations": list(world.deviations),
     }

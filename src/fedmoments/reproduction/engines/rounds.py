@@ -162,6 +162,8 @@ def _measurements(
     ends = tuple(points[-1].accuracy for points in curves)
     found.append(Measurement({**where, "stage": "final"}, ends, seeds=seeds))
     found.append(Measurement(where, tuple(float(points[-1].round) for points in curves), "rounds", seeds=seeds))
+    least = tuple(float(ceil(points[-1].seen / where["per_round"])) for points in curves)
+    found.append(Measurement(where, least, "least rounds", seeds=seeds))
     for share in shares:
         values = tuple(
             next(point.accuracy for point in points if point.seen >= share * points[-1].seen) for points in curves

@@ -20,7 +20,7 @@ from fedmoments.reproduction.pages.words import (
 
 __all__ = ["answer", "claim_asked", "claim_counts", "claim_figures", "disagrees", "pair_rows", "verdict_counts"]
 
-_CLAIM_ORDER = ("holds", "in part", "fails", "not tested")
+_CLAIM_ORDER = ("holds", "in part", "unclear", "fails", "not tested")
 
 
 def verdict_counts(document: Mapping[str, Any]) -> dict[str, int]:
@@ -123,6 +123,7 @@ def _claims(document: Mapping[str, Any]) -> str:
         return "The claim holds." if total == 1 else f"{_all(total)} claims hold."
     words = {
         "in part": ("holds in part", "hold in part"),
+        "unclear": ("is unclear", "are unclear"),
         "fails": ("fails", "fail"),
         "not tested": ("is not tested", "are not tested"),
     }
@@ -204,6 +205,6 @@ def pair_rows(claim: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
         words = signed_words(times * difference, decimals)
         words += f" ± {spread_words(times * error, decimals)}" if error else ""
         verdict = "holds" if pair.get("holds") else "fails"
-        verdict += "" if pair.get("clear") else ", within two standard errors"
+        verdict += "" if pair.get("clear") else ", within chance"
         found.append((place_words(place, keys), left, right, words, verdict))
     return found

@@ -11,6 +11,7 @@ from fedmoments.reproduction.pages.answer import answer, claim_counts, claim_fig
 from fedmoments.reproduction.pages.markdown import markdown_table, plain_words
 from fedmoments.reproduction.pages.page import verdict_class
 from fedmoments.reproduction.pages.shell import shell
+from fedmoments.reproduction.pages.sides import sides_markdown, sides_section
 from fedmoments.reproduction.pages.words import CLAIM_MARKS, MARKS
 
 __all__ = ["claims_by_id", "index_summary", "render_index"]
@@ -34,8 +35,11 @@ def claims_by_id(documents: Documents) -> dict[str, list[dict[str, Any]]]:
 
 def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return what all tested experiments say of a claim together, on all data."""
-    tested = {str(claim.get("verdict")) for row in rows for _, claim in row["found"].values()} - {"not tested"}
-    return "not tested" if not tested else tested.pop() if len(tested) == 1 else "in part"
+    found = {str(claim.get("verdict")) for row in rows for _, claim in row["found"].values()}
+    told = found - {"not tested", "unclear"}
+    if not told:
+        return "unclear" if "unclear" in found else "not tested"
+    return told.pop() if len(told) == 1 else "in part"
 
 
 def _counts(counts: Mapping[str, int], marks: Mapping[str, str]) -> str:
@@ -79,6 +83,7 @@ def render_index(documents: Documents) -> str:
     sections = [
         ("experiments", "Experiments", "Tables and figures", _experiments(documents)),
         ("claims", "Claims", "Every claim, over all of them", _claims(documents)),
+        ("sides", "Side by side", "Tables on all data, and the paper's range", sides_section(documents)),
     ]
     version = next((str(each["version"]) for each in documents if each.get("version")), "")
     return shell("fedmoments: papers, reproduced", top, sections, version=version)
@@ -157,6 +162,7 @@ def index_summary(documents: Documents) -> str:
         plain_words(_answer(documents)),
         markdown_table(["", "data", "what", "numbers", "claims"], rows),
         claims_matrix(documents),
+        sides_markdown(documents),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -129,7 +129,7 @@ def read_drawing(figure: Mapping[str, Any], measurements: Sequence[Mapping[str, 
             if mine:
                 dots = _dots(mine, x, across, names[number], quantity)
                 series.append(Series(names[number], number, dots))
-        panels.append(Panel("" if split is None else value_words(str(split), value), tuple(series)))
+        panels.append(Panel(value_words(str(split), value) if len(values) > 1 else "", tuple(series)))
     share = is_share({"quantity": quantity})
     y_title = str(figure.get("y_title") or (quantity if not share else "accuracy"))
     y_title += ", %" if share and "%" not in y_title and "per cent" not in y_title else ""

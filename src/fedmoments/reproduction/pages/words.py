@@ -35,7 +35,7 @@ MARKS: Mapping[str, str] = {
     "": "",
 }
 #: What stands beside a claim.
-CLAIM_MARKS: Mapping[str, str] = {"holds": "✓", "in part": "≈", "fails": "✗", "not tested": "–"}
+CLAIM_MARKS: Mapping[str, str] = {"holds": "✓", "in part": "≈", "unclear": "?", "fails": "✗", "not tested": "–"}
 #: Most decimals of a paper's number that are looked at.
 MOST_DECIMALS = 6
 _NAMES = {
