@@ -485,7 +485,7 @@ def test_index_tells_every_claim_over_all_experiments(tmp_path: Path) -> None:
     page, text = (path.read_text("utf-8") for path in write_index(tmp_path))
     assert 'href="sites/fedncm-algorithm1/report.html"' in page
     assert "1 of 2 claims holds everywhere tested." in words_of(page)
-    experiments, claims = parsed(text)
+    experiments, claims, *_ = parsed(text)
     assert experiments[2][:2] == ["[fedncm/algorithm1](sites/fedncm-algorithm1/summary.md)", "sites"]
     assert claims[0] == ["what the paper says", "where", "sites", "no data"]
     assert [row[1] for row in claims[2:]] == ["fedncm/algorithm1", "fedcof/table9", "fedncm/algorithm1"]
