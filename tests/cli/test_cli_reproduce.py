@@ -56,8 +56,8 @@ def test_list_names_every_experiment_and_what_it_needs(run: Any) -> None:
         "needs": "features",
         "engine": "simulation",
         "long": False,
-        "runs": False,
-        "here": "with --data",
+        "runs": True,
+        "here": "yes, on digits; others with --data",
     }
 
 
@@ -100,11 +100,65 @@ def test_a_table_is_run_shown_and_written(run: Any, features: str) -> None:
 
 def test_own_data_are_compared_number_by_number(run: Any, features: str) -> None:
     part = experiment("fedcof/table3").paper[0].name
-    found = json.loads(run(*TABLE3, "--data", features, "--as", part, "--json").stdout)
+    found = json.loads(run(*TABLE3[:4], "--data", features, "--as", part, "--json").stdout)
     assert (found["mode"], found["same_as"]) == ("same data", part)
-    text = run(*TABLE3, "--data", features, "--as", part).stdout
+    text = run(*TABLE3[:4], "--data", features, "--as", part).stdout
     assert f"numbers agree with the paper’s on {part}" in text
     assert "ours: accuracy" in text
+    assert f"are those of {part} is what you say" in text
+    changed = run(*TABLE3, "--data", features, "--as", part).stdout
+    assert "Settings were changed, so that numbers are not compared" in changed
+
+
+def test_the_settings_of_a_part_stay_when_one_of_them_is_changed(run: Any, features: str) -> None:
+    part = ("--as", "CIFAR-100, MobileNetV2")
+    found = json.loads(run(*TABLE3, "--data", features, *part, "--set", "hyper.fedcof.ridge=0.02", "--json").stdout)
+    assert found["settings"]["hyper"]["fedcof"] == {"ridge": 0.02, "shrinkage": "absolute:0.1"}
+    assert found["settings"]["hyper"]["fedcof-oracle"]["shrinkage"] == "absolute:0.1"
+    variant = found["settings"]["variants"][0]
+    assert variant["hyper"] == {"fedcof": {"ridge": 0.02}}, "a variant follows a change, and keeps the rest of its own"
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "words"),
+    [
+        ("fedcof/table3", "hyper=3", "--set hyper is a table"),
+        ("fedcof/table3", "clients=many", "--set clients holds a number such as 100, but 'many' arrived"),
+        ("fedcof/table3", "hyper.fedcof.ridge.x=1", "'hyper.fedcof.ridge' is no table"),
+        ("fedcof/table3", "heads=5", "'5'"),
+        ("fedcof/table3", "obfuscations=zz:1", "zz"),
+        ("fedcof/figure10", "client=9999", "client = 9999, as --set asks (IndexError"),
+        ("gh-ofl/table10", "directions=0", "directions must be one number or more, each 1 or more, but [0] arrived"),
+        ("fedcof/prop1", "draws=abc", "--set draws holds a number such as"),
+    ],
+)
+def test_what_a_setting_cannot_be_is_told(run: Any, features: str, what: str, change: str, words: str) -> None:
+    result = run("reproduce", what, "--data", features, "--seeds", "1", "--set", change, code=2)
+    assert words in " ".join(result.stderr.split())
+
+
+def test_what_was_named_and_cannot_be_run_stops_everything_before_it(run: Any, features: str) -> None:
+    result = run("reproduce", "fedcof/table1", "fedcof/table5", "--data", features, "--out", "found", code=2)
+    assert "fedcof/table5 cannot be run: it needs data that name the domain" in " ".join(result.stderr.split())
+    assert not list(Path("found").rglob("results.json"))
+
+
+def test_figures_without_a_table_are_printed_as_numbers(run: Any, features: str) -> None:
+    told = ("reproduce", "fedcof/figure5-left", "--data", features, "--seeds", "1", "--set", "clients=5,10")
+    text = run(*told, "--set", "splits=iid").stdout
+    line = next(line for line in text.splitlines() if line.startswith("FedCOF, "))
+    assert all(50 < float(word) <= 100 for word in line.split()[-2:])
+
+
+def test_other_data_of_the_same_name_are_not_replaced(run: Any, features: str) -> None:
+    Path("other").mkdir()
+    with np.load(features) as arrays:
+        np.savez("other/digits.npz", **{**arrays, "x_train": arrays["x_train"] + 1.0})
+    run(*TABLE3, "--data", features, "--out", "found")
+    before = next(Path("found").rglob("results.json")).read_bytes()
+    result = run(*TABLE3, "--data", "npz:other/digits.npz", "--out", "found", code=2)
+    assert "other data of the same name" in " ".join(result.stderr.split())
+    assert next(Path("found").rglob("results.json")).read_bytes() == before
 
 
 def test_settings_may_lie_deep(run: Any, features: str) -> None:

@@ -1,10 +1,12 @@
 """Cells beside the paper's, gains on other data, and claims."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fedmoments.reproduction import experiment
 from fedmoments.reproduction.comparison import compare_claims, compare_numbers, compare_settings, our_cells
 from fedmoments.reproduction.experiment import Claim, Experiment, read_experiment
 from fedmoments.reproduction.measurement import Measurement
@@ -72,6 +74,7 @@ def test_numbers_agree_within_the_tolerance(table: Experiment, ours: float, verd
 
 
 def test_a_misprint_is_compared_with_what_is_right(table: Experiment) -> None:
+    table = replace(table, needs="nothing")
     cells = our_cells(table, found(0.7, 0.7))
     cell = compare_numbers(table, table.block("two"), cells)[0][1]
     assert (cell["verdict"], cell["paper"], cell["misprint"]["right"]) == ("misprint", 1.0, 4.0)
@@ -159,14 +162,18 @@ def test_seeds_are_compared_with_one_another() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "samples", "verdict"),
     [
-        ([0.52, 0.56, 0.54], [0.5, 0.5, 0.5], None, "holds"),
+        ([0.53, 0.55, 0.54], [0.5, 0.5, 0.5], None, "holds"),
         ([0.5, 0.56, 0.49], [0.5, 0.5, 0.5], None, "unclear"),  # 1.7 points, with a standard error of 2.2
         ([0.5, 0.44, 0.51], [0.5, 0.5, 0.5], None, "unclear"),
-        ([0.48, 0.44, 0.46], [0.5, 0.5, 0.5], None, "fails"),
-        ([0.504], [0.5], 1000, "unclear"),  # four samples: their standard error is two
-        ([0.505], [0.5], 1000, "holds"),
-        ([0.496], [0.5], 1000, "unclear"),
-        ([0.495], [0.5], 1000, "fails"),
+        ([0.47, 0.45, 0.46], [0.5, 0.5, 0.5], None, "fails"),
+        ([0.504] * 3, [0.5] * 3, 1000, "unclear"),  # four samples: their standard error is two
+        ([0.505] * 3, [0.5] * 3, 1000, "holds"),
+        ([0.496] * 3, [0.5] * 3, 1000, "unclear"),
+        ([0.495] * 3, [0.5] * 3, 1000, "fails"),
+        ([0.54], [0.5], 1000, "unclear"),  # of one seed: two standard errors are 4.5 points
+        ([0.55], [0.5], 1000, "holds"),
+        ([0.51, 0.53], [0.5, 0.5], 1000, "unclear"),  # of two seeds: the interval reaches 12.7 standard errors
+        ([0.5] * 3, [0.5] * 3, 1000, "unclear"),  # none is above the other, and nothing says that none would be
         ([0.1 + 0.2], [0.3], None, "fails"),  # 4e-17 is of rounding
     ],
 )
@@ -174,6 +181,31 @@ def test_a_difference_within_chance_is_unclear(
     left: list[float], right: list[float], samples: int | None, verdict: str
 ) -> None:
     assert compare_claims([claim()], sides(left, right), samples)[0]["verdict"] == verdict
+
+
+def test_seeds_that_one_side_lacks_are_left_out() -> None:
+    found = [
+        Measurement({"head": "b", "clients": 10}, (0.8,), seeds=(0,)),
+        Measurement({"head": "a", "clients": 10}, (0.7, 0.9, float("nan")), seeds=(0, 1, 2)),
+    ]
+    pair = compare_claims([claim()], found, 100)[0]["pairs"][0]
+    assert pair["difference"] == pytest.approx(0.1)
+    assert pair["error"] == pytest.approx(math.sqrt((0.8 * 0.2 + 0.8 * 0.2) / 100))
+    assert not pair["clear"]
+
+
+def test_numbers_of_other_units_have_no_verdict_where_data_are_needed() -> None:
+    """A tolerance of one point says nothing of megabytes; and numbers of changed settings are not the paper's."""
+    told = experiment("fedcof/table6")
+    cells = [[{"mean": 1.0, "several": False} for _ in told.columns] for _ in told.rows]
+    made = compare_numbers(told, told.paper[0], cells)
+    quantities = [column.where.get("quantity", "accuracy") for column in told.columns]
+    assert quantities == ["accuracy", "megabytes whole"]
+    assert {line[1]["verdict"] for line in made} == {""}
+    assert "differs" in {line[0]["verdict"] for line in made}
+    assert {cell["verdict"] for line in compare_numbers(told, told.paper[0], cells, judged=False) for cell in line} == {
+        ""
+    }
 
 
 def test_a_claim_of_equality_or_of_bytes_has_no_least_number_of_samples() -> None:

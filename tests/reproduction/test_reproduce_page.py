@@ -210,7 +210,7 @@ def test_misprints_are_explained() -> None:
     ]
     words = words_of(render_page(made))
     assert f"one, FedCOF, b : the paper prints 0.5, right is 0.25. {why}" in words
-    assert f"printed 0.5, right is 0.25. {why}" in summary(made)
+    assert f"the paper prints 0.5, right is 0.25. {why}" in summary(made)
 
 
 def claim(**more: Any) -> dict[str, Any]:

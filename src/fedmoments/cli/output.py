@@ -7,6 +7,7 @@ without control codes, wide enough that no cell is cut.
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
@@ -35,6 +36,8 @@ PLAIN_WIDTH = 200
 GAP = 2
 #: A longer word than this may be broken, so that other columns keep some room.
 LONGEST_WORD = 13
+#: Seconds between two lines of progress where there is no terminal.
+QUIET = 10.0
 
 
 def _console() -> Console:
@@ -115,9 +118,9 @@ def fits_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Any]:
-    """Give a callback (done, total, text) that moves a bar on stderr, or does nothing when stderr is no terminal."""
+    """Give a callback (done, total, text) that moves a bar on stderr; no terminal gets a line now and then."""
     if not sys.stderr.isatty():
-        yield None
+        yield _plain_progress(what)
         return
     columns = (
         TextColumn(what),
@@ -133,6 +136,20 @@ def progress_bar(what: str) -> Iterator[Any]:
             bar.update(task, completed=done, total=total, description=text)
 
         yield move
+
+
+def _plain_progress(what: str) -> Any:
+    """Return a callback that writes how far something is, once in QUIET seconds; what takes less time says nothing."""
+    last = time.monotonic()
+
+    def move(done: int, total: int, text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= QUIET:
+            last = time.monotonic()
+            sys.stderr.write(f"{what}: {done} of {total}{f', {text}' if text else ''}\n")
+            sys.stderr.flush()
+
+    return move
 
 
 def readable_bytes(size: float) -> str:

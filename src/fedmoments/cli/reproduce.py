@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -188,7 +188,9 @@ def _run(what: list[str], world: Any, asked: Mapping[str, Any], *, out: Path | N
 
     chosen = find(what)
     _require_part(chosen, asked["same_as"], what)
-    more = {"pairs": [_pair(each) for each in asked["settings"]], "read": cache(lambda: read_data(world.config))}
+    read = cache(lambda: read_data(world.config))
+    more = {"pairs": [_pair(each) for each in asked["settings"]], "read": read}
+    _require_all([each for each in chosen if each.name in what], read, world)
     documents, files = [], []
     try:
         for each in chosen:
@@ -208,36 +210,70 @@ def _run(what: list[str], world: Any, asked: Mapping[str, Any], *, out: Path | N
     if not documents:
         raise InputError(f"nothing of {', '.join(what)} can be run with {world.config.data}; see 'reproduce list'")
     index = write_index(out) if out is not None else []
-    if json:
-        print_json(documents[0] if len(chosen) == 1 else documents)
-    elif files:
-        few = [*files, *index] if len(documents) == 1 else [f"{len(documents)} folders", *index]
-        print_line(f"wrote {', '.join(map(str, few))}")
+    _tell_end(documents, [*files, *index], index, json=json, one=len(chosen) == 1)
     if any(disagrees(document) for document in documents):
         raise typer.Exit(DISAGREES)
+
+
+def _tell_end(documents: list[Any], files: list[Path], index: list[Path], *, json: bool, one: bool) -> None:
+    if json:
+        print_json(documents[0] if one else documents)
+    elif files:
+        few = files if len(documents) == 1 else [f"{len(documents)} folders", *index]
+        print_line(f"wrote {', '.join(map(str, few))}")
 
 
 def _one(experiment: Any, world: Any, asked: Mapping[str, Any], *, named: bool) -> Any:
     """Return the document of an experiment, or None when it was not named and cannot be run, which is told."""
     from fedmoments.reproduction import Request, run_experiment
-    from fedmoments.reproduction.availability import obstacle
 
     seeds = asked["seeds"] or experiment.seeds
-    part = asked["same_as"] if asked["same_as"] in [block.name for block in experiment.paper] else None
+    block = next((block for block in experiment.paper if block.name == asked["same_as"]), None)
+    block = None if experiment.is_free else block
     command = shlex.join(["fedmoments", *sys.argv[1:]])
-    request = Request(None if experiment.is_free else part, _changes(experiment.settings, asked["pairs"]), command)
     try:
-        if not experiment.is_free and (why := obstacle(experiment, asked["read"](), world.encoder_names)):
-            raise InputError(f"{experiment.name} cannot be run: {why}")
+        _require(experiment, asked["read"], world)
+        changes = _changes({**experiment.settings, **(block.settings if block else {})}, asked["pairs"])
+        request = Request(block.name if block else None, changes, command)
         with progress_bar(experiment.name) as progress:
             # what was encoded is shared by all; what was told and counted is each one's own
             own = replace(world, seeds=seeds, progress=progress, deviations=[], memories={})
-            return run_experiment(experiment, own, request)
+            with _blamed(changes):
+                return run_experiment(experiment, own, request)
     except FedMomentsError as error:
         if named:
             raise
         sys.stderr.write(f"skipped {experiment.name}: {' '.join(str(error).split())}\n")
         return None
+
+
+def _require_all(named: Iterable[Any], read: Callable[[], Any], world: Any) -> None:
+    """Refuse what cannot be run before anything is."""
+    for each in named:
+        _require(each, read, world)
+
+
+def _require(experiment: Any, read: Callable[[], Any], world: Any) -> None:
+    """Refuse an experiment that these data, or what is installed, do not allow."""
+    from fedmoments.reproduction.availability import obstacle
+
+    if not experiment.is_free and (why := obstacle(experiment, read(), world.encoder_names)):
+        raise InputError(f"{experiment.name} cannot be run: {why}")
+
+
+@contextlib.contextmanager
+def _blamed(changes: Mapping[str, Any]) -> Iterator[None]:
+    """Turn what a changed setting broke into a sentence; without changes an error is ours, and is shown whole."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if not changes or isinstance(error, FedMomentsError):
+            raise
+        typed = ", ".join(f"{name} = {value}" for name, value in changes.items())
+        raise InputError(
+            f"the experiment cannot be run with {typed}, as --set asks ({type(error).__name__}: {error}); leave it "
+            "out, or set it as the file of the experiment has it"
+        ) from error
 
 
 def _require_part(chosen: Iterable[Any], part: str | None, what: list[str]) -> None:
@@ -273,16 +309,39 @@ def _value(text: str) -> Any:
 
 
 def _changes(settings: Mapping[str, Any], pairs: Iterable[tuple[list[str], Any]]) -> dict[str, Any]:
-    """Return settings that replace an experiment's; one value is a list of one where the experiment has a list."""
+    """Return settings that replace an experiment's; one value is a list of one where the engine takes a list."""
+    from fedmoments.reproduction.engines import LISTS
+
     found: dict[str, Any] = {}
     for path, value in pairs:
-        found[path[0]] = _within({**settings, **found}.get(path[0]), path[1:], value)
+        before = {**settings, **found}.get(path[0])
+        if before is None and path[0] in LISTS:
+            before = []
+        found[path[0]] = _within(before, path, 1, value)
     return found
 
 
-def _within(before: Any, path: list[str], value: Any) -> Any:
-    if path:
-        table = dict(before) if isinstance(before, Mapping) else {}
-        return {**table, path[0]: _within(table.get(path[0]), path[1:], value)}
-    several = isinstance(before, list | tuple) and not isinstance(value, list)
-    return [value] if several else value
+def _within(before: Any, path: list[str], depth: int, value: Any) -> Any:
+    name = ".".join(path[:depth])
+    if depth < len(path):
+        if before is not None and not isinstance(before, Mapping):
+            raise InputError(f"--set {'.'.join(path)}: '{name}' is no table, but {before!r}")
+        table = dict(before or {})
+        return {**table, path[depth]: _within(table.get(path[depth]), path, depth + 1, value)}
+    if isinstance(before, list | tuple):
+        made = value if isinstance(value, list) else [value]
+        if before and all(isinstance(each, str) for each in before):
+            made = [each if isinstance(each, str) else str(each) for each in made]
+        if before and made and {_kind(each) for each in made} != {_kind(each) for each in before}:
+            raise InputError(f"--set {name} holds {_kind(before[0])} such as {before[0]!r}, but {value!r} arrived")
+        return made
+    alike = _kind(value) == _kind(before) or (depth > 1 and not isinstance(before, Mapping))
+    if before is not None and not alike:  # a number within a table may be a word such as auto
+        raise InputError(f"--set {name} is {_kind(before)} such as {before!r}, but {value!r} arrived")
+    return value
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, in words: settings are replaced by what is of their kind."""
+    kinds = ((bool, "true or false"), (int | float, "a number"), (str, "a word"), (Mapping, "a table"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "a list")

@@ -10,6 +10,8 @@ __all__ = ["listing", "show_document", "show_line", "show_listing"]
 
 #: Blocks of the paper that stand beside our table.
 MOST_BLOCKS = 2
+#: A figure with more places across is left to the page.
+MOST_PLACES = 12
 
 
 def listing(data: Any, encoders: Sequence[str | None]) -> list[dict[str, Any]]:
@@ -19,7 +21,8 @@ def listing(data: Any, encoders: Sequence[str | None]) -> list[dict[str, Any]]:
 
     found = []
     for each in experiments():
-        able, here = each.is_free, wanted(each)
+        here = wanted(each)
+        able = here.startswith("yes")
         if data is not None and not each.is_free:
             why = obstacle(each, data, encoders)
             able, limit = why is None, limits(each, data)
@@ -50,8 +53,8 @@ def _listed(each: Mapping[str, Any]) -> list[str]:
 
 def show_document(document: Mapping[str, Any]) -> None:
     """Print a document for people."""
-    from fedmoments.reproduction.comparison import VERDICTS
-    from fedmoments.reproduction.pages.answer import answer, claim_figures, verdict_counts
+    from fedmoments.reproduction.comparison import CLAIM_VERDICTS, VERDICTS
+    from fedmoments.reproduction.pages.answer import answer, claim_figures, is_ours, misprint_words, verdict_counts
     from fedmoments.reproduction.pages.words import CLAIM_MARKS, MARKS
 
     told = document["experiment"]
@@ -59,26 +62,64 @@ def show_document(document: Mapping[str, Any]) -> None:
     print_line(told["paper"])
     print_line(answer(document))
     _show_table(document)
+    _show_figures(document)
     counts = verdict_counts(document)
     for verdict, meaning in VERDICTS.items():
         if verdict in counts:
-            print_line(f"{MARKS[verdict]} {verdict}: {counts[verdict]} ({meaning})")
+            print_line(f"{MARKS[verdict]} {verdict}: {counts[verdict]} ({meaning}{_tolerance(document, verdict)})")
     for misprint in told["misprints"]:
         where = ", ".join(str(misprint[key]) for key in ("block", "row", "column"))
-        print_line(f"misprint: {where}: {misprint['printed']:g} is printed, {misprint['right']:g} is right")
+        print_line(f"misprint: {where}: {misprint_words(misprint)} {misprint['why']}")
     if document["claims"]:
         print_line()
         rows = [
-            [f"{CLAIM_MARKS[claim['verdict']]} {claim['verdict']}", claim_figures(claim), claim["text"]]
+            [
+                f"{CLAIM_MARKS[claim['verdict']]} {claim['verdict']}",
+                claim_figures(claim),
+                f"{'ours: ' if is_ours(claim) else ''}{claim['text']}",
+            ]
             for claim in document["claims"]
         ]
-        print_table(["", "difference", "claim of the paper"], rows)
+        print_table(["", "difference", "claim of the paper, or ours beyond it"], rows)
+        if any(claim["verdict"] == "unclear" for claim in document["claims"]):
+            print_line(f"unclear: {CLAIM_VERDICTS['unclear']}; ± is a standard error over seeds")
     if document["deviations"]:
         print_line("\nwhere this run departs from the paper:")
         for words in document["deviations"]:
             print_line(f"- {words}")
+    for words in told["notes"]:
+        print_line(f"note: {words}")
     known = f", {plural(document['cached'], 'result')} known from before" if document["cached"] else ""
     print_line(f"took {readable_seconds(document['seconds'])}{known}")
+
+
+def _tolerance(document: Mapping[str, Any], verdict: str) -> str:
+    """Return the tolerance behind a verdict, where all of the table has one."""
+    told = document["experiment"].get("tolerance")
+    units = document["table"].get("units") if document["table"] else None
+    fixed = document["mode"] != "computed" and verdict in ("agrees", "near", "in range", "flat")
+    return f": {told:g} {'points' if units == 'percent' else ''}".rstrip() if fixed and told is not None else ""
+
+
+def _show_figures(document: Mapping[str, Any]) -> None:
+    """Print what figures draw, where there is no table: a line for every series, unless places are many."""
+    from fedmoments.reproduction.pages.figures import drawings
+    from fedmoments.reproduction.pages.words import number_words
+
+    for drawing in () if document["table"] else drawings(document):
+        places = drawing.across.places
+        if len(places) > MOST_PLACES:
+            continue
+        columns = [drawing.across.title, *(word for _, word in places)]
+        times, decimals = (100.0, 1) if drawing.share else (1.0, None)
+        rows = []
+        for panel in drawing.panels:
+            for series in panel.series:
+                known = {dot.x: number_words(times * dot.y, decimals) for dot in series.dots}
+                name = f"{panel.title}: {series.name}" if panel.title else series.name
+                rows.append([name, *(known.get(place, "–") for place, _ in places)])
+        print_line(f"\n{drawing.title} ({drawing.y_title})")
+        print_table(columns, rows, right=columns[1:])
 
 
 def show_line(document: Mapping[str, Any]) -> None:

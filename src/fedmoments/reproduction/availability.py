@@ -11,10 +11,10 @@ __all__ = ["limits", "obstacle", "wanted"]
 
 _WANTED = {
     "nothing": "yes",
-    "features": "with --data",
+    "features": "yes, on digits; others with --data",
     "domains": "with --data that name domains",
     "text": "with --data of sentences",
-    "images": "with --data of images",
+    "images": "yes, on digits; others with --data",
 }
 _MODALITIES = {"text": "text", "images": "image"}
 _WORDS = {"text": "sentences", "image": "images", "features": "features"}
@@ -27,7 +27,7 @@ def wanted(experiment: Experiment) -> str:
     --------
     >>> from fedmoments.reproduction import experiment
     >>> wanted(experiment("fedcof/table1")), wanted(experiment("fedcof/table3"))
-    ('yes', 'with --data')
+    ('yes', 'yes, on digits; others with --data')
     """
     return _WANTED[experiment.needs]
 
@@ -49,6 +49,8 @@ def obstacle(experiment: Experiment, data: DataSet, names: Sequence[str | None] 
     kind = _MODALITIES.get(experiment.needs)
     if kind is not None and data.modality != kind:
         return f"it needs {_WORDS[kind]}, but {data.name} holds {_WORDS[data.modality]}"
+    if len(data.class_names) < 2:
+        return f"it needs two classes or more, but {data.name} has one"
     if experiment.needs == "domains" and data.train.domains is None:
         return f"it needs data that name the domain of a sample, but {data.name} names none"
     for name in names:

@@ -5,11 +5,30 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy.special import stdtrit
+
 from fedmoments.reproduction.experiment import Block, Claim, Experiment, Line
-from fedmoments.reproduction.measurement import ACCURACY, Measurement, matching
+from fedmoments.reproduction.measurement import ACCURACY, Measurement, is_known, matching
 
-__all__ = ["VERDICTS", "compare_claims", "compare_numbers", "compare_settings", "our_cells", "place_of"]
+__all__ = [
+    "CLAIM_VERDICTS",
+    "VERDICTS",
+    "compare_claims",
+    "compare_numbers",
+    "compare_settings",
+    "our_cells",
+    "place_of",
+]
 
+#: What may be said of a claim, and what it means.
+CLAIM_VERDICTS: Mapping[str, str] = {
+    "holds": "in every setting that was measured, and beyond chance in one at least",
+    "in part": "in some settings",
+    "unclear": "within chance in every setting: Student's 95 % interval over seeds, or four test samples; of one seed, "
+    "two standard errors of its test samples",
+    "fails": "in every setting, and beyond chance in one at least",
+    "not tested": "these data cannot show it",
+}
 #: What may be said of a cell, from agreement to disagreement, and what it means.
 VERDICTS: Mapping[str, str] = {
     "agrees": "within the tolerance of the paper's number",
@@ -43,7 +62,8 @@ def our_cells(experiment: Experiment, measurements: Sequence[Measurement]) -> li
     Returns
     -------
     list of list of dict
-        ``mean``, ``spread``, ``values`` and ``reason`` of every cell; a mean of None where there is none.
+        ``mean``, ``spread``, ``values`` and ``reason`` of every cell, and whether there were ``several`` measurements;
+        a mean of None where there is none.
     """
     return [
         [_ours(matching(measurements, place_of(row, column)), place_of(row, column)) for column in experiment.columns]
@@ -53,16 +73,17 @@ def our_cells(experiment: Experiment, measurements: Sequence[Measurement]) -> li
 
 def _ours(found: Sequence[Measurement], place: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
-        return {"mean": None, "spread": None, "values": [], "reason": "not measured on these data"}
-    times = 100.0 if place.get("quantity", ACCURACY) == ACCURACY else 1.0
+        return {"mean": None, "spread": None, "values": [], "reason": "not measured on these data", "several": False}
+    times = 100.0 if _is_share(place) else 1.0
     first = found[0]
     values = [None if value is None else times * value for value in first.values]
     scaled = [None if each is None else times * each for each in (first.mean, first.spread)]
-    return {"mean": scaled[0], "spread": scaled[1], "values": values, "reason": first.reason}
+    told = {"mean": scaled[0], "spread": scaled[1], "values": values, "reason": first.reason}
+    return {**told, "several": len(found) > 1}
 
 
 def compare_numbers(
-    experiment: Experiment, block: Block, cells: Sequence[Sequence[Mapping[str, Any]]]
+    experiment: Experiment, block: Block, cells: Sequence[Sequence[Mapping[str, Any]]], *, judged: bool = True
 ) -> list[list[dict[str, Any]]]:
     """Return every cell of a block beside ours: the paper's number, the difference and a verdict.
 
@@ -72,6 +93,9 @@ def compare_numbers(
         The table and one of its parts.
     cells
         Ours, as :func:`our_cells` returns them.
+    judged
+        False leaves out all verdicts: of numbers that were measured with other settings. Where data are needed, the
+        tolerance is one of accuracies, and other quantities have no verdict.
     """
     tolerance = experiment.tolerance if block.tolerance is None else block.tolerance
     wrong = {(each.row, each.column): each for each in experiment.misprints if each.block == block.name}
@@ -90,9 +114,14 @@ def compare_numbers(
                 "difference": None if ours is None or math.isnan(right) else ours - right,
                 "misprint": None if misprint is None else {"right": right, "why": misprint.why},
             }
-            line.append({**cell, "verdict": _verdict(cell, tolerance)})
+            comparable = judged and (experiment.is_free or _is_share(place_of(row, column)))
+            line.append({**cell, "verdict": _verdict(cell, tolerance) if comparable else ""})
         made.append(line)
     return made
+
+
+def _is_share(place: Mapping[str, Any]) -> bool:
+    return bool(place.get("quantity", ACCURACY) == ACCURACY)
 
 
 def _verdict(cell: Mapping[str, Any], tolerance: float) -> str:
@@ -128,7 +157,7 @@ def compare_settings(
         line = []
         for j, column in enumerate(experiment.columns):
             cell: dict[str, Any] = {**cells[i][j], "gain": None, "gains": None, "verdict": ""}
-            if base is not None and i != base and place_of(row, column).get("quantity", ACCURACY) == ACCURACY:
+            if base is not None and i != base and _is_share(place_of(row, column)):
                 cell |= _gain(experiment, cells, (i, base), j)
             line.append(cell)
         made.append(line)
@@ -174,10 +203,12 @@ def compare_claims(
     Returns
     -------
     list of dict
-        ``verdict`` and ``pairs``: where, both sides, the mean difference over seeds with its standard error, whether it
-        ``holds``, and whether that is ``clear``: beyond two standard errors, and for "above" and "below" of accuracies
-        beyond four samples. A claim holds or fails if it does so in every setting and clearly in one; it is ``unclear``
-        if it is clear in none, ``in part`` if it holds in some, and ``not tested`` if nothing was measured.
+        ``verdict`` and ``pairs``: where, both sides, the mean difference over the seeds that both have with its
+        standard error, whether it ``holds``, and whether that is ``clear``: outside Student's 95 % interval over seeds.
+        "Above" and "below" of accuracies must differ by more than four samples, too. One seed alone has the standard
+        error of two accuracies on test sets of their own. A claim holds or fails if it does so in every setting and
+        clearly in one; it is ``unclear`` if it is clear in none, ``in part`` if it holds in some, and ``not tested`` if
+        nothing was measured.
 
     Examples
     --------
@@ -192,12 +223,11 @@ def compare_claims(
 
 def _judged(claim: Claim, measurements: Sequence[Measurement], samples: int | None) -> dict[str, Any]:
     pairs = []
-    share = claim.left.get("quantity", ACCURACY) == ACCURACY and claim.relation in ("above", "below")
-    least = 4 / samples if samples and share else 0.0
+    tested = samples if _is_share(claim.left) else None
     for left in matching(measurements, claim.left):
         rest = {key: value for key, value in left.where.items() if key not in claim.left}
         if claim.value is not None:
-            pairs.append(_pair(claim, rest, (left, None), least))
+            pairs.append(_pair(claim, rest, (left, None), tested))
             continue
         loose = {key: value for key, value in rest.items() if key not in claim.right}
         others = [
@@ -206,7 +236,7 @@ def _judged(claim: Claim, measurements: Sequence[Measurement], samples: int | No
             if {key: value for key, value in each.where.items() if key not in claim.right and key not in claim.left}
             == loose
         ]
-        pairs += [_pair(claim, loose, (left, other), least) for other in others[:1]]
+        pairs += [_pair(claim, loose, (left, other), tested) for other in others[:1]]
     pairs = [pair for pair in pairs if pair["difference"] is not None]
     verdict = _together(pairs)
     told = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
@@ -223,22 +253,33 @@ def _together(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pair(
-    claim: Claim, where: Mapping[str, Any], sides: tuple[Measurement, Measurement | None], least: float
+    claim: Claim, where: Mapping[str, Any], sides: tuple[Measurement, Measurement | None], samples: int | None
 ) -> dict[str, Any]:
     """Return one comparison: seeds that both sides have are compared with one another."""
     left, right = sides
     differences = _differences(claim, left, right)
-    mean = statistics.fmean(differences) if differences else None
-    if mean is not None and abs(mean) <= 1e-12 * max(map(abs, differences)):
-        mean = 0.0
-    error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
     pair = {"where": dict(where), "left": left.mean, "right": claim.value if right is None else right.mean}
-    if mean is None:
+    if not differences:
         return {**pair, "difference": None, "error": None, "holds": False, "clear": False}
+    mean = statistics.fmean(differences)
+    if abs(mean) <= 1e-12 * max(map(abs, differences)):
+        mean = 0.0
+    many = len(differences)
+    error = statistics.stdev(differences) / math.sqrt(many) if many > 1 else _alone(mean, pair, samples)
     room = _room(claim.relation, mean, claim.margin)
     holds = room > 0 if claim.relation in ("above", "below") else room >= 0
-    clear = abs(room) > max(2 * error, least * (1 + 1e-9)) or not (error or room)
+    least = 4 / samples * (1 + 1e-9) if samples and claim.relation in ("above", "below") else 0.0
+    reach = error * (float(stdtrit(many - 1, 0.975)) if many > 1 else 2.0)
+    clear = abs(room) > max(reach, least) or not (error or least)
     return {**pair, "difference": mean, "error": error, "holds": holds, "clear": clear}
+
+
+def _alone(difference: float, pair: Mapping[str, Any], samples: int | None) -> float:
+    """Return the standard error of one difference: of two accuracies on samples of their own; 0 without samples."""
+    if not samples or not difference:
+        return 0.0
+    sides = [min(max(side, 0.0), 1.0) for side in (pair["left"], pair["right"]) if side is not None]
+    return math.sqrt(sum(side * (1 - side) for side in sides) / samples)
 
 
 def _room(relation: str, difference: float, margin: float) -> float:
@@ -255,9 +296,10 @@ def _room(relation: str, difference: float, margin: float) -> float:
 def _differences(claim: Claim, left: Measurement, right: Measurement | None) -> list[float]:
     if right is None:
         return [value - (claim.value or 0.0) for value in left.known]
-    if left.seeds and left.seeds == right.seeds:
-        both = zip(left.values, right.values, strict=True)
-        return [_difference(one, other) for one, other in both if one is not None and other is not None]
+    if left.seeds and right.seeds:
+        theirs = dict(zip(right.seeds, right.values, strict=True))
+        both = [(one, theirs.get(seed)) for seed, one in zip(left.seeds, left.values, strict=True)]
+        return [_difference(one, other) for one, other in both if is_known(one) and is_known(other)]
     means = left.mean, right.mean
     return [] if means[0] is None or means[1] is None else [_difference(means[0], means[1])]
 

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 __all__ = ["ACCURACY", "Measurement", "matching"]
 
@@ -44,7 +44,7 @@ class Measurement:
     @property
     def known(self) -> list[float]:
         """Values that could be measured."""
-        return [value for value in self.values if value is not None and not math.isnan(value)]
+        return [value for value in self.values if is_known(value)]
 
     @property
     def mean(self) -> float | None:
@@ -62,7 +62,8 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement, ready for JSON."""
-        plain = {"where": dict(self.where), "quantity": self.quantity, "values": list(self.values)}
+        values = [value if is_known(value) else None for value in self.values]
+        plain = {"where": dict(self.where), "quantity": self.quantity, "values": values}
         return plain | {"mean": self.mean, "spread": self.spread, "seeds": list(self.seeds), "reason": self.reason}
 
     @classmethod
@@ -70,6 +71,17 @@ class Measurement:
         """Read what :meth:`to_dict` wrote."""
         values, seeds = tuple(plain["values"]), tuple(plain["seeds"])
         return cls(dict(plain["where"]), values, plain["quantity"], plain["reason"], seeds)
+
+
+def is_known(value: float | None) -> TypeGuard[float]:
+    """Say whether a value could be measured: it is a number, and finite.
+
+    Examples
+    --------
+    >>> is_known(0.5), is_known(None), is_known(float("nan"))
+    (True, False, False)
+    """
+    return value is not None and math.isfinite(value)
 
 
 def matching(measurements: Iterable[Measurement], where: Mapping[str, Any]) -> list[Measurement]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedmoments.errors import InputError
 from fedmoments.files import write_whole
 from fedmoments.report.plain import items, mapping
 from fedmoments.reproduction.library import experiments
@@ -46,6 +47,7 @@ def write_outputs(document: Mapping[str, Any], folder: str | os.PathLike[str]) -
     """
     sound = plain_document(document)
     place = Path(folder, folder_of(sound))
+    _refuse_other_data(place / RESULTS, sound)
     place.mkdir(parents=True, exist_ok=True)
     figures = figure_files(sound)
     texts = {
@@ -61,6 +63,20 @@ def write_outputs(document: Mapping[str, Any], folder: str | os.PathLike[str]) -
     for name, text in texts.items():
         write_whole(place / name, text.encode("utf-8", "replace"))
     return [place / name for name in texts]
+
+
+def _refuse_other_data(path: Path, document: Mapping[str, Any]) -> None:
+    """Refuse to replace the results of other data that have the same name."""
+    try:
+        before = mapping(mapping(json.loads(path.read_text("utf-8"))).get("data"))
+    except (OSError, ValueError):
+        return
+    data = mapping(document.get("data"))
+    if before.get("name") != data.get("name") and before.get("digest") != data.get("digest"):
+        raise InputError(
+            f"{path.parent} has results of {before.get('name')}, other data of the same name than {data.get('name')}: "
+            "write into another folder (what was measured is kept, and will not be measured again)"
+        )
 
 
 def write_index(folder: str | os.PathLike[str]) -> list[Path]:

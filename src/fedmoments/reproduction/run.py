@@ -67,15 +67,14 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
     start = time.perf_counter()
     reused = world.reused
     world.deviations.clear()
-    changes = _changed(experiment, request.changes, world)
-    settings = {**experiment.settings, **changes}
+    block = _part_of(experiment, request, world)
+    settings = {**experiment.settings, **(block.settings if block else {})}
+    changes = _changed(settings, request.changes, world)
+    settings = changed_settings(settings, changes)
     if experiment.is_free:
-        if request.same_as is not None:
-            raise InputError(f"{experiment.name} needs no data: leave out what they are the same as")
         mode = "computed"
         measurements, table = _computed(experiment, changes, world)
     else:
-        block = experiment.block(request.same_as) if request.same_as is not None else None
         mode = "stand-in" if block is None else "same data"
         measurements, table = _measured(experiment, changes, block, world)
     data = None if experiment.is_free else _data(world)
@@ -87,6 +86,7 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
         "mode": mode,
         "same_as": request.same_as,
         "settings": settings,
+        "changed": sorted(changes),
         "data": data,
         "seeds": list(world.each_seed),
         "table": table,
@@ -99,10 +99,64 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
     return document
 
 
-def _changed(experiment: Experiment, changes: Mapping[str, Any], world: World) -> dict[str, Any]:
+def _part_of(experiment: Experiment, request: Request, world: World) -> Block | None:
+    """Return the part of the table that the data are said to be those of, which is told as what it is."""
+    if request.same_as is None:
+        return None
+    if experiment.is_free:
+        raise InputError(f"{experiment.name} needs no data: leave out what they are the same as")
+    if len(world.encoder_names) > 1:
+        several = ", ".join(map(str, world.encoder_names))
+        raise InputError(
+            f"data that are those of '{request.same_as}' have one encoder, but {several} arrived: name that one alone"
+        )
+    block, first = experiment.block(request.same_as), world.features()
+    world.deviate(
+        f"that these data, {first.n_classes} classes in {first.dim} dimensions, are those of {request.same_as} is what "
+        "you say; nothing here can tell"
+    )
+    return block
+
+
+def changed_settings(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with changes, which variants follow, too, where they have such a setting of their own.
+
+    Parameters
+    ----------
+    settings
+        Of an experiment.
+    changes
+        What replaces them. Of a table, variants get the entries that are new or other ones than before.
+
+    Examples
+    --------
+    >>> settings = {"clients": [100], "variants": [{"name": "few", "clients": [10]}, {"name": "all"}]}
+    >>> changed_settings(settings, {"clients": [5]})["variants"]
+    [{'name': 'few', 'clients': [5]}, {'name': 'all'}]
+    """
+    changed = {**settings, **changes}
+    if "variants" in changed and "variants" not in changes:
+        changed["variants"] = [
+            {key: _overlaid(value, settings.get(key), changes.get(key, value)) for key, value in variant.items()}
+            for variant in changed["variants"]
+        ]
+    return changed
+
+
+def _overlaid(own: Any, before: Any, after: Any) -> Any:
+    """Return a variant's setting where the common one was changed."""
+    if not isinstance(own, Mapping) or not isinstance(after, Mapping):
+        return after
+    known = before if isinstance(before, Mapping) else {}
+    new = {key: value for key, value in after.items() if key not in known or known[key] != value}
+    empty: dict[str, Any] = {}
+    return {**own, **{key: _overlaid(own.get(key, empty), known.get(key), value) for key, value in new.items()}}
+
+
+def _changed(settings: Mapping[str, Any], changes: Mapping[str, Any], world: World) -> dict[str, Any]:
     """Return the changes, each told as a deviation."""
     for name, value in changes.items():
-        before = experiment.settings.get(name)
+        before = settings.get(name)
         instead = "" if before is None else f" instead of {_words(before)}"
         world.deviate(f"{name} is {_words(value)}{instead}, as was asked for")
     return dict(changes)
@@ -118,13 +172,13 @@ def _computed(
     """Return what needs no data: every block with its own settings, compared number by number."""
     engine = load_engine(experiment.engine)
     if not experiment.paper:
-        found = engine({**experiment.settings, **changes}, world)
+        found = engine(changed_settings(experiment.settings, changes), world)
         return found, _table(experiment, our_cells(experiment, found), [])
     every: list[Measurement] = []
     blocks = []
     for block in experiment.paper:
-        found = engine({**experiment.settings, **block.settings, **changes}, world)
-        cells = compare_numbers(experiment, block, our_cells(experiment, found))
+        found = engine(changed_settings({**experiment.settings, **block.settings}, changes), world)
+        cells = compare_numbers(experiment, block, our_cells(experiment, found), judged=not changes)
         blocks.append({**_part(experiment, block), "cells": cells})
         every += [
             Measurement({"block": block.name, **each.where}, each.values, each.quantity, each.reason, each.seeds)
@@ -145,14 +199,16 @@ def _measured(
     if world.seeds != experiment.seeds:
         world.deviate(f"{world.seeds} {'seed' if world.seeds == 1 else 'seeds'} instead of {experiment.seeds}")
     own = block.settings if block else {}
-    found = load_engine(experiment.engine)({**experiment.settings, **own, **changes}, world)
+    found = load_engine(experiment.engine)(changed_settings({**experiment.settings, **own}, changes), world)
     cells = our_cells(experiment, found)
+    if any(cell["several"] for line in cells for cell in line):
+        world.deviate("some cells of the table show the first of several measurements; all of them are in the files")
     theirs = [
         {**_part(experiment, each), "cells": compare_numbers(experiment, each, cells)} for each in experiment.paper
     ]
     if block is None:
         return found, _table(experiment, compare_settings(experiment, cells), theirs)
-    return found, _table(experiment, compare_numbers(experiment, block, cells), theirs)
+    return found, _table(experiment, compare_numbers(experiment, block, cells, judged=not changes), theirs)
 
 
 def _part(experiment: Experiment, block: Block) -> dict[str, Any]:

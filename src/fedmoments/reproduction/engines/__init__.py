@@ -12,7 +12,7 @@ from fedmoments.errors import UnknownNameError
 from fedmoments.reproduction.measurement import Measurement
 from fedmoments.reproduction.world import World
 
-__all__ = ["ENGINES", "Engine", "load_engine"]
+__all__ = ["ENGINES", "LISTS", "Engine", "load_engine"]
 
 #: Settings of an experiment (with those of a block, where a block has its own) and the world -> measurements.
 Engine = Callable[[Mapping[str, Any], World], list[Measurement]]
@@ -31,6 +31,38 @@ ENGINES: Mapping[str, str] = {
     "corruption": "heads that are fitted on clean images and tested on corrupted ones",
     "noise": "counts of one client, true and blurred",
 }
+
+#: Settings that are lists wherever an engine takes them, so that one value is a list of one.
+LISTS = frozenset(
+    {
+        "at",
+        "bandwidths",
+        "best",
+        "corruptions",
+        "encoders",
+        "heads",
+        "local_epochs",
+        "looks",
+        "means_per_client",
+        "noises",
+        "obfuscations",
+        "once",
+        "only",
+        "optimisers",
+        "participations",
+        "projections",
+        "refit",
+        "severities",
+        "shares",
+        "shrinkages",
+        "splits",
+        "stages",
+        "starts",
+        "targets",
+        "temperatures",
+        "variants",
+    }
+)
 
 
 def load_engine(name: str) -> Engine:

@@ -9,7 +9,7 @@ from typing import Any
 from fedmoments.diagnostics import fisher_curve, gaussianity
 from fedmoments.diagnostics.shapes import NEEDS as SHAPE_NEEDS
 from fedmoments.diagnostics.subspace import FisherCurve, HeldOut
-from fedmoments.errors import FedMomentsError, UnknownNameError
+from fedmoments.errors import FedMomentsError, InputError, UnknownNameError
 from fedmoments.gaussian import ClassGaussians, FisherSubspace
 from fedmoments.heads import make_head
 from fedmoments.reproduction.measurement import Measurement
@@ -150,6 +150,8 @@ def _curve(curve: FisherCurve, dim: int, asked: Sequence[int], place: Mapping[st
     full = Measurement({**place, "space": "full"}, (curve.full_accuracy,))
     if not curve.directions:  # one class, or all means alike
         return [full]
+    if not asked or min(asked) < 1:
+        raise InputError(f"directions must be one number or more, each 1 or more, but {list(asked)} arrived")
     rank, sizes = curve.directions[-1], sorted(asked)
     while sizes[-1] < rank:
         sizes.append(2 * sizes[-1])

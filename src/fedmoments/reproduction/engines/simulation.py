@@ -1,7 +1,7 @@
 """One-shot federations: heads and baselines over numbers of clients, splits, shrinkages, means, projections, noise."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,8 +127,9 @@ class _Sweep:
             )
             once = []
         steady = [head for head in same if head not in once] if plain else []
-        if steady and every > 1:
-            self.world.deviate(f"{', '.join(steady)}: one seed, because no other one changes what they are fitted from")
+        fixed = [head for head in steady if not hasattr(self.methods[head], "draw_seed")]
+        if fixed and every > 1:
+            self.world.deviate(f"{', '.join(fixed)}: one seed, because no other one changes what they are fitted from")
         if once and len(splits) * len(clients) > 1:
             where = f"{splits[0]}" + (f" and {clients[0]} clients" if clients else "")
             self.world.deviate(
@@ -139,7 +140,27 @@ class _Sweep:
         found = self._simulated(drawn, splits, clients, every)
         found += self._simulated(steady, splits, clients, 1)
         first = self._simulated(once, splits[:1], clients[:1], 1 if plain else every)
+        if plain:
+            found = self._with_draws(found, steady, splits, clients)
+            first = self._with_draws(first, once, splits, clients)
         return found + [each for scheme in splits for number in clients for each in _moved(first, scheme, number)]
+
+    def _with_draws(
+        self, found: list[Measurement], heads: Sequence[str], splits: Sequence[str], clients: Sequence[int]
+    ) -> list[Measurement]:
+        """Return measurements with more seeds of heads that draw samples: other draws, in the first setting alone."""
+        drawing = [head for head in heads if hasattr(self.methods[head], "draw_seed")]
+        if not drawing or self.world.seeds == 1:
+            return found
+        self.world.deviate(
+            f"{', '.join(drawing)}: every seed draws other synthetic samples, for {splits[0]} alone; one draw elsewhere"
+        )
+        more = [
+            each
+            for seed in self.world.each_seed[1:]
+            for each in self._simulated(drawing, splits[:1], clients[:1], 1, draw_seed=seed)
+        ]
+        return [_joined([each, *(one for one in more if _is_at(one, each))]) for each in found]
 
     def _same_for_all(self, splits: Sequence[str], clients: Sequence[int]) -> list[str]:
         """Return the heads of long fits whose statistics are sums over all samples, of which somebody holds each."""
@@ -153,11 +174,18 @@ class _Sweep:
         return [name for name, method in self.methods.items() if whole and _adds_up(method)]
 
     def _simulated(
-        self, heads: Sequence[str], splits: Sequence[str], clients: Sequence[int], seeds: int
+        self,
+        heads: Sequence[str],
+        splits: Sequence[str],
+        clients: Sequence[int],
+        seeds: int,
+        *,
+        draw_seed: int | None = None,
     ) -> list[Measurement]:
         if not heads or not splits:
             return []
         settings, world = self.settings, self.world
+        drawn = {} if draw_seed is None else {"draw_seed": draw_seed}
         result = simulate(
             self.features,
             heads,
@@ -168,8 +196,8 @@ class _Sweep:
             projections=[size or None for size in settings["projections"]],
             protections=read_protections({"obfuscation": list(settings.get("obfuscations", ["none"]))}),
             seeds=seeds,
-            first_seed=world.config.seed,
-            hyper={head: values for head, values in self.hyper.items() if head in heads},
+            first_seed=world.config.seed if draw_seed is None else draw_seed,
+            hyper={head: {**self.hyper.get(head, {}), **drawn} for head in heads if drawn or head in self.hyper},
             memory_limit=world.config.memory_limit * 1e9,
             memory=world.record(self.encoder),
             progress=world.progress,
@@ -186,6 +214,18 @@ class _Sweep:
             for scheme, number, why in _homeless(self.features, settings, self.world)
             for head in (*self.methods, *(table["name"] for table in settings.get("best", [])))
         ]
+
+
+def _is_at(one: Measurement, other: Measurement) -> bool:
+    return one.where == other.where and one.quantity == other.quantity
+
+
+def _joined(several: Sequence[Measurement]) -> Measurement:
+    """Return one measurement with the seeds of all."""
+    values = tuple(value for each in several for value in each.values)
+    reasons = dict.fromkeys(each.reason for each in several if each.reason)
+    seeds = tuple(seed for each in several for seed in each.seeds)
+    return replace(several[0], values=values, reason="; ".join(reasons) or None, seeds=seeds)
 
 
 def _adds_up(method: Method) -> bool:

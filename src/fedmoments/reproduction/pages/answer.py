@@ -18,8 +18,26 @@ from fedmoments.reproduction.pages.words import (
     varying_keys,
 )
 
-__all__ = ["answer", "claim_asked", "claim_counts", "claim_figures", "disagrees", "pair_rows", "verdict_counts"]
+__all__ = [
+    "answer",
+    "claim_asked",
+    "claim_counts",
+    "claim_figures",
+    "disagrees",
+    "is_ours",
+    "misprint_words",
+    "pair_rows",
+    "verdict_counts",
+]
 
+_UNJUDGED = "Settings were changed, so that numbers are not compared with the paper’s."
+_WORDS = {
+    "holds": ("holds", "hold"),
+    "in part": ("holds in part", "hold in part"),
+    "unclear": ("is unclear", "are unclear"),
+    "fails": ("fails", "fail"),
+    "not tested": ("is not tested", "are not tested"),
+}
 _CLAIM_ORDER = ("holds", "in part", "unclear", "fails", "not tested")
 
 
@@ -35,9 +53,21 @@ def verdict_counts(document: Mapping[str, Any]) -> dict[str, int]:
     return {name: found[name] for name in VERDICTS if found[name]}
 
 
-def claim_counts(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many claims have each verdict."""
-    found = Counter(str(mapping(claim).get("verdict")) for claim in items(document.get("claims")))
+def is_ours(claim: Mapping[str, Any]) -> bool:
+    """Say whether a claim goes beyond the paper: the same with defaults of our own, or corrected.
+
+    Examples
+    --------
+    >>> is_ours({"id": "fedcof-like-fed3r/automatic"}), is_ours({"id": "fedcof-like-fed3r"})
+    (True, False)
+    """
+    return str(claim.get("id")).endswith(("/automatic", ", corrected"))
+
+
+def claim_counts(document: Mapping[str, Any], *, own: bool | None = None) -> dict[str, int]:
+    """Return how many claims have each verdict: all, or those of our own, or those of the paper."""
+    told = [mapping(claim) for claim in items(document.get("claims"))]
+    found = Counter(str(claim.get("verdict")) for claim in told if own is None or is_ours(claim) == own)
     return {name: found[name] for name in _CLAIM_ORDER if found[name]}
 
 
@@ -63,7 +93,7 @@ def answer(document: Mapping[str, Any]) -> str:
     >>> answer({"mode": "computed", "table": table, "claims": []})
     '1 of 2 numbers agrees with the paper’s, 1 is a misprint of the paper.'
     """
-    parts = [_numbers(document), _claims(document)]
+    parts = [_numbers(document), _claims(document), _own_claims(document)]
     found = " ".join(part for part in parts if part)
     return found or "There is nothing of the paper’s to compare with here: the numbers are ours alone."
 
@@ -74,7 +104,7 @@ def _numbers(document: Mapping[str, Any]) -> str:
     if mode == "stand-in":
         return _stand_in(document, counts, total)
     if not total:
-        return ""
+        return _UNJUDGED if document.get("changed") else ""
     agree = counts.get("agrees", 0)
     rest = [
         f"{number} {word}"
@@ -114,23 +144,36 @@ def _stand_in(document: Mapping[str, Any], counts: Mapping[str, int], total: int
 
 
 def _claims(document: Mapping[str, Any]) -> str:
-    counts = claim_counts(document)
+    counts = claim_counts(document, own=False)
     total = sum(counts.values())
     if not total:
         return ""
     held = counts.get("holds", 0)
     if held == total:
         return "The claim holds." if total == 1 else f"{_all(total)} claims hold."
-    words = {
-        "in part": ("holds in part", "hold in part"),
-        "unclear": ("is unclear", "are unclear"),
-        "fails": ("fails", "fail"),
-        "not tested": ("is not tested", "are not tested"),
-    }
-    rest = [f"{counts[name]} {words[name][counts[name] != 1]}" for name in _CLAIM_ORDER[1:] if name in counts]
+    rest = [f"{counts[name]} {_WORDS[name][counts[name] != 1]}" for name in _CLAIM_ORDER[1:] if name in counts]
     if total == 1:
-        return f"The claim {words[next(iter(counts))][0]}."
+        return f"The claim {_WORDS[next(iter(counts))][0]}."
     return f"{held} of {total} claims {'holds' if held == 1 else 'hold'}, {list_of(rest)}."
+
+
+def _own_claims(document: Mapping[str, Any]) -> str:
+    counts = claim_counts(document, own=True)
+    words = [f"{counts[name]} {_WORDS[name][counts[name] != 1]}" for name in _CLAIM_ORDER if name in counts]
+    return f"Beyond the paper, with our defaults or corrected: {list_of(words)}." if words else ""
+
+
+def misprint_words(misprint: Mapping[str, Any]) -> str:
+    """Return what the paper prints and what is right, with as many digits as tell them apart.
+
+    Examples
+    --------
+    >>> misprint_words({"printed": 2554.1, "right": 2554.19})
+    'the paper prints 2,554.1, right is 2,554.19.'
+    """
+    printed, right = (as_number(misprint.get(key)) for key in ("printed", "right"))
+    words = [f"{value:,.10g}" if value is not None else "–" for value in (printed, right)]
+    return f"the paper prints {words[0]}, right is {words[1]}."
 
 
 def claim_figures(claim: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedmoments.report.plain import items, mapping
 from fedmoments.reproduction.comparison import VERDICTS
-from fedmoments.reproduction.pages.answer import answer, claim_figures, verdict_counts
+from fedmoments.reproduction.pages.answer import answer, claim_figures, is_ours, misprint_words, verdict_counts
 from fedmoments.reproduction.pages.figures import drawings
 from fedmoments.reproduction.pages.grid import Cell, Grid, Group, read_grid
 from fedmoments.reproduction.pages.words import CLAIM_MARKS, MARKS
@@ -116,7 +116,7 @@ def _cell(cell: Cell, group: Group) -> str:
 def _misprints(told: Mapping[str, Any]) -> str:
     rows = [
         f"- ‡ {plain_words(each.get('block'))}, {plain_words(each.get('row'))}, {plain_words(each.get('column'))}: "
-        f"printed {each.get('printed')}, right is {each.get('right')}. {plain_words(each.get('why'))}"
+        f"{misprint_words(each)} {plain_words(each.get('why'))}"
         for each in map(mapping, items(told.get("misprints")))
     ]
     return "\n".join(["Misprints of the paper:", "", *rows]) if rows else ""
@@ -126,12 +126,12 @@ def _claims(document: Mapping[str, Any]) -> str:
     rows = [
         [
             f"{CLAIM_MARKS.get(str(claim.get('verdict')), '')} {plain_words(claim.get('verdict'))}",
-            plain_words(claim.get("text")),
+            plain_words(f"{'ours: ' if is_ours(claim) else ''}{claim.get('text')}"),
             plain_words(claim_figures(claim)),
         ]
         for claim in map(mapping, items(document.get("claims")))
     ]
-    return markdown_table(["", "claim of the paper", "our difference"], rows) if rows else ""
+    return markdown_table(["", "claim of the paper, or ours beyond it", "our difference"], rows) if rows else ""
 
 
 def _figures(document: Mapping[str, Any]) -> str:

@@ -8,8 +8,16 @@ from fedmoments.report.labels import text_width
 from fedmoments.report.markup import Html, Node, breakable, join, tag
 from fedmoments.report.plain import as_number, items, mapping
 from fedmoments.report.toml import to_toml
-from fedmoments.reproduction.comparison import VERDICTS
-from fedmoments.reproduction.pages.answer import answer, claim_asked, claim_figures, pair_rows, verdict_counts
+from fedmoments.reproduction.comparison import CLAIM_VERDICTS, VERDICTS
+from fedmoments.reproduction.pages.answer import (
+    answer,
+    claim_asked,
+    claim_figures,
+    is_ours,
+    misprint_words,
+    pair_rows,
+    verdict_counts,
+)
 from fedmoments.reproduction.pages.figures import drawings, figure_html
 from fedmoments.reproduction.pages.grid import Cell, Grid, Group, read_grid
 from fedmoments.reproduction.pages.shell import shell
@@ -52,9 +60,11 @@ def render_page(document: Mapping[str, Any]) -> str:
         _facts(document),
     ]
     numbers = [figure_html(drawing, number) for number, drawing in enumerate(drawings(document), 1)]
+    source = str(mapping(document.get("experiment")).get("source"))
+    drawn = "Drawn as in the paper" if source.startswith("Figure") else "Drawn"
     sections = [
         ("table", "Table", "Ours beside the paper’s", _table(document)),
-        ("figures", "Figures", "Drawn as in the paper", join(numbers) if numbers else None),
+        ("figures", "Figures", drawn, join(numbers) if numbers else None),
         ("claims", "Claims", "What the paper says of it", _claims(document)),
         ("deviations", "Deviations", "Where this run departs from the paper", _deviations(document)),
         ("repeat", "Repeat", "How to repeat this", _repeat(document)),
@@ -107,6 +117,7 @@ def _lead(document: Mapping[str, Any], grid: Grid) -> str:
     if document.get("mode") == "stand-in":
         compared = any(cell.verdict for group in grid.groups for row in group.cells for cell in row)
         over = f"Below are gains over {table.get('reference')}: ours, and the paper’s over all its data."
+        over += "" if tolerance is None else f" A gain within {number_words(tolerance)} is none."
         return f"{units}.{spread} {over if compared else ''}".strip()
     within = "" if tolerance is None else f" A number agrees within {number_words(tolerance)} of the paper’s."
     if within and any(group.tolerance not in (None, tolerance) for group in grid.groups):
@@ -196,8 +207,7 @@ def _misprints(document: Mapping[str, Any]) -> Html | None:
     shown = []
     for each in rows:
         where = ", ".join(str(each.get(key)) for key in ("block", "row", "column") if each.get(key))
-        printed, right = (number_words(as_number(each.get(key))) for key in ("printed", "right"))
-        words = f": the paper prints {printed}, right is {right}. {each.get('why') or ''}"
+        words = f": {misprint_words(each)} {each.get('why') or ''}"
         shown.append(tag("li", tag("b", where), words))
     return join([tag("h3", "‡ Misprints of the paper", class_="below"), tag("ul", *shown, class_="plain")])
 
@@ -206,8 +216,18 @@ def _misprints(document: Mapping[str, Any]) -> Html | None:
 
 
 def _claims(document: Mapping[str, Any]) -> Html | None:
-    shown = [_claim(mapping(each)) for each in items(document.get("claims"))]
-    return tag("ul", *shown, class_="claims") if shown else None
+    told = [mapping(each) for each in items(document.get("claims"))]
+    theirs, ours = ([_claim(each) for each in told if is_ours(each) == own] for own in (False, True))
+    found = {str(each.get("verdict")) for each in told}
+    meanings = [tag("li", f"{name}: {words}.") for name, words in CLAIM_VERDICTS.items() if name in found]
+    heading = "Beyond the paper: the same with defaults of our own, or corrected"
+    lists = [
+        tag("ul", *theirs, class_="claims") if theirs else None,
+        tag("h3", heading, class_="below") if ours else None,
+        tag("ul", *ours, class_="claims") if ours else None,
+        tag("ul", *meanings, class_="legend-words") if told else None,
+    ]
+    return join(lists) if told else None
 
 
 def _claim(claim: Mapping[str, Any]) -> Html:
