@@ -32,7 +32,7 @@ CLAIM_VERDICTS: Mapping[str, str] = {
 #: What may be said of a cell, from agreement to disagreement, and what it means.
 VERDICTS: Mapping[str, str] = {
     "agrees": "within the tolerance of the paper's number",
-    "misprint": "the paper's number is a misprint; ours is the one that its own formula gives",
+    "misprint": "the paper's number is a slip: ours follows from its own formula or its other tables, as is told",
     "near": "within three times the tolerance",
     "differs": "further off",
     "in range": "the gain over the reference lies within the gains that the paper shows on its data",

@@ -200,7 +200,7 @@ def _line(series: Series, x: Axis, y: Axis, aside: float, *, dense: bool) -> Htm
     for dot, (a, b, low, high) in [*told[:-1:every], *told[-1:]]:
         if not dense and low - high > 2:
             drawn.append(tag("line", x1=a, x2=a, y1=low, y2=high, class_="error"))
-        seen = None if dense else marker(series.number % STYLES, a, b)
+        seen = None if dense else marker(_shape(series), a, b)
         radius = 9.0 if not dense else 5.0
         hit = tag("circle", cx=a, cy=b, r=radius, class_="hit")
         drawn.append(tag("g", tag("title", dot.told), hit, seen, class_="point"))
@@ -211,6 +211,11 @@ def _reach(dot: Dot, y: Axis) -> tuple[float, float]:
     """Return the pixels of the spread's ends, inside the axis."""
     low, high = max(dot.low, y.low), min(dot.high, y.high)
     return (y(low), y(high)) if low <= high else (y(dot.y), y(dot.y))
+
+
+def _shape(series: Series) -> int:
+    """Return the marker of a series: another one than that of the series before it with the same colour."""
+    return (series.number + series.number // STYLES) % STYLES
 
 
 def _style(series: Series) -> str:
@@ -253,7 +258,7 @@ def _legend(plan: _Plan, form: str, *, dense: bool) -> Html:
                 swatch = tag("rect", x=left + 8, y=middle - 6, width=12, height=12, class_="marker")
             else:
                 stroke = tag("path", d=f"M{left:.1f},{middle:.1f}L{left + 26:.1f},{middle:.1f}", class_="line")
-                swatch = stroke if dense else join([stroke, marker(series.number % STYLES, left + 13, middle)])
+                swatch = stroke if dense else join([stroke, marker(_shape(series), left + 13, middle)])
             words = tag("text", name, x=left + 32, y=middle, dy="0.34em", class_="label")
             drawn.append(tag("g", swatch, words, class_=f"series {_style(series)}"))
             left += text_width(name) + 44

@@ -119,8 +119,14 @@ def sides_section(documents: Sequence[Mapping[str, Any]]) -> Html | None:
     shown = []
     for side in read_sides(documents):
         names = ("", *side.labels, "the paper, on its data")
-        head = tag("tr", *(tag("th", breakable(word), scope="col") for word in names))
-        rows = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", word) for word in row[1:])) for row in side.rows]
-        table = tag("table", tag("caption", f"{side.title} ({side.name})"), tag("thead", head), tag("tbody", *rows))
+        heads = [
+            tag("th", breakable(word), scope="col", class_="number" if i else None) for i, word in enumerate(names)
+        ]
+        rows = [
+            tag("tr", tag("th", row[0], scope="row"), *(tag("td", word, class_="number") for word in row[1:]))
+            for row in side.rows
+        ]
+        table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="list")
+        shown.append(tag("h3", f"{side.title} ({side.name})", class_="below"))
         shown.append(tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=side.title))
     return tag("div", *shown) if shown else None
