@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.cli.output import print_table
+from fedmoments.cli import output
+from fedmoments.cli.output import print_table, progress_bar
 from fedmoments.data import Split
 from fedmoments.simulation import Federation
 
@@ -314,3 +315,16 @@ def test_tables_fit_the_width_and_lose_no_word(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     assert sum(line.count("somewhere") for line in lines) == 3
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar("counting") as quiet:
+        quiet(1, 3, "one")
+    assert capsys.readouterr().err == "", "what is over at once says nothing"
+    monkeypatch.setattr(output, "QUIET", 0.0)
+    with progress_bar("counting") as move:
+        move(1, 3, "one")
+        move(2, 3, "")
+    assert capsys.readouterr().err == "counting: 1 of 3, one\ncounting: 2 of 3\n"

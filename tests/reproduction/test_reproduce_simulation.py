@@ -268,6 +268,22 @@ def test_long_fits_run_once_where_no_seed_can_change_them(world: World) -> None:
     assert len(one(dropping, head="gh-qda").values) == 2  # 400 samples do not divide by 7: one is held by nobody
 
 
+def test_a_head_that_draws_samples_draws_others_with_every_seed_in_the_first_setting(world: World) -> None:
+    hyper = {"fishermix": {"samples": 50}}
+    settings = {"heads": ["fishermix"], "clients": [6], "splits": ["dirichlet:0.3", "iid"], "hyper": hyper}
+    found = simulation.run(settings, world)
+    drawn = one(found, head="fishermix", split="dirichlet:0.3")
+    assert drawn.seeds == (0, 1)
+    for seed, value in zip(drawn.seeds, drawn.values, strict=True):
+        own = {"fishermix": {"samples": 50, "draw_seed": seed}}
+        direct = simulate(world.features(), ["fishermix"], clients=[6], splits=["iid"], seeds=1, hyper=own).rows[0]
+        assert direct.accuracies == [value], "the split changes nothing, the draw may"
+    assert one(found, head="fishermix", split="iid").seeds == (0,)
+    assert any("fishermix: every seed draws other synthetic samples" in words for words in world.deviations)
+    twice = simulation.run({**settings, "once": ["fishermix"]}, world)
+    assert one(twice, head="fishermix", split="iid").values == drawn.values
+
+
 def test_once_is_refused_where_it_would_be_wrong(world: World) -> None:
     settings = {"heads": ["qda-free"], "clients": [5, 10], "splits": ["dirichlet:0.5"], "once": ["qda-free"]}
     found = simulation.run(settings, world)

@@ -229,7 +229,7 @@ def test_what_skew_costs_is_taken_from_the_first_split() -> None:
     places = [Place("e", "trained", "main", "lp", "random", "fedavg", split, 10) for split in ("iid", "dirichlet:1")]
     ends = dict(zip(places, (0.75, 0.5), strict=True))
     done = {place: Curves((curve("random", 0, 0.1, end),), (0,), 1, 4) for place, end in ends.items()}
-    lost = [each for each in measured(done) if each.quantity == "lost to skew"]
+    lost = [each for each in measured(done) if each.quantity == "accuracy lost to skew"]
     assert [(each.where["split"], each.values) for each in lost] == [("dirichlet:1", (0.25,))]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from fedmoments.reproduction.experiment import Block, Claim, Experiment, Line
-from fedmoments.reproduction.measurement import ACCURACY, Measurement, is_known, matching
+from fedmoments.reproduction.measurement import Measurement, is_known, is_share, matching
 
 __all__ = [
     "CLAIM_VERDICTS",
@@ -74,7 +74,7 @@ def our_cells(experiment: Experiment, measurements: Sequence[Measurement]) -> li
 def _ours(found: Sequence[Measurement], place: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
         return {"mean": None, "spread": None, "values": [], "reason": "not measured on these data", "several": False}
-    times = 100.0 if _is_share(place) else 1.0
+    times = 100.0 if is_share(place) else 1.0
     first = found[0]
     values = [None if value is None else times * value for value in first.values]
     scaled = [None if each is None else times * each for each in (first.mean, first.spread)]
@@ -114,14 +114,10 @@ def compare_numbers(
                 "difference": None if ours is None or math.isnan(right) else ours - right,
                 "misprint": None if misprint is None else {"right": right, "why": misprint.why},
             }
-            comparable = judged and (experiment.is_free or _is_share(place_of(row, column)))
+            comparable = judged and (experiment.is_free or is_share(place_of(row, column)))
             line.append({**cell, "verdict": _verdict(cell, tolerance) if comparable else ""})
         made.append(line)
     return made
-
-
-def _is_share(place: Mapping[str, Any]) -> bool:
-    return bool(place.get("quantity", ACCURACY) == ACCURACY)
 
 
 def _verdict(cell: Mapping[str, Any], tolerance: float) -> str:
@@ -157,7 +153,7 @@ def compare_settings(
         line = []
         for j, column in enumerate(experiment.columns):
             cell: dict[str, Any] = {**cells[i][j], "gain": None, "gains": None, "verdict": ""}
-            if base is not None and i != base and _is_share(place_of(row, column)):
+            if base is not None and i != base and is_share(place_of(row, column)):
                 cell |= _gain(experiment, cells, (i, base), j)
             line.append(cell)
         made.append(line)
@@ -223,7 +219,7 @@ def compare_claims(
 
 def _judged(claim: Claim, measurements: Sequence[Measurement], samples: int | None) -> dict[str, Any]:
     pairs = []
-    tested = samples if _is_share(claim.left) else None
+    tested = samples if is_share(claim.left) else None
     for left in matching(measurements, claim.left):
         rest = {key: value for key, value in left.where.items() if key not in claim.left}
         if claim.value is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-__all__ = ["ACCURACY", "Measurement", "matching"]
+__all__ = ["ACCURACY", "Measurement", "is_known", "is_share", "matching"]
 
 #: The quantity that a table shows unless it says otherwise: a share of the test samples, from 0 to 1.
 ACCURACY = "accuracy"
@@ -82,6 +82,18 @@ def is_known(value: float | None) -> TypeGuard[float]:
     (True, False, False)
     """
     return value is not None and math.isfinite(value)
+
+
+def is_share(where: Mapping[str, Any]) -> bool:
+    """Say whether a place is one of accuracies that are shares.
+
+    Examples
+    --------
+    >>> is_share({}), is_share({"quantity": "accuracy by round"}), is_share({"quantity": "accuracy (%)"})
+    (True, True, False)
+    """
+    quantity = str(where.get("quantity", ACCURACY))
+    return quantity.startswith(ACCURACY) and "%" not in quantity
 
 
 def matching(measurements: Iterable[Measurement], where: Mapping[str, Any]) -> list[Measurement]:

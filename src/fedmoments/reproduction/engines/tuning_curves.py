@@ -227,7 +227,7 @@ def _lost(place: Place, curves: Curves, done: Mapping[Place, Curves]) -> list[Me
     pairs = zip(done[first].curves, curves.curves, strict=True)
     ends = [(final_accuracy(one), final_accuracy(other)) for one, other in pairs]
     values = tuple(None if one is None or other is None else one - other for one, other in ends)
-    return [Measurement(place.where(curves.clients), values, "lost to skew", curves.stopped, curves.seeds)]
+    return [Measurement(place.where(curves.clients), values, "accuracy lost to skew", curves.stopped, curves.seeds)]
 
 
 def _to_random(place: Place, curves: Curves, random: Curves) -> Measurement:

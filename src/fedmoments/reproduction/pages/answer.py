@@ -7,10 +7,10 @@ from typing import Any
 from fedmoments.report.formats import list_of
 from fedmoments.report.plain import as_number, items, mapping
 from fedmoments.reproduction.comparison import VERDICTS
+from fedmoments.reproduction.measurement import is_share
 from fedmoments.reproduction.pages.grid import judged_cells
 from fedmoments.reproduction.pages.words import (
     data_words,
-    is_share,
     number_words,
     place_words,
     signed_words,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmoments.report.plain import items, mapping
-from fedmoments.reproduction.measurement import ACCURACY, Measurement, matching, sorted_values
+from fedmoments.reproduction.measurement import ACCURACY, Measurement, is_share, matching, sorted_values
 from fedmoments.reproduction.pages.words import (
-    is_share,
     key_words,
     number_words,
     place_words,

@@ -5,14 +5,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedmoments.reproduction.measurement import ACCURACY
-
 __all__ = [
     "CLAIM_MARKS",
     "MARKS",
     "data_words",
     "decimals_of",
-    "is_share",
     "key_words",
     "number_words",
     "place_words",
@@ -215,15 +212,3 @@ def place_words(place: Mapping[str, Any], keys: Sequence[str] | None = None) -> 
     chosen = place if keys is None else [key for key in keys if key in place]
     words = [value_words(key, place[key]) for key in chosen if place[key] is not None]
     return ", ".join(word for word in words if word)
-
-
-def is_share(where: Mapping[str, Any]) -> bool:
-    """Say whether a place is one of accuracies that are shares.
-
-    Examples
-    --------
-    >>> is_share({}), is_share({"quantity": "accuracy by round"}), is_share({"quantity": "accuracy (%)"})
-    (True, True, False)
-    """
-    quantity = str(where.get("quantity", ACCURACY))
-    return quantity.startswith(ACCURACY) and "%" not in quantity
