@@ -7,7 +7,7 @@ from fedmoments.report.formats import count
 from fedmoments.report.markup import Html, breakable, join, tag
 from fedmoments.report.plain import mapping
 from fedmoments.reproduction.overview import claims_by_data, data_label, folder_of
-from fedmoments.reproduction.pages.answer import answer, claim_counts, claim_figures, verdict_counts
+from fedmoments.reproduction.pages.answer import answer, claim_counts, claim_figures, is_ours, verdict_counts
 from fedmoments.reproduction.pages.markdown import markdown_table, plain_words
 from fedmoments.reproduction.pages.page import verdict_class
 from fedmoments.reproduction.pages.shell import shell
@@ -187,6 +187,7 @@ def claims_matrix(documents: Documents) -> str:
             _, claim = row["found"].get(label, (None, None))
             words = "" if claim is None else f"{CLAIM_MARKS.get(str(claim['verdict']), '')} {claim_figures(claim)}"
             cells.append(plain_words("–" if claim is not None and claim["verdict"] == "not tested" else words))
-        table.append([plain_words(row["text"]), plain_words(row["experiment"]), *cells])
+        words = f"{'ours: ' if is_ours(row) else ''}{row['text']}"
+        table.append([plain_words(words), plain_words(row["experiment"]), *cells])
     heads = ["what the paper says", "where", *map(plain_words, labels)]
     return markdown_table(heads, table) if rows else ""
