@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.pointer import told_of
 
 from fedmoments.report import write_report
 
@@ -171,20 +172,14 @@ def test_dark_follows_the_system_and_the_reader(show: Open, results: dict[str, A
 
 
 def test_points_and_cells_tell_what_they_are(show: Open, results: dict[str, Any]) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-
     page = show(results)
-    tip = css(page, "#tip")
-    assert not tip.is_displayed()
-    ActionChains(page).move_to_element(css(page, "#bytes .wide .first .dot")).perform()
-    assert tip.text.startswith("fedcof: 92.0 ± 0.4")
+    assert not css(page, "#tip").is_displayed()
+    assert told_of(page, css(page, "#bytes .wide .first .dot")).startswith("fedcof: 92.0 ± 0.4")
     lit = page.execute_script("return document.querySelector('#heads tr.lit').dataset.head")
     assert lit == "fedcof"
-    cell = css(page, "#holders .wide .heat-hit")
-    page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", cell)
-    ActionChains(page).move_to_element(cell).perform()
-    assert "site" in tip.text
-    assert "sample" in tip.text
+    told = told_of(page, css(page, "#holders .wide .heat-hit"))
+    assert "site" in told
+    assert "sample" in told
 
 
 def test_points_are_reached_by_keyboard(show: Open, results: dict[str, Any]) -> None:

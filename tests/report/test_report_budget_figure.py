@@ -6,6 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.report.pointer import told_of
 
 from fedmoments.errors import InputError
 from fedmoments.report import write_report
@@ -141,17 +142,12 @@ def test_no_words_of_a_figure_touch(browser: Any, tmp_path: Path, document: dict
 
 
 def test_points_tell_and_light_the_rows_of_their_head(browser: Any, tmp_path: Path, document: dict[str, Any]) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     write_report(tmp_path / "report.html", document)
     opened(browser, tmp_path / "report.html", 1280)
     ring = browser.find_element("css selector", '#budget .wide .own[data-head="gh-lda"] .dot')
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", ring)
-    ActionChains(browser).move_to_element(ring).perform()
-    tip = browser.find_element("css selector", "#tip")
-    told = "gh-lda: 90.3 % ± 0.4 over 3 seeds, 313 kB a client, as published"
-    assert tip.text.replace("\u202f", " ") == told
+    assert told_of(browser, ring) == "gh-lda: 90.3 % ± 0.4 over 3 seeds, 313 kB a client, as published"
     lit = browser.execute_script("return Array.from(document.querySelectorAll('tr.lit')).map(row => row.dataset.head)")
     assert set(lit) == {"gh-lda"}
     browser.execute_script("document.querySelector('#budget .wide .ours .point').focus()")

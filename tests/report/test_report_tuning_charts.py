@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.report.pointer import told_of
 
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.report import render, write_report
@@ -221,17 +222,12 @@ def test_the_page_fits_the_window_and_fails_at_nothing(
 
 
 def test_points_tell_and_light_the_rows_of_their_start(browser: Any, tmp_path: Path, whole: dict[str, Any]) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-
     write_report(tmp_path / "report.html", whole)
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     )
     browser.get((tmp_path / "report.html").as_uri())
     ring = browser.find_element("css selector", '#curves .facet .wide [data-head="fedcof"] .dot')
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", ring)
-    ActionChains(browser).move_to_element(ring).perform()
-    tip = browser.find_element("css selector", "#tip")
-    assert tip.text.replace("\u202f", " ").startswith("fedcof, one shot: 89.6 %, 6.2 MB")
+    assert told_of(browser, ring).startswith("fedcof, one shot: 89.6 %, 6.2 MB")
     lit = browser.execute_script("return Array.from(document.querySelectorAll('tr.lit')).map(row => row.dataset.head)")
     assert set(lit) == {"fedcof"}
