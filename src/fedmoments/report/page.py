@@ -1,7 +1,5 @@
 """The page: sections in order, each left out when the results do not have what it shows."""
 
-import base64
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -20,6 +18,7 @@ from fedmoments.report.holders import holders_section
 from fedmoments.report.influence import influence_section
 from fedmoments.report.markup import Html, join, tag
 from fedmoments.report.notes import notes_section
+from fedmoments.report.page_head import page_head
 from fedmoments.report.privacy import privacy_section
 from fedmoments.report.reading import Results, read_results
 from fedmoments.report.reproduce import facts, reproduce_section
@@ -78,18 +77,7 @@ def render(results: Mapping[str, Any]) -> str:
     style, script = (Html(files(__package__).joinpath(name).read_text("utf-8")) for name in ("report.css", "report.js"))
     topic = "what tuning adds to a head" if is_tuning(known) else "what one upload teaches"
     title = f"{known.data.get('name') or 'fedmoments'}: {topic}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="generator", content=f"fedmoments {known.raw.get('version') or ''}".strip()),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", style),
-    )
+    head = page_head(title, style=style, script=script, version=str(known.raw.get("version") or ""))
     contents = tag(
         "nav", *(tag("a", short, href=f"#{anchor}") for anchor, short, _, _ in present), aria_label="Contents"
     )
@@ -122,15 +110,6 @@ def write_report(path: str | os.PathLike[str], results: Mapping[str, Any]) -> No
     True
     """
     write_whole(path, render(results).encode("utf-8"))
-
-
-def _policy(script: str) -> str:
-    """Return a policy under which only our own script runs and nothing is fetched, whatever a class is called."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _header(results: Results, contents: Html | None) -> Html:

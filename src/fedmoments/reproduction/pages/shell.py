@@ -1,11 +1,10 @@
 """What all pages of reproductions have in common: one file with its style and script, which fetches nothing."""
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 
 from fedmoments.report.markup import Html, Node, tag
+from fedmoments.report.page_head import page_head
 
 __all__ = ["Section", "shell"]
 
@@ -36,18 +35,7 @@ def shell(title: str, top: Sequence[Node], sections: Sequence[Section], *, versi
     report = files("fedmoments.report")
     style = Html(report.joinpath("report.css").read_text("utf-8") + _own_style())
     script = Html(report.joinpath("report.js").read_text("utf-8"))
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="generator", content=f"fedmoments {version}".strip()),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", style),
-    )
+    head = page_head(title, style=style, script=script, version=version)
     present = [each for each in sections if each[3] is not None]
     links = [tag("a", short, href=f"#{anchor}") for anchor, short, _, _ in present]
     contents = tag("nav", *links, aria_label="Contents") if len(present) > 2 else None
@@ -72,12 +60,3 @@ def shell(title: str, top: Sequence[Node], sections: Sequence[Section], *, versi
 
 def _own_style() -> str:
     return files(__package__).joinpath("reproduce.css").read_text("utf-8")
-
-
-def _policy(script: str) -> str:
-    """Return a policy under which only the page's own script runs and nothing is fetched."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
