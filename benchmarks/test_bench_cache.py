@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedmoments.data.sources.registry import load_data
-from fedmoments.features.pipeline import encode_samples
-from fedmoments.features.registry import load_encoder
+from fedmoments.samples.encoders.pipeline import encode_samples
+from fedmoments.samples.encoders.registry import load_encoder
+from fedmoments.samples.sources.registry import load_data
 
 
 def test_a_second_run_is_twenty_times_faster(tmp_path: Path, note: Callable[[str, str, str], None]) -> None:

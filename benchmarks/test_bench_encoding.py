@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmoments.data.samples import Samples
-from fedmoments.features.encoder import Encoder
-from fedmoments.features.entry import Runtime
-from fedmoments.features.pipeline import encode_samples
-from fedmoments.features.registry import load_encoder
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.entry import Runtime
+from fedmoments.samples.encoders.pipeline import encode_samples
+from fedmoments.samples.encoders.registry import load_encoder
+from fedmoments.samples.samples import Samples
 
 N_FILES, BATCH = 256, 32
 

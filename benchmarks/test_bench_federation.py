@@ -15,14 +15,14 @@ Note = Callable[[str, str, str], None]
 _SCRIPT = """
 import json, resource, sys, time
 from pathlib import Path
-from fedmoments.deploy.local import prepare_local, run_local
+from fedmoments.federation.deploy.local import prepare_local, run_local
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
-from fedmoments.flower.settings import ServerSettings
-from fedmoments.jobs.config import JobConfig
+from fedmoments.settings.server import ServerSettings
+from fedmoments.settings.study import StudySettings
 
 folder, data, clients, engine = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
-config = JobConfig(data=f"npz:{data}", clients=(clients,), splits=("classes:3",))
+config = StudySettings(data=f"npz:{data}", clients=(clients,), splits=("classes:3",))
 server = ServerSettings("ledger", heads=("fedcof",), nodes=clients, evaluate=False, deadline=800.0)
 start = time.monotonic()
 plan = prepare_local(folder, config, server, nodes=clients, engine=engine, policy={"min_count": 1})

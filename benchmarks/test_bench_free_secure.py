@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedmoments as fm
-from fedmoments.data import dirichlet_per_class
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.secure import OVERHEAD_BYTES, secure_sum
+from fedmoments.privacy.modes.parties import Crowd
+from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.secure import OVERHEAD_BYTES
 from fedmoments.privacy.secure.cohort_cells import plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster, deal_cohorts
-from fedmoments.privacy.secure.cohorts import rows_of, run_cohorts
+from fedmoments.privacy.secure.cohorts import rows_of
 from fedmoments.privacy.secure.parties import SIMULATED
-from fedmoments.privacy.secure.two_phase import run_two_phase
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.samples import dirichlet_per_class
 
 Array = NDArray[Any]
 FORM = FixedPoint(norm_bound=1.0, max_samples=2**16)
@@ -92,8 +93,9 @@ def free_table(
     clear = Statistics.merge(parts.values())
     sparse = int(np.mean([8 * part.class_counts.size * (data.X.shape[1] + 1) for part in parts.values()]))
     yield Line("clear", data.accuracy("fedcof", clear), len(clear.rows), sparse)
-    stats, facts = run_two_phase(parts)
-    yield Line("two-phase, threshold 3", data.accuracy("fedcof", stats), len(clear.rows), facts["bytes_up"])
+    mode, crowd = Agreed(secure="two-phase").mode, Crowd.of(parts)
+    stats, up = mode.simulated(crowd).statistics, mode.cost(crowd.asked, clear=0).up
+    yield Line("two-phase, threshold 3", data.accuracy("fedcof", stats), len(clear.rows), up)
     layout = DenseLayout(StatisticsSpec(), data.n_classes, data.X.shape[1])
     for size in sizes:
         for contributors in thresholds:
@@ -134,19 +136,18 @@ def test_two_phases_keep_what_cohorts_trade_for_bytes(note: Callable[[str, str, 
 
 def test_cohorts_in_the_clear_are_the_protocol() -> None:
     parts = simulated().parts(24, 0.3, 0)
-    stats, _ = run_cohorts(parts, size=6, contributors=3)
+    stats = Agreed(secure="cohorts", cohort=6).mode.simulated(Crowd.of(parts)).statistics
     clear = cohort_rows(parts, 6, 3, 0)
     np.testing.assert_array_equal(stats.raw("sums"), clear.raw("sums"))
 
 
 def test_cost_of_cohorts_beside_one_sum(compare: Callable[..., float]) -> None:
     parts = simulated().parts(60, 0.3, 0)
-    layout = DenseLayout(StatisticsSpec(), 20, 48)
-    vectors = {name: layout.pack(part) for name, part in parts.items()}
+    sums = {name: part.restricted(StatisticsSpec()) for name, part in parts.items()}
     compare(
         "cohorts of 10 / one secure sum",
-        lambda: run_cohorts(parts, size=10),
-        lambda: secure_sum(vectors, SIMULATED, minimum=3),
+        lambda: Agreed(secure="cohorts").mode.simulated(Crowd.of(parts)),
+        lambda: Agreed(secure="sums").mode.simulated(Crowd.of(sums)),
         at_most=10.0,
         rounds=2,
     )

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.jobs import JobConfig
-from fedmoments.reproduction import World
-from fedmoments.reproduction.engines.simulation import run
-from fedmoments.simulation import simulate
+from fedmoments.settings.study import StudySettings
+from fedmoments.study.papers import World
+from fedmoments.study.papers.engines.simulation import run
+from fedmoments.study.simulation import simulate
 
 N_TRAIN, N_TEST, DIM, N_CLASSES, SEEDS = 10_003, 3_080, 384, 77, 5
 HEADS = ["fedncm", "fed3r", "fedcof", "fedcof-oracle", "fedcgs", "gh-nb", "gh-lda", "gh-qda"]
@@ -34,17 +34,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_table_from_the_cache_against_a_cold_one(
     data: str, tmp_path: Path, compare: Callable[..., float], note: Callable[[str, str, str], None]
 ) -> None:
-    kept = World(JobConfig(data=data), seeds=SEEDS, cache_dir=tmp_path)
+    kept = World(StudySettings(data=data), seeds=SEEDS, cache_dir=tmp_path)
     found = run(SETTINGS, kept)
     mean = {each.where["head"]: each.mean or 0.0 for each in found if each.quantity == "accuracy"}
     assert all(0.3 < value < 0.995 for value in mean.values()), mean  # neither trivial nor impossible
 
     def cold() -> object:
-        return run(SETTINGS, World(JobConfig(data=data), seeds=SEEDS, cache_dir=False))
+        return run(SETTINGS, World(StudySettings(data=data), seeds=SEEDS, cache_dir=False))
 
     compare(
         f"{len(HEADS)} heads × {SEEDS} seeds of a table, from the cache to cold",
-        lambda: run(SETTINGS, World(JobConfig(data=data), seeds=SEEDS, cache_dir=tmp_path)),
+        lambda: run(SETTINGS, World(StudySettings(data=data), seeds=SEEDS, cache_dir=tmp_path)),
         cold,
         at_least=5.0,
         rounds=2,
@@ -53,7 +53,7 @@ def test_a_table_from_the_cache_against_a_cold_one(
 
 
 def test_fits_that_no_seed_changes_against_all_of_them(data: str, compare: Callable[..., float]) -> None:
-    world = World(JobConfig(data=data), seeds=SEEDS, cache_dir=False)
+    world = World(StudySettings(data=data), seeds=SEEDS, cache_dir=False)
     features = world.features()
     sweep: dict[str, Any] = {"clients": SETTINGS["clients"], "splits": SETTINGS["splits"], "seeds": SEEDS}
 

@@ -5,18 +5,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dense import DenseLayout
+from fedmoments.privacy.modes.parties import Crowd
+from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import (
     OVERHEAD_BYTES,
     Context,
+    HeldReports,
     Helper,
     HelperKey,
     Leader,
     make_report,
     read_report,
-    secure_sum,
 )
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 from fedmoments.wire.header import HEADER_BYTES
 
@@ -68,11 +70,10 @@ def test_secure_sums_against_plain_sums(compare: Compare) -> None:
         data = [encode(part, agreement, client=name, version=1, key=key) for name, part in parts.items()]
         return Statistics.merge([decode(each, agreement, lambda _: key.public).statistics for each in data])
 
-    def secure() -> np.ndarray:
-        return secure_sum(vectors, CONTEXT, minimum=N_CLIENTS)
+    def secure() -> Statistics:
+        return Agreed(secure="sums", batch=N_CLIENTS).mode.simulated(Crowd.of(parts)).statistics
 
-    assert np.array_equal(secure(), plain())
-    assert LAYOUT.unpack(secure(), FORM) == clear()
+    assert secure() == LAYOUT.unpack(plain(), FORM) == clear()
     compare(
         "secure sum of 20 clients, against contributions checked in the clear",
         secure, clear, at_most=1.0, adding_their_vectors=plain,
@@ -89,9 +90,10 @@ def test_each_partys_part_and_the_bytes(note: Note) -> None:
 
     reports = [read_report(made(name), CONTEXT, LAYOUT.size, lambda client: keys[client].public) for name in keys]
     data = made("client 0")
-    leader = Leader(CONTEXT, LAYOUT.size, N_CLIENTS)
+    held = HeldReports()
     for report in reports:
-        leader.take(report)
+        held.take(report)
+    leader = Leader(CONTEXT, LAYOUT.size, N_CLIENTS, held)
     request = leader.request()
     with Helper(secret, minimum=N_CLIENTS, members={name: key.public.hex for name, key in keys.items()}) as helper:
         answer = helper.sum(request)
@@ -109,4 +111,3 @@ def test_each_partys_part_and_the_bytes(note: Note) -> None:
     more = len(data) - LAYOUT.size * 8 - HEADER_BYTES
     note("secure sums: bytes more than the header of a contribution", str(more), "96")
     assert more == OVERHEAD_BYTES - HEADER_BYTES == 96
-    leader.close()

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
-from fedmoments.linalg import add_gram, new_gram
-from fedmoments.statistics.scatter_stream import ScatterStream
+from fedmoments.core.linalg import add_gram, new_gram
+from fedmoments.core.statistics.scatter_stream import ScatterStream
 
 N, DIM, N_CLASSES, RANK, BATCH = 20_000, 512, 10, 30, 64
 

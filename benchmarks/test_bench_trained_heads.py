@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 import fedmoments as fm
-from fedmoments.classifier import LinearClassifier
-from fedmoments.gaussian import ClassGaussians, FisherClasses, GaussianSamples
-from fedmoments.heads.fishermix import _flat_lda
-from fedmoments.softmax import Block, SoftmaxLoss, fit_softmax
-from fedmoments.statistics import Statistics, StatisticsSpec
+from fedmoments.core.classifier import LinearClassifier
+from fedmoments.core.gaussian import ClassGaussians, FisherClasses, GaussianSamples
+from fedmoments.core.heads.fishermix import _flat_lda
+from fedmoments.core.softmax import Block, SoftmaxLoss, fit_softmax
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 
 Compare = Callable[..., float]
 Note = Callable[[str, str, str], None]

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmoments.data import parse_split
+from fedmoments.samples import parse_split
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches
 from fedmoments.tuning.engine import Arrays
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start, random_start
 

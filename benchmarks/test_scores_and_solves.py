@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 import fedmoments as fm
-from fedmoments.classifier.quadratic import DiagonalClassifier, QuadraticClassifier
-from fedmoments.gaussian import ClassGaussians, FisherSubspace
-from fedmoments.heads import ridge
-from fedmoments.linalg import gcv_ridge
+from fedmoments.core.classifier.quadratic import DiagonalClassifier, QuadraticClassifier
+from fedmoments.core.gaussian import ClassGaussians, FisherSubspace
+from fedmoments.core.heads import ridge
+from fedmoments.core.linalg import gcv_ridge
 
 Compare = Callable[..., float]
 Floats = NDArray[np.floating[Any]]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from tests.waiting import HANG
 
 from fedmoments.federation.store import FederationStore
 
@@ -49,7 +50,7 @@ def run(line: str, folder: Path) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
@@ -98,7 +99,7 @@ def test_shell_scripts_of_the_documentation_run(page: Path, tmp_path: Path) -> N
             start_new_session=True,
         ) as shell:
             try:
-                said, _ = shell.communicate(timeout=600)
+                said, _ = shell.communicate(timeout=HANG)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(shell.pid, signal.SIGTERM)

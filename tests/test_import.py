@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "flwr", "scipy", "sklearn", "typer", "rich", "matplotlib", "pandas", "safetensors")
+HEAVY = ("torch", "flwr", "scipy", "sklearn", "click", "rich", "matplotlib", "pandas", "safetensors")
 
 
 def run(code: str) -> str:

@@ -19,8 +19,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 
 import fedmoments
+from fedmoments.core.heads import make_head
 from fedmoments.errors import InputError, MissingExtraError, NotEnoughDataError
-from fedmoments.heads import make_head
 from fedmoments.sklearn import FedMomentsClassifier
 
 ADDITIVE = [name for name in fedmoments.head_names() if not make_head(name).needs.keeps_clients_apart]

@@ -10,21 +10,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedmoments.api import fit, measure, spec_for
-    from fedmoments.classifier import Classifier, load
-    from fedmoments.gaussian import ClassGaussians, Shrinkage, covariance_bias
-    from fedmoments.heads import Head, Preset, head_names, make_head, presets
-    from fedmoments.heads.recursive import RecursiveRidge
-    from fedmoments.statistics import (
+    from fedmoments.core.api import fit, measure, spec_for
+    from fedmoments.core.classifier import Classifier, load
+    from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_bias
+    from fedmoments.core.heads import Head, Preset, head_names, make_head, presets, register_head
+    from fedmoments.core.heads.recursive import RecursiveRidge
+    from fedmoments.core.statistics import (
         Accumulator,
         FixedPoint,
+        Layout,
         Ledger,
+        Moment,
         SketchPlan,
         Statistics,
         StatisticsSpec,
         load_statistics,
+        register_moment,
         save_statistics,
     )
+    from fedmoments.privacy.modes.registry import register_privacy
+    from fedmoments.samples import register_source, register_split
+    from fedmoments.samples.corruptions import register_corruption
+    from fedmoments.samples.encoders import register_encoder
+    from fedmoments.settings.optimisers import register_optimiser
+    from fedmoments.study.baselines import register_baseline
 
 __version__ = "0.1.0"
 
@@ -34,7 +43,9 @@ __all__ = [
     "Classifier",
     "FixedPoint",
     "Head",
+    "Layout",
     "Ledger",
+    "Moment",
     "Preset",
     "RecursiveRidge",
     "Shrinkage",
@@ -49,26 +60,44 @@ __all__ = [
     "make_head",
     "measure",
     "presets",
+    "register_baseline",
+    "register_corruption",
+    "register_encoder",
+    "register_head",
+    "register_moment",
+    "register_optimiser",
+    "register_privacy",
+    "register_source",
+    "register_split",
     "save_statistics",
     "spec_for",
 ]
 
 _ROOMS = {
-    "fedmoments.api": ("fit", "measure", "spec_for"),
-    "fedmoments.classifier": ("Classifier", "load"),
-    "fedmoments.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
-    "fedmoments.heads": ("Head", "Preset", "head_names", "make_head", "presets"),
-    "fedmoments.heads.recursive": ("RecursiveRidge",),
-    "fedmoments.statistics": (
+    "fedmoments.core.api": ("fit", "measure", "spec_for"),
+    "fedmoments.core.classifier": ("Classifier", "load"),
+    "fedmoments.core.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
+    "fedmoments.core.heads": ("Head", "Preset", "head_names", "make_head", "presets", "register_head"),
+    "fedmoments.core.heads.recursive": ("RecursiveRidge",),
+    "fedmoments.core.statistics": (
         "Accumulator",
         "FixedPoint",
         "Ledger",
         "Statistics",
+        "Layout",
+        "Moment",
         "SketchPlan",
         "StatisticsSpec",
         "load_statistics",
+        "register_moment",
         "save_statistics",
     ),
+    "fedmoments.privacy.modes.registry": ("register_privacy",),
+    "fedmoments.samples": ("register_source", "register_split"),
+    "fedmoments.samples.corruptions": ("register_corruption",),
+    "fedmoments.samples.encoders": ("register_encoder",),
+    "fedmoments.settings.optimisers": ("register_optimiser",),
+    "fedmoments.study.baselines": ("register_baseline",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -142,8 +142,8 @@ class MissingExtraError(FedMomentsError, ImportError):
 
     Examples
     --------
-    >>> print(MissingExtraError("The command line", "typer", "cli"))
-    The command line needs the package 'typer', which is not installed: pip install 'fedmoments[cli]'
+    >>> print(MissingExtraError("The command line", "click", "cli"))
+    The command line needs the package 'click', which is not installed: pip install 'fedmoments[cli]'
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:

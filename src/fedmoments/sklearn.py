@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.api import fit as fit_head
-from fedmoments.api import spec_for
-from fedmoments.classifier import Classifier
+from fedmoments.core.api import fit as fit_head
+from fedmoments.core.api import spec_for
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.heads import Head, make_head
+from fedmoments.core.linalg import blocks
+from fedmoments.core.maps import FeatureMap
+from fedmoments.core.statistics import Accumulator, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import FedMomentsError, InputError, MissingExtraError, NotEnoughDataError
-from fedmoments.heads import Head, make_head
-from fedmoments.linalg import blocks
-from fedmoments.maps import FeatureMap
-from fedmoments.statistics import Accumulator, Ledger, Statistics, StatisticsSpec
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -4,10 +4,8 @@ And what ``fedmoments demo`` itself leaves, made once for all tests and all proc
 """
 
 import os
-import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from filelock import FileLock
-
-with warnings.catch_warnings():
-    # typer 0.20 imports names that click 8.5 deprecates: not ours to mend, and no reason to fail.
-    warnings.filterwarnings("ignore", message="'click.utils", category=DeprecationWarning)
-    from typer.testing import CliRunner
+from tests.waiting import HANG, without_progress
 
 from fedmoments.cli.app import app
 
@@ -79,10 +74,10 @@ def demo(session: Path) -> Demo:
                 env={**os.environ, "FEDMOMENTS_CACHE": str(session / "cache")},
                 capture_output=True,
                 text=True,
-                timeout=600,
+                timeout=HANG,
                 check=False,
             )
-            said = re.sub(r"^\w+: \d+ of \d+.*\n", "", result.stderr, flags=re.MULTILINE)  # progress, on a slow machine
+            said = without_progress(result.stderr)
             assert (result.returncode, said) == (0, "")
             printed.write_text(result.stdout, "utf-8")
     return Demo(folder, printed.read_text("utf-8"))
@@ -115,3 +110,9 @@ def run(workshop: Path) -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say nothing on how far a command is, which on a slow machine would stand among what it says."""
+    monkeypatch.setattr("fedmoments.cli.output.QUIET", float("inf"))

@@ -199,7 +199,7 @@ def test_a_configuration_that_is_not_there_is_refused(refuse: Any) -> None:
 def test_a_file_where_a_folder_must_be_is_refused_before_any_work(
     refuse: Any, monkeypatch: pytest.MonkeyPatch, arguments: Any, out: str
 ) -> None:
-    monkeypatch.setattr("fedmoments.jobs.run.encode_data", None)
+    monkeypatch.setattr("fedmoments.study.jobs.run.encode_data", None)
     assert f"{out} cannot be the folder of the results: runs/demo/digits.npz is a file" in refuse(*arguments, out)
 
 
@@ -337,7 +337,7 @@ def test_evaluating_other_features_is_refused(refuse: Any, made: str, workshop: 
 def test_bad_settings_of_a_simulation_are_refused_before_any_work(
     refuse: Any, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr("fedmoments.jobs.run.encode_data", None)
+    monkeypatch.setattr("fedmoments.study.jobs.run.encode_data", None)
     assert words in refuse("simulate", "digits", "--out", "out.file", *options)
 
 
@@ -356,7 +356,7 @@ def test_bad_settings_of_a_simulation_are_refused_before_any_work(
 def test_settings_that_do_not_fit_the_data_are_refused_before_any_encoding(
     refuse: Any, features: str, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr("fedmoments.features.pipeline._Job.fill", None)
+    monkeypatch.setattr("fedmoments.samples.encoders.pipeline._Job.fill", None)
     assert words in refuse("simulate", features, "--out", "out.file", *options)
 
 

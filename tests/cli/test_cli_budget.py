@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fedmoments as fm
-from fedmoments.statistics import load_statistics
+from fedmoments.core.statistics import load_statistics
 
 
 def squeezed(text: str) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import socket
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,15 +22,18 @@ import pytest
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
+
+from tests.waiting import HANG
+
 from fedmoments.cli import client_watch
 from fedmoments.cli.client_watch import ClientWatch
-from fedmoments.deploy.processes import Process
 from fedmoments.errors import RefusedError
+from fedmoments.federation.deploy.processes import Process
+from fedmoments.federation.flower.client_app import FINISHED
+from fedmoments.federation.flower.node import Node
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.store import FederationStore
-from fedmoments.flower.client_app import FINISHED
-from fedmoments.flower.node import Node
-from fedmoments.flower.settings import ClientSettings
+from fedmoments.settings.client import ClientSettings
 from fedmoments.wire import unpack_bundle
 
 TERMS = ("--terms", "a.ledger.terms.json")
@@ -138,7 +142,10 @@ def test_config_stands_for_the_options(own: Any, run: Any, refuse: Any) -> None:
     found = json.loads(run(*config, "--plan", *TERMS, "--json").stdout)
     assert found["contributions"][0]["withheld"]["classes"] > 0
     assert found["settings"] == str(Path("mine.toml").resolve())
-    assert "leave out the options" in refuse(*config, "--min-count", "5", "--plan", *TERMS)
+    typed = json.loads(run(*config, "--min-count", "5", "--plan", *TERMS, "--json").stdout)
+    assert typed["contributions"][0]["withheld"]["classes"] == 0
+    assert typed["settings"] == str(Path("clinic/client.toml").resolve())
+    assert "min_count = 60" in Path("mine.toml").read_text()
     assert "is of client 'clinic', not of 'lab'" in refuse("client", "lab", *config[2:], "--plan", *TERMS)
     bound = Path("mine.toml").read_text()
     Path("mine.toml").write_text(bound.replace('federation = "', 'federation = "ab'))
@@ -157,7 +164,9 @@ class Sleeper(Process):
 
     def __init__(self, folder: Path, superlink: str) -> None:
         self.superlink = superlink
-        super().__init__("the node", ["/bin/sleep", "60"], environment={}, log=folder / "log", folder=folder, grace=1.0)
+        super().__init__(
+            "the node", ["/bin/sleep", "3600"], environment={}, log=folder / "log", folder=folder, grace=1.0
+        )
 
 
 @dataclass
@@ -168,6 +177,7 @@ class Stage:
     settings: ClientSettings
     store: FederationStore
     port: int
+    later: float = 0.0
 
     def watch(self) -> ClientWatch:
         return ClientWatch(self.folder, Sleeper(self.folder, f"127.0.0.1:{self.port}"))
@@ -187,6 +197,18 @@ class Stage:
     def close(self) -> None:
         (self.folder / FINISHED).touch()
 
+    def contribute_and_wait(self, *, answer: bool = True, closed: bool = False) -> None:
+        """Contribute, and let the time pass after which a client no longer waits."""
+        self.contribute(answer=answer)
+        if closed:
+            self.close()
+            time.sleep(20 * client_watch.LOOK)
+        self.later += 2 * HANG
+
+    def contribute_and_close(self, *, answer: bool = True) -> None:
+        self.contribute(answer=answer)
+        self.close()
+
 
 @pytest.fixture
 def stage(own: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
@@ -196,7 +218,10 @@ def stage(own: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage
     run(*own, "--plan", *TERMS)
     folder = Path("clinic").resolve()
     with socket.create_server(("127.0.0.1", 0)) as server, FederationStore.open("a.ledger") as store:
-        yield Stage(folder, ClientSettings.load(folder / "client.toml"), store, server.getsockname()[1])
+        stage = Stage(folder, ClientSettings.load(folder / "client.toml"), store, server.getsockname()[1])
+        clock = time.monotonic
+        monkeypatch.setattr("fedmoments.cli.client_watch.time.monotonic", lambda: clock() + stage.later)
+        yield stage
 
 
 def later(seconds: float, action: Any, **how: Any) -> Timer:
@@ -207,11 +232,10 @@ def later(seconds: float, action: Any, **how: Any) -> Timer:
 
 def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Stage, capsys: Any) -> None:
     stage.close()  # of an earlier run
-    timers = [later(0.3, stage.contribute), later(1.2, stage.close)]
+    timer = later(0.3, stage.contribute_and_close)
     watch = stage.watch()
-    outcome = watch.run(stay=False, timeout=30)
-    for timer in timers:
-        timer.join()
+    outcome = watch.run(stay=False, timeout=HANG)
+    timer.join()
     assert (outcome.good, outcome.sentence) == (True, "")
     assert [each["event"] for each in outcome.events] == ["audited", "prepared", "sent", "acknowledged"]
     (contribution,) = outcome.document()["contributions"]
@@ -228,15 +252,15 @@ def test_a_client_that_was_acknowledged_before_may_go_when_the_server_is_gone(st
     stage.contribute()
     with socket.create_server(("127.0.0.1", 0)) as server:
         stage.port = server.getsockname()[1]  # nobody listens there any more
-    outcome = stage.watch().run(stay=False, timeout=30)
+    outcome = stage.watch().run(stay=False, timeout=HANG)
     assert outcome.good
     assert outcome.events == []
     assert outcome.contributions[0]["receipt"]["event"] == "joined"
 
 
 def test_without_a_receipt_a_client_waits_and_then_says_so(stage: Stage) -> None:
-    timer = later(0.1, stage.contribute, answer=False)
-    outcome = stage.watch().run(stay=False, timeout=2)
+    timer = later(0.1, stage.contribute_and_wait, answer=False)
+    outcome = stage.watch().run(stay=False, timeout=HANG)
     timer.join()
     assert not outcome.good
     assert "no receipt for clinic" in outcome.sentence
@@ -244,10 +268,9 @@ def test_without_a_receipt_a_client_waits_and_then_says_so(stage: Stage) -> None
 
 
 def test_a_run_that_is_closed_without_a_receipt_is_no_success(stage: Stage) -> None:
-    timers = [later(0.1, stage.contribute, answer=False), later(0.3, stage.close)]
-    outcome = stage.watch().run(stay=False, timeout=30)
-    for timer in timers:
-        timer.join()
+    timer = later(0.1, stage.contribute_and_close, answer=False)
+    outcome = stage.watch().run(stay=False, timeout=HANG)
+    timer.join()
     assert not outcome.good
     assert "the server closed the run, and no receipt for clinic" in outcome.sentence
 
@@ -255,7 +278,7 @@ def test_a_run_that_is_closed_without_a_receipt_is_no_success(stage: Stage) -> N
 def test_a_refused_client_says_why(stage: Stage, run: Any) -> None:
     run("server", "revoke", "a.ledger", "clinic")
     timer = later(0.1, stage.contribute)
-    outcome = stage.watch().run(stay=False, timeout=30)
+    outcome = stage.watch().run(stay=False, timeout=HANG)
     timer.join()
     assert not outcome.good
     assert re.search(r"client clinic was refused: [\w-]+: client 'clinic' was revoked", outcome.sentence)
@@ -266,7 +289,7 @@ def test_a_declining_client_says_why(stage: Stage) -> None:
 
     stage.settings = replace(stage.settings, policy={"moments": ["gram"]})
     timer = later(0.1, stage.contribute)
-    outcome = stage.watch().run(stay=False, timeout=30)
+    outcome = stage.watch().run(stay=False, timeout=HANG)
     timer.join()
     assert not outcome.good
     assert "client clinic declined: the federation 'pets' asks for" in outcome.sentence
@@ -282,7 +305,7 @@ def test_an_app_that_fails_is_named(stage: Stage) -> None:
             log.write(f"ERROR: {sentence}\n")
 
     timer = later(0.2, write)
-    outcome = watch.run(stay=False, timeout=30)
+    outcome = watch.run(stay=False, timeout=HANG)
     timer.join()
     assert not outcome.good
     assert f"this client's app failed: {sentence}" in outcome.sentence
@@ -291,17 +314,16 @@ def test_an_app_that_fails_is_named(stage: Stage) -> None:
 def test_a_node_that_dies_ends_the_wait(stage: Stage) -> None:
     watch = stage.watch()
     timer = later(0.3, watch.node.kill)
-    outcome = watch.run(stay=False, timeout=30)
+    outcome = watch.run(stay=False, timeout=HANG)
     timer.join()
     assert not outcome.good
     assert "ended unexpectedly" in outcome.sentence
 
 
 def test_who_stays_is_not_sent_away_by_a_closed_run(stage: Stage) -> None:
-    timers = [later(0.1, stage.contribute), later(0.3, stage.close)]
-    outcome = stage.watch().run(stay=True, timeout=2)
-    for timer in timers:
-        timer.join()
+    timer = later(0.1, stage.contribute_and_wait, closed=True)
+    outcome = stage.watch().run(stay=True, timeout=HANG)
+    timer.join()
     assert outcome.good
     assert outcome.events[-1]["event"] == "acknowledged"
 

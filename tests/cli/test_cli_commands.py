@@ -10,8 +10,8 @@ import pytest
 import fedmoments as fm
 from fedmoments.cli import output
 from fedmoments.cli.output import print_table, progress_bar
-from fedmoments.data import Split
-from fedmoments.simulation import Federation
+from fedmoments.samples import Split
+from fedmoments.study.simulation import Federation
 
 
 def document(result: Any) -> Any:
@@ -63,7 +63,7 @@ def test_measure_behind_maps_and_in_fixed_point(run: Any, features: str, arrays:
     fixed = ["--fixed-point", "--norm-bound", "8", "--max-samples", "100000"]
     run("measure", features, "--moments", "gram", *maps, *fixed, "-o", "a.stats")
     stats, notes = fm.load_statistics("a.stats")
-    from fedmoments.maps import Normalize, RandomProjection, from_description
+    from fedmoments.core.maps import Normalize, RandomProjection, from_description
 
     expected = Normalize() | RandomProjection(12, 5, 3)
     assert from_description(notes["feature_map"]) == expected
@@ -227,7 +227,7 @@ def test_simulate_again_keeps_what_was_found(run: Any, features: str) -> None:
 def test_an_interrupted_simulation_says_what_is_kept_and_goes_on_from_there(
     run: Any, features: str, monkeypatch: pytest.MonkeyPatch, after: int, arguments: list[str], told: str
 ) -> None:
-    really = Federation.try_head
+    really = Federation.outcome
     tried: list[Any] = []
 
     def interrupted(self: Federation, head: Any) -> Any:
@@ -237,10 +237,10 @@ def test_an_interrupted_simulation_says_what_is_kept_and_goes_on_from_there(
         return really(self, head)
 
     command = ["simulate", features, "--heads", "fedncm,gh-lda", "--seeds", "2", "--clients", "5", *arguments]
-    monkeypatch.setattr(Federation, "try_head", interrupted)
+    monkeypatch.setattr(Federation, "outcome", interrupted)
     result = run(*command, code=130)
     assert (result.stdout, result.stderr) == ("", told)
-    monkeypatch.setattr(Federation, "try_head", really)
+    monkeypatch.setattr(Federation, "outcome", really)
     kept = f"{after} result{'s' if after > 1 else ''} of an earlier run in r were kept"
     assert (kept in run(*command).stdout) == (bool(arguments) and after > 0)
 
@@ -267,7 +267,7 @@ def test_simulate_splits_as_a_flower_partitioner_with_commas_does(run: Any, feat
 
 
 def test_encoders_are_listed_for_people_and_machines(run: Any) -> None:
-    from fedmoments.features.registry import encoder_names
+    from fedmoments.samples.encoders.registry import encoder_names
 
     text = run("encoders").stdout
     found = json.loads(run("encoders", "--json").stdout)
@@ -328,3 +328,15 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
         move(1, 3, "one")
         move(2, 3, "")
     assert capsys.readouterr().err == "counting: 1 of 3, one\ncounting: 2 of 3\n"
+
+
+def test_simulate_takes_the_split_that_was_written(run: Any, features: str) -> None:
+    how = ("--clients", "7", "--seed", "5")
+    run("split", features, "--split", "dirichlet:0.3", *how, "--out", "seven.split")
+    heads = ("--heads", "fedncm,gh-lda", "--json")
+    by_file = json.loads(run("simulate", features, "--split", "seven.split", "--seeds", "2", *heads).stdout)
+    drawn = json.loads(run("simulate", features, "--split", "dirichlet:0.3", *how, "--seeds", "1", *heads).stdout)
+    assert [split["scheme"] for split in by_file["splits"]] == ["file:seven.split"] * 2
+    assert {split["clients"] for split in by_file["splits"]} == {7}
+    for row, other in zip(by_file["rows"], drawn["rows"], strict=True):
+        assert row["accuracy"] == other["accuracy"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.diagnostics import NEEDS, diagnose
+from fedmoments.core.diagnostics import NEEDS, diagnose
 
 
 def document(result: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.waiting import HANG
 
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
@@ -85,7 +86,7 @@ def test_create_writes_the_terms_that_the_ledger_holds(run: Any, features: str) 
     from fedmoments.federation.store import FederationStore
     from fedmoments.federation.terms import Terms
 
-    found = create(run, "--data", features, "--heads", "fedcof,fed3r", "--means", "2", "--norm-bound", "64")
+    found = create(run, "--data", features, "--heads", "fedcof,fed3r", "--means-per-client", "2", "--norm-bound", "64")
     public = Terms.from_json(Path("a.ledger.terms.json").read_text())
     with FederationStore.open("a.ledger") as store:
         assert store.terms.id == public.id == found["id"]
@@ -160,7 +161,7 @@ def test_the_app_folder_is_a_flower_app(run: Any) -> None:
 
 
 def test_federate_prints_the_digests_of_the_simulation_it_names(run: Any, features: str) -> None:
-    text = run(*FEDERATE, "--data", features, "--out", "trial", "--seed", "3", "--means", "2").stdout
+    text = run(*FEDERATE, "--data", features, "--out", "trial", "--seed", "3", "--means-per-client", "2").stdout
     command = re.search("the same split in one process: fedmoments (.*)", text)
     assert command
     simulated = json.loads(run(*command[1].split(), "--json").stdout)["details"]
@@ -377,7 +378,7 @@ def test_help_works_and_a_run_says_what_to_install_without_flower(workshop: Path
     def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         hide = "import sys; sys.modules['flwr'] = None; import fedmoments.cli; sys.argv = ['fedmoments', *sys.argv[1:]]"
         command = [sys.executable, "-c", f"{hide}; fedmoments.cli.main()", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
 
     assert "federate" in start("--help").stdout
     assert "--per-round" in start("server", "run", "--help").stdout

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.baselines import baseline_names, baselines
 from fedmoments.cli.head_details import hyper_example, hyper_table
-from fedmoments.cli.options import hyper_of_heads, hyper_parameters
-from fedmoments.heads import Preset, head_names, make_head, presets
-from fedmoments.heads.nearest_mean import NearestMean
-from fedmoments.heads.parameters import meanings_of, plain_text
-from fedmoments.heads.ridge import FourierRidge, Ridge
+from fedmoments.cli.hyper import hyper_of_heads, hyper_parameters
+from fedmoments.core.heads import Preset, head_names, make_head, presets
+from fedmoments.core.heads.nearest_mean import NearestMean
+from fedmoments.core.heads.parameters import meanings_of, plain_text
+from fedmoments.core.heads.ridge import FourierRidge, Ridge
+from fedmoments.study.baselines import baseline_names, baselines
 
 EVERY: dict[str, Any] = {**presets(), **baselines()}
 
@@ -61,7 +61,7 @@ def test_the_example_sets_what_the_head_takes_and_the_upload_stays(name: str, ru
     assert list(examples) == (["simulate"] if name in baseline_names() else ["simulate", "fit"])
     flag, pair = shlex.split(examples["simulate"])
     assert flag == "--set"
-    hyper = hyper_of_heads([pair], baselines=True)[name]
+    hyper = hyper_of_heads([pair])[name]
     usual, other = EVERY[name].make(), EVERY[name].make(**hyper)
     assert other.settings() != usual.settings()
     if name in head_names():
@@ -123,9 +123,9 @@ class Typed(NearestMean):
         Two fields, of ``one`` entry
         on two lines: with a colon.
 
-        And a second paragraph about :class:`~fedmoments.heads.Preset`.
+        And a second paragraph about :class:`~fedmoments.core.heads.Preset`.
     scatter:
-        As in :class:`fedmoments.heads.ridge.Ridge`.
+        As in :class:`fedmoments.core.heads.ridge.Ridge`.
     loop
         As in :class:`Typed`.
     lost
@@ -167,8 +167,8 @@ def test_markup_is_taken_off() -> None:
 
 
 def test_what_nobody_documents_is_said_to_be_undocumented(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    preset = Preset("typed", Typed, "for a test", "nowhere")
-    monkeypatch.setattr("fedmoments.heads.presets", lambda: {**presets(), "typed": preset})
+    preset: Preset[Any] = Preset("typed", Typed, "for a test", "nowhere")
+    monkeypatch.setattr("fedmoments.core.heads.presets", lambda: {**presets(), "typed": preset})
     text = run("heads", "typed").stdout
     assert "bare 0 not documented" in squeezed(text)
     by_name = {row["name"]: row["meaning"] for row in hyper_table(preset)}

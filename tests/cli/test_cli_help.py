@@ -5,27 +5,34 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from fedmoments.cli.app import app
 
-PROGRAM: Any = typer.main.get_command(app)
-GROUPS = sorted(name for name, command in PROGRAM.commands.items() if hasattr(command, "commands"))
+CONTEXT = click.Context(app)
+
+
+def commands_of(group: click.Group) -> dict[str, Any]:
+    return {name: group.get_command(CONTEXT, name) for name in group.list_commands(CONTEXT)}
+
+
+PROGRAM = commands_of(app)
+GROUPS = sorted(name for name, command in PROGRAM.items() if isinstance(command, click.Group))
 #: All commands that do something, those of groups as two words.
 COMMANDS = sorted(
-    [name for name in PROGRAM.commands if name not in GROUPS]
-    + [f"{group} {name}" for group in GROUPS for name in PROGRAM.commands[group].commands]
+    [name for name in PROGRAM if name not in GROUPS]
+    + [f"{group} {name}" for group in GROUPS for name in commands_of(PROGRAM[group])]
 )
 #: Their examples need the demo itself, or processes on both sides.
 ELSEWHERE = {"demo", "predict", "federate", "server run", "server tune"}
 
 
 def command_of(name: str) -> Any:
-    command = PROGRAM
+    command: Any = app
     for word in name.split():
-        command = command.commands[word]
+        command = command.get_command(CONTEXT, word)
     return command
 
 
@@ -100,11 +107,11 @@ def test_every_command_offers_json(command: str) -> None:
 
 def test_help_of_the_program_lists_the_commands_in_whole_sentences(run: Any) -> None:
     text = run("--help").stdout
-    assert all(command in text for command in PROGRAM.commands)
+    assert all(command in text for command in PROGRAM)
     assert "..." not in text.split("Commands:")[1]
     for group in GROUPS:
         text = run(group, "--help").stdout
-        assert all(command in text for command in PROGRAM.commands[group].commands)
+        assert all(command in text for command in commands_of(PROGRAM[group]))
         assert "..." not in text.split("Commands:")[1]
 
 

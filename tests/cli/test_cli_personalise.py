@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.simulation import load_features
-from fedmoments.simulation.run import make_split
-from fedmoments.tuning.personal_simulation import simulate_personal
+from fedmoments.samples.features import load_features
+from fedmoments.study.personal import simulate_personal
+from fedmoments.study.simulation.points import make_split
 
 
 def document(result: Any) -> Any:
@@ -48,7 +48,7 @@ def test_a_classifier_is_restricted_to_the_labels_of_the_client(run: Any, mine: 
 
 @pytest.mark.parametrize("head", ["fedncm", "gh-lda"])
 def test_own_shares_are_those_of_the_library(run: Any, mine: str, broadcast: str, head: str) -> None:
-    from fedmoments.statistics import load_statistics
+    from fedmoments.core.statistics import load_statistics
     from fedmoments.tuning.shares import weigh_by_shares
 
     text = run("personalise", mine, "--model", broadcast, "--heads", head, "--shares", "-o", "personal").stdout
@@ -77,7 +77,7 @@ def test_the_encoder_that_a_classifier_notes_stays_noted(run: Any, mine: str, br
 
 @pytest.mark.parametrize("head", ["fedncm", "gh-lda", "fed3r"])
 def test_a_blend_is_that_of_the_library(run: Any, mine: str, broadcast: str, head: str) -> None:
-    from fedmoments.statistics import load_statistics
+    from fedmoments.core.statistics import load_statistics
     from fedmoments.tuning.blending import blend
     from fedmoments.tuning.personal import mask_to_labels
 

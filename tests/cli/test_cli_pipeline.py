@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import fedmoments as fm
-from fedmoments.data import Split
-from fedmoments.simulation import load_features, simulate
+from fedmoments.samples import Split
+from fedmoments.samples.features import load_features
+from fedmoments.study.simulation import simulate
 
 
 @pytest.mark.parametrize(("head", "means"), [("fedcof", 1), ("fedcof", 2), ("gh-lda", 1), ("gh-nb", 1)])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.simulation import load_features
-from fedmoments.tuning.probe import refit
+from fedmoments.samples.features import load_features
+from fedmoments.study.probing import refit
 
 
 def document(result: Any) -> Any:

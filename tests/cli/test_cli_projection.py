@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import fedmoments as fm
-from fedmoments.baselines import baseline_names
+from fedmoments.core.heads.nearest_mean import NearestMean
+from fedmoments.core.maps import RandomProjection
 from fedmoments.errors import FitWarning
-from fedmoments.heads.nearest_mean import NearestMean
-from fedmoments.maps import RandomProjection
+from fedmoments.study.baselines import baseline_names
 
 SENTENCE = "the teacher teaches nothing: give class covariances"
 

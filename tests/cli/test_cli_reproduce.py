@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedmoments.reproduction.library as library
-from fedmoments.reproduction import PAPERS, experiment, experiments
-from fedmoments.reproduction.experiment import read_experiment
+import fedmoments.study.papers.library as library
+from fedmoments.study.papers import PAPERS, experiment, experiments
+from fedmoments.study.papers.experiment import read_experiment
 
 TABLE3 = ("reproduce", "fedcof/table3", "--seeds", "2", "--set", "clients=10")
 FREE = """
@@ -218,7 +218,7 @@ def test_what_to_reproduce_must_be_said(run: Any) -> None:
 
 
 def test_list_says_which_extra_is_missing(run: Any, workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedmoments.features.entry import EncoderEntry
+    from fedmoments.samples.encoders.entry import EncoderEntry
 
     monkeypatch.setattr(EncoderEntry, "installed", property(lambda _: False))
     pixels = np.random.default_rng(0).integers(0, 255, size=(8, 6, 6), dtype=np.uint8)

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.waiting import HANG
 
 from fedmoments import Statistics, StatisticsSpec
-from fedmoments.classifier import LinearClassifier
+from fedmoments.core.classifier import LinearClassifier
 from fedmoments.errors import FedMomentsError, InputError, LedgerError
-from fedmoments.federation import Fingerprint
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox import Newest, Outbox, Refusal
 from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.federation.terms import Terms
+from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, Reason, Withheld, encode, read_header
 
 DIM = 16
@@ -120,7 +121,7 @@ def test_two_threads_that_prepare_the_same_get_the_same(outbox: Outbox) -> None:
 
     def measure(version: int) -> bytes:
         if version == 1:
-            gate.wait(timeout=30)
+            gate.wait(timeout=HANG)
         return maker(seed=threading.get_ident())(version)
 
     def work() -> None:
@@ -130,7 +131,7 @@ def test_two_threads_that_prepare_the_same_get_the_same(outbox: Outbox) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=HANG)
     assert len(found) == 4
     assert len(set(found)) == 1
     assert [line["event"] for line in lines(outbox.folder)] == ["prepared"]

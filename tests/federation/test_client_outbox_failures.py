@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.waiting import HANG
 
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.errors import FileFormatError, LedgerError
-from fedmoments.federation import Fingerprint
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.terms import Terms
+from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, encode, read_header
 
 DIM = 64
@@ -102,7 +103,7 @@ def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def told(process: subprocess.Popen[bytes]) -> list[list[Any]]:
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=HANG)
     assert errors == b""
     return [json.loads(line) for line in out.splitlines()]
 
@@ -241,7 +242,7 @@ def test_an_outbox_of_another_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(outbox.folder / "outbox.db") as connection:
         connection.execute("PRAGMA user_version=2")
     connection.close()
-    with pytest.raises(FileFormatError, match="is of version 2; this release opens outboxes of version 1"):
+    with pytest.raises(FileFormatError, match="tables of version 2, but this release opens version 1"):
         Outbox(outbox.folder)
 
 

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.maps import Normalize
+from fedmoments.core.statistics import MOMENTS, FixedPoint
 from fedmoments.errors import InputError, PolicyError, UnknownNameError
-from fedmoments.federation import Fingerprint
-from fedmoments.federation.policy import SMALL_CLASSES, ClientPolicy
+from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
-from fedmoments.maps import Normalize
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.small_classes import merge_rows
-from fedmoments.statistics import MOMENTS, FixedPoint
+from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.settings.policy import SMALL_CLASSES
 from fedmoments.wire import Withheld
 
 C = 6

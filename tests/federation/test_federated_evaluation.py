@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from fedmoments.classifier import LinearClassifier
+from fedmoments.core.classifier import LinearClassifier
 from fedmoments.errors import InputError, MergeError, RefusedError
 from fedmoments.federation.evaluation import N_BINS, LocalEvaluation
 from fedmoments.federation.evaluation.local import MOST_SAMPLES
-from fedmoments.simulation import Samples, evaluate
-from fedmoments.simulation.calibration import calibrate
+from fedmoments.samples.features import Samples
+from fedmoments.study.simulation import evaluate
+from fedmoments.study.simulation.evaluation import calibrate
 from fedmoments.wire import Reason
 
 C = 4

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import SketchPlan
 from fedmoments.federation.audit import Audit
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import LeakReport
-from fedmoments.privacy.sketch_leaks import told
-from fedmoments.statistics import SketchPlan
+from fedmoments.privacy.sketch_leaks import measure_exposure
 
 D = 32
 WIDE = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=D, share=1.0))
@@ -36,9 +36,9 @@ def test_features_at_hand_make_it_a_measurement() -> None:
     audit = Audit.of(Y, WIDE, D, ClientPolicy(), features=X)
     mask, _ = ClientPolicy().select(Y)
     sent = ClientPolicy().limited(Statistics.of(X[mask], Y[mask], WIDE, n_classes=3))
-    wanted = told(X[mask], Y[mask], sent.sketches.rows)
+    wanted = measure_exposure(X[mask], Y[mask], sent.sketches.rows)
     (after,) = audit.after.outline.sketches
-    assert after.told == wanted
+    assert after.exposure == wanted
     assert f"{wanted.mean:.0%} of a sample's difference on average and {wanted.worst:.0%} at worst" in sentence(
         audit.after, "span"
     )

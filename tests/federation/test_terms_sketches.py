@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fedmoments.core.statistics import SketchPlan, StatisticsSpec
 from fedmoments.errors import FileFormatError, InputError, PrivacyError
-from fedmoments.federation.fingerprint import Fingerprint
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import SketchPlan, StatisticsSpec
+from fedmoments.samples.fingerprint import Fingerprint
 
 #: Id of the terms below without a sketch, as they were before there were any.
 BEFORE = "3ad728c0133d7a3f6619730b37f3bcb6c927ef82efb582e17269d0cf2ed317fa"

@@ -1,14 +1,30 @@
 """A small federation with a leader and a helper, and the plain sums that theirs must equal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import RefusedError
-from fedmoments.privacy.secure import Context, Helper, HelperKey, Leader, Report, SumRequest, make_report, read_report
+from fedmoments.privacy.modes.local import SummedLeader, open_locally
+from fedmoments.privacy.modes.parties import Crowd
+from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.secure import (
+    Context,
+    HeldReports,
+    Helper,
+    HelperKey,
+    Leader,
+    Report,
+    SumRequest,
+    make_report,
+    read_report,
+)
+from fedmoments.privacy.secure.helper import Noise
+from fedmoments.privacy.secure.parties import LocalParties
 from fedmoments.wire import IdentityKey, PublicKey, Reason
 
 Words = NDArray[np.uint64]
@@ -59,12 +75,16 @@ class Workshop:
         """Return a request as a leader without any rule of its own would make it."""
         return asked([self.report(name, context) for name in names], blocks, context)
 
-    def leader(self, names: Iterable[str] = (), path: Path | None = None) -> Leader:
-        """Return a leader that took in the reports of some clients."""
-        leader = Leader(CONTEXT, SIZE, 3, path=path)
+    def held(self, names: Iterable[str] = ()) -> HeldReports:
+        """Return the reports of some clients."""
+        held = HeldReports()
         for name in names:
-            leader.take(self.report(name))
-        return leader
+            held.take(self.report(name))
+        return held
+
+    def leader(self, names: Iterable[str] = ()) -> Leader:
+        """Return a leader that has the reports of some clients."""
+        return Leader(CONTEXT, SIZE, 3, self.held(names))
 
     def plain(self, names: Iterable[str]) -> Words:
         """Return the sum of vectors in the clear, modulo 2⁶⁴."""
@@ -89,3 +109,48 @@ def asked(
 
 def _random(number: int) -> Words:
     return np.random.default_rng(number).integers(0, 2**64, SIZE, dtype=np.uint64)
+
+
+# ---------------------------------------------------------------------------------------------- whole protocols
+
+
+def secure_sum(
+    vectors: Mapping[str, NDArray[Any]],
+    context: Context,
+    *,
+    minimum: int,
+    dropped: Collection[str] = (),
+    noise: Noise | None = None,
+) -> Words:
+    """Add up vectors through masking, sealing, signing, unsealing and unmasking, all coordinates at once."""
+    parties = LocalParties(vectors, minimum)
+    leader = SummedLeader(context, minimum, parties.reports(vectors, context, dropped))
+    request = leader.request()
+    return leader.finish(request, parties.helper.sum(request, noise=noise))
+
+
+def run_means(
+    parts: Mapping[Any, Statistics],
+    agreed: Agreed,
+    *,
+    seed: int = 0,
+    dropped: Collection[str] = (),
+    dropped_later: Collection[str] = (),
+) -> tuple[Statistics, dict[str, Any]]:
+    """Open client means by a mode, all parties in this process; facts name suppressed classes by their labels."""
+    opened = open_locally(agreed.mode, Crowd.of(parts, seed), dropped=dropped, dropped_later=dropped_later)
+    return opened.statistics, {**opened.facts, "suppressed": tuple(map(int, opened.facts["suppressed"]))}
+
+
+def run_two_phase(
+    parts: Mapping[Any, Statistics], *, batch: int = 3, contributors: int = 3, **more: Any
+) -> tuple[Statistics, dict[str, Any]]:
+    """Run both phases."""
+    return run_means(parts, Agreed(secure="two-phase", batch=batch, contributors=contributors), **more)
+
+
+def run_cohorts(
+    parts: Mapping[Any, Statistics], *, size: int = 10, batch: int = 3, contributors: int = 3, **more: Any
+) -> tuple[Statistics, dict[str, Any]]:
+    """Run sums inside cohorts."""
+    return run_means(parts, Agreed(secure="cohorts", cohort=size, batch=batch, contributors=contributors), **more)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import FixedPointOverflowError, InputError, MissingMomentError
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 FORM = FixedPoint(norm_bound=8.0, max_samples=10_000)
 NAMES = ("class_norms", "class_squares", "class_thirds", "class_fourths", "gram", "class_grams")

@@ -8,11 +8,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from fedmoments.core.statistics import FixedPoint, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Spending, epsilon_of, least_ratio, plan
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, StatisticsSpec
 
 pytest.importorskip("dp_accounting")
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.heads.registry import make_head
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.heads.registry import make_head
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Stream, clip_client, plan, release
 from fedmoments.privacy.dp.client_clip import weighted_norm
 from fedmoments.privacy.dp.noise_plan import ROUNDING_SCALE
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")

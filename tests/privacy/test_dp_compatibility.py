@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import PrivacyError
-from fedmoments.heads.registry import make_head, presets
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.dp import check_head, check_rules, plan
+from fedmoments.privacy.dp import plan
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 SAMPLE = Agreed(epsilon=1.0)
 CLIENT = Agreed(epsilon=1.0, unit="client", client_norm=3.0)
@@ -20,24 +19,24 @@ RULES = [{"min_count": 5}, {"max_per_class": 10}, {"obfuscation": "uniform:0.5"}
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_that_look_at_the_data_are_refused_for_samples_and_not_for_clients(rule: Any) -> None:
     with pytest.raises(PrivacyError, match=f"{next(iter(rule))} = .* exclude each other"):
-        check_rules(SAMPLE, **rule)
-    check_rules(CLIENT, **rule)
-    check_rules(Agreed(), **rule)
-    check_rules(SAMPLE)
+        SAMPLE.mode.noise.check_rules(**rule)
+    CLIENT.mode.noise.check_rules(**rule)
+    Agreed().mode.noise.check_rules(**rule)
+    SAMPLE.mode.noise.check_rules()
 
 
 @pytest.mark.parametrize("agreed", [SAMPLE, CLIENT])
 def test_a_robust_filter_is_refused_for_both(agreed: Any) -> None:
     with pytest.raises(PrivacyError, match="robust filter 'mad'"):
-        check_rules(agreed, robust="mad")
-    check_rules(Agreed(), robust="mad")
+        agreed.mode.noise.check_rules(robust="mad")
+    Agreed().mode.noise.check_rules(robust="mad")
 
 
 @pytest.mark.parametrize("agreed", [SAMPLE, CLIENT])
 def test_clients_that_measure_for_each_other_are_refused_for_both(agreed: Any) -> None:
     with pytest.raises(PrivacyError, match="small_classes = merge"):
-        check_rules(agreed, small_classes="merge")
-    check_rules(Agreed(), small_classes="merge")
+        agreed.mode.noise.check_rules(small_classes="merge")
+    Agreed().mode.noise.check_rules(small_classes="merge")
 
 
 def test_one_sample_over_a_minimum_count_changes_more_than_the_sensitivity() -> None:
@@ -53,18 +52,3 @@ def test_one_sample_over_a_minimum_count_changes_more_than_the_sensitivity() -> 
 
     gap = made.sigma * (sent(5) - sent(4)) / made.grid_scales()[2:]
     assert np.linalg.norm(gap) > 4.9 * made.sensitivity
-
-
-def test_heads_on_client_means_and_with_a_first_exchange_are_refused() -> None:
-    for name, preset in presets().items():
-        head = preset.make()
-        if head.needs.keeps_clients_apart:
-            with pytest.raises(PrivacyError, match="cannot be released with differential privacy"):
-                check_head(head, SAMPLE)
-        elif head.pilot_needs is None:
-            check_head(head, SAMPLE)
-        check_head(head, Agreed())
-        assert name
-    with pytest.raises(PrivacyError, match="public number"):
-        check_head(make_head("fed3r-rf"), SAMPLE)
-    check_head(make_head("fed3r-rf", bandwidth=1.0), SAMPLE)

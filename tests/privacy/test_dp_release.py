@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Stream, finish, noise_vector, plan, release, repair
 from fedmoments.privacy.dp.discrete import discrete_gaussian
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")

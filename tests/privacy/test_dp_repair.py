@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.gaussian import ClassGaussians
-from fedmoments.heads.registry import make_head, presets
+from fedmoments.core.gaussian import ClassGaussians
+from fedmoments.core.heads.registry import make_head, presets
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Stream, noise_vector, plan, release, repair
 from fedmoments.privacy.dp.scatters import SCATTERS, repair_class_moment, repair_gram
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")

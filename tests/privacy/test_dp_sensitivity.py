@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.linalg import pack_symmetric
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError, UnknownNameError
-from fedmoments.linalg import pack_symmetric
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import plan, shares_of
 from fedmoments.privacy.dp.noise_plan import MARGIN, ROUNDING_SCALE, require_additive
 from fedmoments.privacy.dp.sensitivity import sample_sensitivity
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 SPECS = [
     (),

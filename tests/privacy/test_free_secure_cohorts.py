@@ -8,19 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.privacy.secure_workshop import run_cohorts
 
 import fedmoments as fm
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
+from fedmoments.privacy.modes.parties import Crowd
+from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.cohort_cells import Opening, plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster
 from fedmoments.privacy.secure.cohort_helper import CohortHelper
-from fedmoments.privacy.secure.cohorts import CohortLeader, rows_of, run_cohorts
+from fedmoments.privacy.secure.cohorts import CohortLeader, rows_of
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.threshold import ThresholdHelper
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 C, D = 3, 2
 FORM = FixedPoint(norm_bound=16.0, max_samples=10_000)
@@ -181,12 +184,14 @@ def test_openings_cover_every_cell_once_or_suppress_the_class(held: list[list[in
 
 def test_one_message_is_enough_and_has_the_size_that_is_said() -> None:
     _, facts = run_cohorts(federation(7, 1), size=3, contributors=1)
-    assert facts["bytes_up"] == 360 + 32 + 8 * LAYOUT.size
+    assert facts["clients"] == 7
+    cost = Agreed(secure="cohorts").mode.cost(Crowd.of(federation(7, 1)).asked, clear=0)
+    assert (cost.up, cost.down) == (360 + 32 + 8 * LAYOUT.size, 0)
 
 
 def test_the_same_randomness_deals_the_same_cohorts() -> None:
     parts = federation(12, 2)
-    one, two, other = (run_cohorts(parts, size=3, contributors=2, randomness=word)[0] for word in (b"a", b"a", b"b"))
+    one, two, other = (run_cohorts(parts, size=3, contributors=2, seed=seed)[0] for seed in (1, 1, 2))
     assert one == two
     assert one != other
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError, RefusedError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.cohort_draw import Roster, commitment_to, deal_cohorts, join_nonces, merge_small
@@ -18,7 +19,6 @@ from fedmoments.privacy.secure.helper import Helper
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.seal import HelperKey, seal
-from fedmoments.statistics import StatisticsSpec
 from fedmoments.wire import IdentityKey
 
 LAYOUT = DenseLayout(StatisticsSpec(), 2, 2)

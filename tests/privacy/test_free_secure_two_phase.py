@@ -6,10 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.privacy.secure_workshop import run_two_phase
 
 import fedmoments as fm
+from fedmoments.core.gaussian import ClassGaussians
+from fedmoments.core.linalg import packed_size, unpack_symmetric
+from fedmoments.core.statistics import (
+    Accumulator,
+    FixedPoint,
+    Statistics,
+    StatisticsSpec,
+    load_statistics,
+    save_statistics,
+)
 from fedmoments.errors import (
     ClientsPooledError,
+    DeploymentError,
     FileFormatError,
     FixedPointOverflowError,
     InputError,
@@ -18,22 +30,12 @@ from fedmoments.errors import (
     PrivacyError,
     RefusedError,
 )
-from fedmoments.gaussian import ClassGaussians
-from fedmoments.linalg import packed_size, unpack_symmetric
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest
-from fedmoments.privacy.secure.two_phase import FirstPhase, run_two_phase
+from fedmoments.privacy.secure.two_phase import FirstPhase
 from fedmoments.privacy.secure.two_phase_helper import TwoPhaseHelper
-from fedmoments.statistics import (
-    Accumulator,
-    FixedPoint,
-    Statistics,
-    StatisticsSpec,
-    load_statistics,
-    save_statistics,
-)
 
 C, D = 4, 3
 FORM = FixedPoint(norm_bound=16.0, max_samples=1000)
@@ -153,7 +155,7 @@ def test_no_class_left_is_said() -> None:
 
 
 def test_a_client_missing_in_the_second_phase_aborts() -> None:
-    with pytest.raises(PrivacyError, match=r"1 of the first are missing in the second \(site 2\) and 0 are new"):
+    with pytest.raises(DeploymentError, match=r"1 of the first are missing in the second \(site 2\) and 0 are new"):
         run_two_phase(measured(some_clients()), dropped_later={"site 2"})
 
 

@@ -2,14 +2,15 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.privacy.secure_workshop import run_cohorts
 
-from fedmoments.gaussian import ClassGaussians
+from fedmoments.core.gaussian import ClassGaussians
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.cohort_cells import plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster, deal_cohorts, merge_small
-from fedmoments.privacy.secure.cohorts import rows_of, run_cohorts
+from fedmoments.privacy.secure.cohorts import rows_of
 from fedmoments.privacy.secure.parties import SIMULATED
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 K, C, D, DRAWS = 14, 2, 2, 2500
 FORM = FixedPoint(norm_bound=64.0, max_samples=4000)

@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import LeakReport, guessing
 from fedmoments.privacy.obfuscation import Obfuscation
 from fedmoments.privacy.small_classes import merge_rows
-from fedmoments.statistics import FixedPoint
 from fedmoments.wire import Agreement, Contribution, IdentityKey, decode, encode
 
 Floats = NDArray[np.float64]

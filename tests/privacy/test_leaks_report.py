@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import MOMENTS
 from fedmoments.errors import InputError
 from fedmoments.federation.audit import Audit
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import EXPOSED, WEAK, LeakReport
 from fedmoments.privacy.outline import Outline
-from fedmoments.statistics import MOMENTS
 
 LABELS = st.lists(st.integers(0, 4), max_size=60)
 SPECS = st.builds(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats as distributions
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.obfuscation import KINDS, Obfuscation, obfuscate, parse_obfuscation
-from fedmoments.statistics import FixedPoint
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 
 C, D = 5, 4

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fedmoments.errors import InputError, PrivacyError, UnknownNameError
-from fedmoments.jobs.protections import read_protections
 from fedmoments.privacy.protection import Agreed, Protection
+from fedmoments.privacy.sweep import read_protections
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"secure": "sum"}, "did you mean 'sums'"),
@@ -66,7 +66,7 @@ def test_words_differ_where_protections_do() -> None:
         Protection(Agreed(epsilon=1.0, neighbours="replace")),
         Protection(Agreed(secure="sums")),
     ]
-    assert len({each.words for each in some}) == len(some)
+    assert len({protection.description for protection in some}) == len(some)
     assert [each.acts_after_measuring for each in some] == [False, False, True, True, True, True, True]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.robust import inconsistencies, parse_attack, poison
 from fedmoments.privacy.robust.moving import relabelled, rescattered, translated
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 C, D = 4, 5
 FORM = FixedPoint(norm_bound=100.0, max_samples=5_000)

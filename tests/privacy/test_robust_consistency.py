@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.linalg import pack_symmetric
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.linalg import pack_symmetric
 from fedmoments.privacy.robust import cap_reason, inconsistencies, suspects
 from fedmoments.privacy.robust.consistency import ROOM, moment_reason
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
 ALL = StatisticsSpec.of("class_grams", "client_means", "class_thirds", "class_fourths")
 FORM = FixedPoint(norm_bound=1.0, max_samples=10_000)

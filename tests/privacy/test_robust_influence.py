@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.classifier import Classifier
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.heads.nearest_mean import NearestMean
+from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError
-from fedmoments.heads.nearest_mean import NearestMean
 from fedmoments.privacy.robust import Influence, Suspicion, influences, poison, robust_record
 from fedmoments.privacy.robust.cells import stack
 from fedmoments.privacy.robust.influence import mean_moves
-from fedmoments.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 
 C, D = 3, 6
 FORM = FixedPoint(norm_bound=50.0, max_samples=10_000)

@@ -1,4 +1,4 @@
-"""What both servers remember survives kill -9, a lost answer is given again bit for bit, and noise is drawn once."""
+"""What the helper remembers survives kill -9, a lost answer is given again bit for bit, and noise is drawn once."""
 
 import os
 import signal
@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.privacy.secure_workshop import CONTEXT, SIZE, Workshop
+from tests.waiting import HANG
 
-from fedmoments.errors import FileFormatError, InputError, LedgerError, PrivacyError, RefusedError
-from fedmoments.privacy.secure import Helper, HelperKey, Leader, Report, SumRequest
-from fedmoments.privacy.secure.database import Database
+from fedmoments.errors import FileFormatError, InputError, LedgerError, PrivacyError
+from fedmoments.federation.outbox import Outbox
+from fedmoments.privacy.secure import Helper, HelperKey, SumRequest
 
 #: Answers a request and is killed: before the commit, or between the commit and the answer.
 KILLED = """
@@ -47,7 +48,7 @@ def reopened(shop: Workshop, path: Path) -> Helper:
 def killed(folder: Path, shop: Workshop, request: SumRequest, when: str) -> None:
     (folder / "key").write_bytes(shop.secret.to_bytes())
     (folder / "request").write_bytes(request.to_bytes())
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), when], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), when], timeout=HANG, check=False)
     assert done.returncode == -signal.SIGKILL
 
 
@@ -129,11 +130,11 @@ def test_a_memory_belongs_to_one_key_and_to_its_owner(tmp_path: Path) -> None:
 
 def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database at all, but long enough to be looked at" * 100)
-    with pytest.raises(FileFormatError, match="no such file, or is damaged"):
+    with pytest.raises(FileFormatError, match="is no helper's memory, or is damaged"):
         Helper(HelperKey.generate(), minimum=3, path=tmp_path / "text")
-    Leader(CONTEXT, SIZE, 3, path=tmp_path / "reports.db").close()
-    with pytest.raises(FileFormatError, match="but not the helper's memory"):
-        Helper(HelperKey.generate(), minimum=3, path=tmp_path / "reports.db")
+    Outbox(tmp_path).close()
+    with pytest.raises(FileFormatError, match="but no helper's memory"):
+        Helper(HelperKey.generate(), minimum=3, path=tmp_path / "outbox.db")
     with pytest.raises(LedgerError, match="cannot be used"):
         Helper(HelperKey.generate(), minimum=3, path=tmp_path / "text" / "below")
 
@@ -146,7 +147,7 @@ def test_a_memory_that_cannot_be_written_lets_nothing_leave(tmp_path: Path) -> N
     with reopened(shop, tmp_path / "memory.db") as helper:
         blocker = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
-        helper._memory._database._connection.execute("PRAGMA busy_timeout=1")  # type: ignore[union-attr]
+        helper._memory._database.connection.execute("PRAGMA busy_timeout=1")
         with pytest.raises(LedgerError, match="nothing may leave"):
             helper.sum(shop.request("abc"))
         blocker.execute("ROLLBACK")
@@ -154,15 +155,6 @@ def test_a_memory_that_cannot_be_written_lets_nothing_leave(tmp_path: Path) -> N
         assert helper.batches == 0
         helper.sum(shop.request("abc"))
         assert helper.batches == 1
-
-
-def test_commits_are_forced_to_the_disk(tmp_path: Path) -> None:
-    database = Database(tmp_path / "x.db", "the example", 7, "CREATE TABLE t (x INTEGER);")
-    with database.reading() as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
-    database.close()
 
 
 # -------------------------------------------------------------------------------------------------- noise
@@ -219,77 +211,3 @@ def test_noise_of_the_wrong_form_is_refused_and_nothing_remembered() -> None:
         with pytest.raises(InputError, match="type int64"):
             shop.helper.sum(shop.request("abc"), noise=lambda coordinates, wrong=wrong: wrong)  # type: ignore[misc]
     assert shop.helper.batches == 0
-
-
-# -------------------------------------------------------------------------------------------------- the leader
-
-
-def test_a_leader_that_crashed_asks_again_what_it_asked(tmp_path: Path) -> None:
-    shop = Workshop()
-    path = tmp_path / "reports.db"
-    leader = shop.leader("abcd", path)
-    request = leader.request([shop.report(name).id for name in "abc"])
-    shop.helper.sum(request)  # the answer is lost with the leader
-    leader.close()
-    with Leader(CONTEXT, SIZE, 3, path=path) as leader:
-        assert sorted(leader.present) == list("abcd")
-        (again,) = leader.pending()
-        assert again == request
-        with pytest.raises(RefusedError, match="cannot be replaced"):
-            leader.take(shop.report("a", version=2))
-        assert leader.take(shop.report("d", version=2))
-        assert np.array_equal(leader.finish(again, shop.helper.sum(again)), shop.plain("abc"))
-        assert leader.pending() == []
-        assert np.array_equal(leader.finish(again, shop.helper.sum(again)), shop.plain("abc"))
-
-
-def test_rounds_share_a_file_and_do_not_meet(tmp_path: Path) -> None:
-    shop = Workshop()
-    with shop.leader("abc", tmp_path / "reports.db") as leader:
-        later = Leader(replace(CONTEXT, round=4), SIZE, 3, path=tmp_path / "reports.db")
-        assert later.present == {}
-        leader.request()
-        for name in "abc":
-            later.take(shop.report(name, later.context))
-        leader.forget()
-        request = later.request()
-        assert np.array_equal(later.finish(request, shop.helper.sum(request)), shop.plain("abc"))
-        later.close()
-
-
-def test_a_withdrawn_request_frees_its_reports_unless_another_holds_them(tmp_path: Path) -> None:
-    shop = Workshop()
-    leader = shop.leader("abcd", tmp_path / "reports.db")
-    one, two = leader.request(blocks=[(0, 5)]), leader.request(blocks=[(5, SIZE)])
-    leader.withdraw(one)
-    with pytest.raises(RefusedError, match="cannot be replaced"):
-        leader.take(shop.report("a", version=2))
-    leader.withdraw(two)
-    assert leader.take(shop.report("a", version=2))
-    assert leader.drop("b")
-    assert not leader.drop("b")
-    with pytest.raises(InputError, match="withdrawn"):
-        leader.withdraw(two)
-    leader.close()
-
-
-@pytest.mark.parametrize("how", ["forget", "drop"])
-def test_what_was_forgotten_is_in_none_of_the_files(tmp_path: Path, how: str) -> None:
-    """Not in the write-ahead log either, while the leader still runs."""
-    shop = Workshop()
-    reports = [shop.report(name) for name in "abc"]
-    with Leader(CONTEXT, SIZE, 3, path=tmp_path / "reports.db") as leader:
-        for report in reports:
-            leader.take(report)
-        assert _found(tmp_path, reports)
-        if how == "forget":
-            leader.forget()
-        else:
-            for name in "abc":
-                leader.drop(name)
-        assert not _found(tmp_path, reports)
-
-
-def _found(folder: Path, reports: list[Report]) -> bool:
-    kept = b"".join(path.read_bytes() for path in folder.iterdir())
-    return any(report.sealed in kept or report.masked[:16].tobytes() in kept for report in reports)

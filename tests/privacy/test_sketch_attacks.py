@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import SketchPlan
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import EXPOSED, WEAK, LeakReport
-from fedmoments.privacy.sketch_leaks import Told, outlines_of, sketch_facts, told
+from fedmoments.privacy.sketch_leaks import Exposure, measure_exposure, outlines_of, sketch_facts
 from fedmoments.privacy.sketch_limits import limit_sketch
-from fedmoments.statistics import SketchPlan
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ def test_membership_is_guessed_less_well_from_a_smaller_share(share: float, leas
 # ---------------------------------------------------------------------------------------------- what is told of samples
 
 
-def naive(X: Floats, y: Ints, rows: Floats) -> Told:
+def naive(X: Floats, y: Ints, rows: Floats) -> Exposure:
     """The referee: one sample at a time, by least squares."""
     shares, nearest = [], 0.0
     for x, label in zip(X, y, strict=True):
@@ -122,14 +122,14 @@ def naive(X: Floats, y: Ints, rows: Floats) -> Told:
             inside = rows.T @ np.linalg.lstsq(rows.T, gap, rcond=None)[0] if len(rows) else 0 * gap
             shares.append((inside @ inside) / (gap @ gap))
             nearest = max([nearest, *((gap @ row) ** 2 / (gap @ gap) / (row @ row) for row in rows)])
-    return Told(float(np.mean(shares)), float(np.max(shares)), float(nearest))
+    return Exposure(float(np.mean(shares)), float(np.max(shares)), float(nearest))
 
 
 @pytest.mark.parametrize("rank", [0, 1, 5, 40])
 def test_law_what_is_told_equals_the_naive_referee(rank: int) -> None:
     X, y = normal(30), np.arange(30) % 3
     rows = sketched(X, y, rank=rank, code="int8").sketches.rows
-    found, wanted = told(X, y, rows), naive(X, y, rows)
+    found, wanted = measure_exposure(X, y, rows), naive(X, y, rows)
     np.testing.assert_allclose(
         [found.mean, found.worst, found.nearest], [wanted.mean, wanted.worst, wanted.nearest], atol=1e-9
     )
@@ -148,7 +148,7 @@ def test_law_the_told_shares_weighted_by_energy_are_the_share_of_the_trace() -> 
 
 def test_at_full_rank_every_sample_is_told_whole() -> None:
     X, y = normal(12), np.repeat([0, 1], 6)
-    found = told(X, y, sketched(X, y).sketches.rows)
+    found = measure_exposure(X, y, sketched(X, y).sketches.rows)
     assert found.mean == pytest.approx(1.0)
     assert found.worst == pytest.approx(1.0)
 
@@ -158,7 +158,7 @@ def test_an_outlier_stands_in_a_row_by_itself_at_any_share() -> None:
     X, y = normal(12) * 0.1, np.repeat([0, 1], 6)
     X[0] += 10.0
     sent = sketched(X, y, rank=1)
-    assert told(X, y, sent.sketches.rows).nearest > 0.99
+    assert measure_exposure(X, y, sent.sketches.rows).nearest > 0.99
     outline = LeakReport.of(sent).outline.measured(X, y)
     kinds = {each.kind: each.severity for each in LeakReport.of(outline).findings}
     assert kinds["outlier"] == EXPOSED
@@ -173,10 +173,10 @@ def test_digits_that_leave_under_the_default_policy_are_told_in_part() -> None:
     mine = np.random.default_rng(0).permutation(np.flatnonzero(y < 5))[:100]
     whole = sketched(X[mine], y[mine])
     half, quarter = (limit_sketch(whole, share) for share in (0.5, 0.25))
-    shares = [told(X[mine], y[mine], each.sketches.rows).mean for each in (whole, half, quarter)]
+    shares = [measure_exposure(X[mine], y[mine], each.sketches.rows).mean for each in (whole, half, quarter)]
     assert shares[0] == pytest.approx(1.0)
     assert shares[0] > shares[1] > shares[2] > 0.25
-    assert told(X[mine], y[mine], quarter.sketches.rows).nearest < 0.9
+    assert measure_exposure(X[mine], y[mine], quarter.sketches.rows).nearest < 0.9
 
 
 # ---------------------------------------------------------------------------------------------- merged statistics

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint, SketchPlan
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.policy import ClientPolicy
-from fedmoments.privacy.sketch_limits import SHARE, SPARE, allowed_rank, limit_sketch
-from fedmoments.statistics import FixedPoint, SketchPlan
+from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
+from fedmoments.settings.policy import SHARE, SPARE
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 
 D = 12

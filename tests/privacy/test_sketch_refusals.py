@@ -4,11 +4,11 @@ from collections.abc import Hashable
 
 import numpy as np
 import pytest
+from tests.privacy.secure_workshop import run_cohorts, run_two_phase
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint, SketchPlan
 from fedmoments.errors import InputError, MissingMomentError, PolicyError, PrivacyError
-from fedmoments.federation import Fingerprint
-from fedmoments.federation.masked_sums import parts_of
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy import Agreed, DenseLayout, Obfuscation
@@ -16,14 +16,12 @@ from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.dp import plan
 from fedmoments.privacy.dp.client_clip import clip_client
 from fedmoments.privacy.dp.noise_plan import require_additive
+from fedmoments.privacy.modes.opened import parts_of
 from fedmoments.privacy.robust import inconsistencies, poison, suspects, without_rows
 from fedmoments.privacy.robust.moving import relabelled, translated
-from fedmoments.privacy.secure.cohorts import run_cohorts
 from fedmoments.privacy.secure.parties import named_statistics
-from fedmoments.privacy.secure.two_phase import run_two_phase
-from fedmoments.privacy.sketch_limits import require_open
 from fedmoments.privacy.small_classes import merge_rows
-from fedmoments.statistics import FixedPoint, SketchPlan
+from fedmoments.samples.fingerprint import Fingerprint
 
 SPEC = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=4, code="float64"))
 FORM = FixedPoint(norm_bound=32.0, max_samples=10_000)
@@ -41,14 +39,14 @@ def client(seed: int = 0, n: int = 40, spec: StatisticsSpec = SPEC, form: FixedP
 @pytest.mark.parametrize("secure", ["sums", "two-phase", "cohorts"])
 def test_secure_sums_refuse_sketches_and_name_gram(secure: str) -> None:
     with pytest.raises(PrivacyError, match=f"secure {secure} exclude each other: .*Send 'gram' under secure sums"):
-        require_open(SPEC, Agreed(secure=secure))
-    require_open(StatisticsSpec.of("client_means"), Agreed(secure=secure))
-    require_open(SPEC, Agreed())
+        Agreed(secure=secure).mode.check_sketch(SPEC)
+    Agreed(secure=secure).mode.check_sketch(StatisticsSpec.of("client_means"))
+    Agreed().mode.check_sketch(SPEC)
 
 
 def test_noise_refuses_sketches_and_names_gram() -> None:
     with pytest.raises(PrivacyError, match=r"an epsilon of 2 exclude each other: .*Send 'gram' with an epsilon"):
-        require_open(SPEC, Agreed(epsilon=2.0))
+        Agreed(epsilon=2.0).mode.check_sketch(SPEC)
     with pytest.raises(PrivacyError, match=r"turns the leading directions .*'gram'"):
         require_additive(SPEC)
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint
 from fedmoments.errors import InputError
 from fedmoments.privacy.small_classes import NOBODY, hand_over, merge_rows, row_counts
-from fedmoments.statistics import FixedPoint
 
 TABLES = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.integers(0, 12))
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.classifier import DiagonalClassifier, LinearClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.core.classifier import DiagonalClassifier, LinearClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, Update
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start
 
 Floats = NDArray[np.float64]

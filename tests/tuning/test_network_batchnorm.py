@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.features import load_encoder
+from fedmoments.samples.encoders import load_encoder
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches
 from fedmoments.tuning.engine import AVERAGED
 from fedmoments.tuning.network import NetworkEngine, save_encoder
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import Start, random_start
 
 torch = pytest.importorskip("torch")

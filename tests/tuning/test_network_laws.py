@@ -7,11 +7,11 @@ import pytest
 
 import fedmoments as fm
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.features import load_encoder
+from fedmoments.samples.encoders import load_encoder
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, DivergedError, Update
 from fedmoments.tuning.network import NetworkEngine
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start, random_start, start_from
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.features import load_encoder
+from fedmoments.samples.encoders import load_encoder
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED
 from fedmoments.tuning.loop import Tuned, tune
 from fedmoments.tuning.network import NetworkEngine
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.prices import Prices
 from fedmoments.tuning.start import random_start
 

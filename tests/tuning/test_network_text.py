@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedmoments.errors import InputError
-from fedmoments.features import load_encoder
+from fedmoments.samples.encoders import load_encoder
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.network import NetworkEngine, forward_flops, parameter_count, prepare_all, save_encoder
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import random_start
 
 torch = pytest.importorskip("torch")

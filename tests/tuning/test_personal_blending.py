@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedmoments as fm
+from fedmoments.core.heads import make_head
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.heads import make_head
-from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.tuning.blending import TAUS, blend, leave_one_out, means_of, statistics_of_means, translated
 from fedmoments.tuning.personal import mask_to_labels
 

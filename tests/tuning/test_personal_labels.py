@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedmoments as fm
-from fedmoments.classifier import Classifier, LinearClassifier
+from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.tuning.personal import mask_to_labels
 

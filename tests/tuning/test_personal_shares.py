@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedmoments as fm
-from fedmoments.classifier import EnsembleClassifier, LinearClassifier
+from fedmoments.core.classifier import EnsembleClassifier, LinearClassifier
+from fedmoments.core.heads import make_head
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
-from fedmoments.heads import make_head
-from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.tuning.personal import mask_to_labels
 from fedmoments.tuning.shares import STEPS, own_shares, weigh_by_shares
 

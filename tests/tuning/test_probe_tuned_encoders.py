@@ -9,9 +9,9 @@ import pytest
 import fedmoments as fm
 from fedmoments.errors import FileFormatError, InputError, MergeError
 from fedmoments.files import write_tensors
-from fedmoments.jobs import JobConfig
-from fedmoments.jobs.predict import encoder_of
-from fedmoments.jobs.probe import Tuned, base_of, find_tuned, run_probe
+from fedmoments.settings.study import StudySettings
+from fedmoments.study.jobs.predict import encoder_of
+from fedmoments.study.jobs.probe import Tuned, base_of, find_tuned, run_probe
 
 pytest.importorskip("torch")
 
@@ -34,7 +34,7 @@ def images(tmp_path: Path) -> str:
 
 def tune(folder: Path, by: float) -> Path:
     """Write an encoder whose biases were moved, as if it had been tuned."""
-    from fedmoments.features import load_encoder
+    from fedmoments.samples.encoders import load_encoder
     from fedmoments.tuning.network import save_encoder
 
     folder.mkdir()
@@ -47,7 +47,7 @@ def tune(folder: Path, by: float) -> Path:
 
 def test_an_encoder_whose_weights_did_not_change_gives_the_same_before_and_after(images: str, tmp_path: Path) -> None:
     tuned = find_tuned(tune(tmp_path / "same", 0.0))
-    found = run_probe(JobConfig(data=images, heads=("fed3r", "gh-lda"), threads=1), tuned, cache_dir=False)
+    found = run_probe(StudySettings(data=images, heads=("fed3r", "gh-lda"), threads=1), tuned, cache_dir=False)
     assert found.document["probe"]["tuned"]
     assert [(row.after, row.gain) for row in found.result.rows] == [(row.before, 0.0) for row in found.result.rows]
     assert (found.result.rows[0].before or 0.0) > 0.5
@@ -55,7 +55,7 @@ def test_an_encoder_whose_weights_did_not_change_gives_the_same_before_and_after
 
 def test_refits_are_written_with_the_tuned_encoder_and_predict_behind_it(images: str, tmp_path: Path) -> None:
     folder = tune(tmp_path / "moved", 0.3)
-    config = JobConfig(data=images, heads=("fed3r",), threads=1)
+    config = StudySettings(data=images, heads=("fed3r",), threads=1)
     found = run_probe(config, find_tuned(folder), out=tmp_path / "refits", cache_dir=False)
     assert found.files == [tmp_path / "refits" / "fed3r.safetensors"]
     read = fm.load(found.files[0])
@@ -70,7 +70,7 @@ def test_refits_are_written_with_the_tuned_encoder_and_predict_behind_it(images:
 
 
 def test_a_folder_without_an_encoder_compares_heads_on_the_same_features(images: str, tmp_path: Path) -> None:
-    config = JobConfig(data=images, heads=("fedncm", "fed3r"), threads=1)
+    config = StudySettings(data=images, heads=("fedncm", "fed3r"), threads=1)
     first = run_probe(config, Tuned("squeezenet-1.1"), out=tmp_path / "heads", cache_dir=False)
     folder = tmp_path / "lp"
     folder.mkdir()
@@ -82,7 +82,7 @@ def test_a_folder_without_an_encoder_compares_heads_on_the_same_features(images:
 
 
 def test_the_base_is_what_the_file_names_with_its_preprocessing(tmp_path: Path) -> None:
-    from fedmoments.features import load_encoder
+    from fedmoments.samples.encoders import load_encoder
 
     path = tune(tmp_path / "moved", 0.3) / "encoder.safetensors"
     expected = load_encoder("squeezenet-1.1", size=32, threads=1)

@@ -8,9 +8,9 @@ import pytest
 from tests.tuning.probing_workshop import CLASSES, DIM, PRESENT, SIZES, batch_gradient, clients, start, zeros
 
 from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.engine import Engine
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS
 

@@ -7,9 +7,9 @@ import pytest
 from tests.tuning.probing_workshop import CLASSES, PRESENT, Parts, clients, mean_of, start, zeros
 
 import fedmoments as fm
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import Arrays
 from fedmoments.tuning.optimisers import make_optimiser
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS, random_start, start_from
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.tuning.probing_workshop import CLASSES, DIM, clients, referee, start, zeros
 
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning import probing
 from fedmoments.tuning.engine import Arrays, Engine
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.samples import Samples
 from fedmoments.tuning.softmax_steps import StepRule, local_steps, softmax_gradients

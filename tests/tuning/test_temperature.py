@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.tuning.probing_workshop import CLASSES, DIM, clients, sample_gradient, start
 
-from fedmoments.classifier import LinearClassifier
+from fedmoments.core.classifier import LinearClassifier
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.tuning.start import Start
 from fedmoments.tuning.temperature import TEMPERATURES, best_temperature, choose_temperature, cross_entropy_sums

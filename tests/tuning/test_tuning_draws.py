@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmoments.data.draws import shuffle
 from fedmoments.errors import InputError
+from fedmoments.samples.splits.draws import shuffle
 from fedmoments.tuning.draws import batches, drawn_clients, held_out, stream
 
 

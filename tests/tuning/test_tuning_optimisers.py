@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fedmoments.errors import InputError
+from fedmoments.settings.optimisers import OPTIMISERS
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
 from fedmoments.tuning.optimisers import FlowerStrategy, Scaffold, make_optimiser
-from fedmoments.tuning.plan import OPTIMISERS, TuningPlan
 
 SIZES = {"a": 5, "b": 1, "c": 9}
 

@@ -8,11 +8,11 @@ import pytest
 from tests.tuning.probing_workshop import PRESENT, clients, start
 
 import fedmoments as fm
-from fedmoments.classifier import Classifier, EnsembleClassifier, LinearClassifier
+from fedmoments.core.classifier import Classifier, EnsembleClassifier, LinearClassifier
+from fedmoments.core.heads import head_names
+from fedmoments.core.maps import Normalize
 from fedmoments.errors import InputError
-from fedmoments.heads import head_names
-from fedmoments.maps import Normalize
-from fedmoments.tuning.plan import TuningPlan
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start, default_temperature, random_start, start_from
 

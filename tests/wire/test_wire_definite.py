@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 from tests.wire.wire_workshop import WORKSHOP
 
+from fedmoments.core.linalg import pack_symmetric
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import RefusedError
-from fedmoments.linalg import pack_symmetric
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, Reason, decode, encode
 
 Array = npt.NDArray[Any]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors import deserialize
 from safetensors.numpy import load, save
 
+from fedmoments.core.statistics import MOMENTS, FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, MergeError, MissingMomentError, RefusedError
-from fedmoments.statistics import MOMENTS, FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, IdentityKey, PublicKey, Reason, Withheld, decode, encode, read_header
 
 KEY = IdentityKey.from_bytes(bytes(32))

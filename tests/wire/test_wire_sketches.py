@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.statistics import FixedPoint, SketchPlan, Statistics, StatisticsSpec
+from fedmoments.core.statistics.coding import CODES
+from fedmoments.core.statistics.sketch_plan import Budget
 from fedmoments.errors import InputError, RefusedError
-from fedmoments.statistics import FixedPoint, SketchPlan, Statistics, StatisticsSpec
-from fedmoments.statistics.coding import CODES
-from fedmoments.statistics.sketch_plan import Budget
 from fedmoments.wire import Agreement, IdentityKey, Reason, decode, encode
 from fedmoments.wire.checks import check_moments
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.statistics import MOMENTS, Accumulator, FixedPoint, SketchPlan, Statistics, StatisticsSpec
+from fedmoments.core.statistics.coding import CODES
 from fedmoments.errors import FixedPointOverflowError, RefusedError
-from fedmoments.statistics import MOMENTS, Accumulator, FixedPoint, SketchPlan, Statistics, StatisticsSpec
-from fedmoments.statistics.coding import CODES
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tests.wire.wire_workshop import WORKSHOP as w
 
-from fedmoments.statistics import SketchPlan
+from fedmoments.core.statistics import SketchPlan
 from fedmoments.wire import Agreement, Reason
 
 Made = tuple[Agreement, bytes]

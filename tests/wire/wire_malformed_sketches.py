@@ -5,7 +5,7 @@ from tests.wire.wire_malformed import Made, kind
 from tests.wire.wire_malformed_numbers import OURS, any_of, changed, taken
 from tests.wire.wire_workshop import WORKSHOP as w
 
-from fedmoments.statistics import SketchPlan
+from fedmoments.core.statistics import SketchPlan
 from fedmoments.wire import Reason
 
 ROWS, SCALES, RESIDUAL, MEANS = "moment.scatter_sketch", "sketch_scales", "sketch_residual", "mean_scales"

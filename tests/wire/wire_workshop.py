@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedmoments.core.statistics import FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.errors import RefusedError
-from fedmoments.statistics import FixedPoint, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, IdentityKey, PublicKey, Reason, Withheld, encode
 
 Array = npt.NDArray[Any]

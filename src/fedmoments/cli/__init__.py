@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; the entry point of ``fedmoments`` and ``python -m fedmoments``."""
     try:
-        for package in ("typer", "rich"):
+        for package in ("click", "rich"):
             _require(package)
         from fedmoments.cli.app import app
 

@@ -1,84 +1,46 @@
 """What a federation agrees on about privacy, as people type it and as commands show it."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from fedmoments.cli.given import Taken, leaves_of
 from fedmoments.errors import InputError
+from fedmoments.privacy.modes import secure_names, takers
+from fedmoments.privacy.protection import Agreed
 
-__all__ = ["Epsilon", "HelperCard", "Releases", "agreed_from", "privacy_rows", "spent_text"]
+__all__ = ["agreed_from", "spent_text"]
 
-_PANEL = "Privacy and poison"
-
-Epsilon = Annotated[
-    float | None,
-    typer.Option(
-        metavar="EPSILON",
-        rich_help_panel=_PANEL,
-        help="Budget of central differential privacy: heads are fitted from noised sums.",
-    ),
-]
-Releases = Annotated[
-    int | None,
-    typer.Option(metavar="N", rich_help_panel=_PANEL, help="Releases that the budget is planned for; 1."),
-]
-HelperCard = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="CARD", rich_help_panel=_PANEL, help="With --secure: the helper's card, of 'fedmoments keys helper'."
-    ),
-]
-
-_OF_MASKS = ("batch", "cohort", "contributors", "helper")
-_OF_NOISE = ("delta", "unit", "neighbours", "clip", "client_norm", "budget", "releases")
+#: Rule of privacy -> what is said where another is given that says nothing without it.
+_OWNERS = {
+    "secure": "belongs to secure sums: give --secure sums, cohorts or two-phase with it",
+    "epsilon": "belongs to differential privacy: give --epsilon with it",
+}
 
 
-def agreed_from(typed: Mapping[str, Any]) -> Any:
+def agreed_from(rules: Mapping[str, Any]) -> Agreed:
     """Return what was typed as an agreement; what was not typed has its default.
 
     Parameters
     ----------
-    typed
-        Rules of :class:`fedmoments.privacy.protection.Agreed` by name; None: not typed.
+    rules
+        Rules of :class:`fedmoments.privacy.protection.Agreed` by name.
 
     Examples
     --------
-    >>> agreed_from({"secure": "sums", "batch": 5, "epsilon": None}).batch
+    >>> agreed_from({"secure": "sums", "batch": 5}).batch
     5
     >>> agreed_from({"batch": 5})
     Traceback (most recent call last):
     fedmoments.errors.InputError: --batch belongs to secure sums: give --secure sums, cohorts or two-phase with it
     """
-    from fedmoments.privacy.protection import Agreed
-
-    given = {name: value for name, value in typed.items() if value is not None}
-    for names, owner, advice in (
-        (_OF_MASKS, "secure", "belongs to secure sums: give --secure sums, cohorts or two-phase with it"),
-        (_OF_NOISE, "epsilon", "belongs to differential privacy: give --epsilon with it"),
-    ):
-        for name in names:
-            if name in given and owner not in given:
-                raise InputError(f"--{name.replace('_', '-')} {advice}")
-    if "cohort" in given and given.get("secure") != "cohorts":
-        raise InputError("--cohort says how many clients a cohort has: give --secure cohorts with it")
-    return Agreed(**given)
-
-
-def privacy_rows(terms: Any) -> dict[str, str]:
-    """Return what the terms of a federation agree on about privacy, for a table."""
-    agreed = terms.privacy
-    rows = {"the server sees": "every contribution" if agreed.secure is None else f"secure {agreed.secure} only"}
-    if agreed.secure:
-        rows |= {"smallest sum": f"{agreed.batch} clients", "helper": agreed.helper}
-    if agreed.secure == "cohorts":
-        rows |= {"cohorts": f"of {agreed.cohort} clients; a class is opened if {agreed.contributors} of them hold it"}
-    if agreed.epsilon is not None:
-        what = f"ε = {agreed.epsilon:g}, δ = {agreed.delta:g}, hiding one {agreed.unit} ({agreed.neighbours})"
-        rows |= {"noise": what, "releases": str(agreed.releases)}
-        rows |= {"features": "scaled to length 1" if agreed.clip is None else f"clipped to norm {agreed.clip:g}"}
-    return rows
+    for leaf in leaves_of(Agreed, Taken()):
+        owner, rule = leaf.option.needs, leaf.path[0]
+        if owner and rule in rules and owner not in rules:
+            raise InputError(f"{leaf.name} {_OWNERS[owner]}")
+        modes = takers(rule) if rule in rules else ()
+        if modes and rules["secure"] not in modes and rules["secure"] in secure_names():
+            raise InputError(f"{leaf.name} belongs to secure {' and '.join(modes)}: give --secure {modes[0]} with it")
+    return Agreed.from_dict(rules)
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:

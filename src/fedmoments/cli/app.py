@@ -2,62 +2,132 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Any
 
-import typer
+import click
 
 import fedmoments
-from fedmoments.cli.audit import audit_command
-from fedmoments.cli.classifiers import evaluate_command, fit_command
-from fedmoments.cli.client import client_command, rejoin_command
-from fedmoments.cli.command import PlainGroup
-from fedmoments.cli.costs import costs_command
-from fedmoments.cli.demo import demo_command
-from fedmoments.cli.diagnose import diagnose_command
-from fedmoments.cli.encoders import encoders_command
-from fedmoments.cli.federate import federate_command
-from fedmoments.cli.heads import heads_command
-from fedmoments.cli.helper import helper_command
-from fedmoments.cli.inspect import inspect_command
-from fedmoments.cli.keys import keys_commands
-from fedmoments.cli.ledger import leave_command, ledger_commands, refit_command, status_command
-from fedmoments.cli.measure import measure_command
-from fedmoments.cli.merge import merge_command
-from fedmoments.cli.personalise import personalise_command
-from fedmoments.cli.predict import predict_command
-from fedmoments.cli.probe import probe_command
-from fedmoments.cli.reproduce import reproduce_command
-from fedmoments.cli.server import server_commands
-from fedmoments.cli.simulate import simulate_command
-from fedmoments.cli.split import split_command
-from fedmoments.cli.tune import tune_command
 from fedmoments.errors import FedMomentsError, FitWarning
 
 __all__ = ["app"]
 
-# Typer may carry a copy of click of its own: the root of its usage errors is found from the one that it exports.
-_UsageError: Any = typer.BadParameter.__mro__[2]
+#: Name of a command -> the function that it is, imported when it is typed, and what the list of commands says of it.
+Commands = Mapping[str, tuple[str, str]]
+
+SERVER: Commands = {
+    "create": ("server_create:create", "Draw up terms and make a ledger."),
+    "enrol": ("server:enrol", "Let clients contribute."),
+    "revoke": ("server:revoke", "Let a client contribute no more."),
+    "run": ("server:run", "Collect contributions and fit heads."),
+    "tune": ("server_tune:tune", "Probe or fine-tune with the clients."),
+    "app": ("server:app", "Write a Flower app folder."),
+}
+KEYS: Commands = {
+    "server": ("keys:server", "Certificates for a server."),
+    "client": ("keys:client", "Keys for a client."),
+    "helper": ("keys:helper", "Keys for a helper."),
+}
+LEDGER: Commands = {
+    "verify": ("ledger:verify", "Check and replay the log."),
+    "log": ("ledger:log", "Show what happened."),
+    "snapshot": ("ledger:snapshot", "Copy a ledger."),
+    "restore": ("ledger:restore", "Make a ledger from a snapshot."),
+}
+GROUPS: Mapping[str, tuple[Commands, str]] = {
+    "keys": (KEYS, "Make certificates and keys."),
+    "server": (SERVER, "Create a federation, enrol clients, run it."),
+    "ledger": (LEDGER, "Check, read, copy and restore a ledger."),
+}
+COMMANDS: Commands = {
+    "demo": ("demo:demo", "A whole federation on scikit-learn's digits."),
+    "heads": ("heads:heads", "List all heads, or explain one."),
+    "split": ("split:split", "Split training samples over clients."),
+    "measure": ("measure:measure", "Measure a client's features."),
+    "merge": ("merge:merge", "Merge statistics files of many clients."),
+    "inspect": ("inspect:inspect", "Say what a file holds."),
+    "audit": ("audit:audit", "Say what a contribution would reveal."),
+    "fit": ("classifiers:fit", "Fit a classifier from statistics files."),
+    "evaluate": ("classifiers:evaluate", "Test a classifier on held-out features."),
+    "simulate": ("simulate:simulate", "Simulate a federation for many settings."),
+    "tune": ("tune:tune", "Probe or fine-tune from a head, in rounds."),
+    "diagnose": ("diagnose:diagnose", "Say whether assumptions hold."),
+    "predict": ("predict:predict", "Classify images or sentences."),
+    "personalise": ("personalise:personalise", "Make a client's own classifier, without training."),
+    "probe": ("probe:probe", "Measure features by closed-form heads."),
+    "encoders": ("encoders:encoders", "List encoders, or install one's weights."),
+    "costs": ("costs:costs", "Price methods: bytes, both ways, and rounds."),
+    "reproduce": ("reproduce:reproduce", "Reproduce tables and figures of the papers."),
+    "federate": ("federate:federate", "Run a whole federation on one machine."),
+    "keys": ("", GROUPS["keys"][1]),
+    "server": ("", GROUPS["server"][1]),
+    "client": ("client:client", "Take part in a federation."),
+    "helper": ("helper:helper", "Open masks for secure sums."),
+    "status": ("ledger:status", "Who contributed to a federation."),
+    "leave": ("ledger:leave", "Take a client's contribution out."),
+    "rejoin": ("client:rejoin", "Contribute again after leaving."),
+    "refit": ("ledger:refit", "Fit heads from a ledger, again."),
+    "ledger": ("", GROUPS["ledger"][1]),
+}
 
 
-class _Group(PlainGroup):
-    """A group of commands that refuses bad input with one sentence and exit code 2, never with a traceback."""
+class _Group(click.Group):
+    """A group of commands, each imported when it is asked for."""
+
+    def __init__(self, table: Commands, **attributes: Any) -> None:
+        super().__init__(no_args_is_help=True, **attributes)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """Return all names, in their order."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return a command, or a group of commands, by name."""
+        if cmd_name in GROUPS and not self._table.get(cmd_name, ("-",))[0]:
+            table, summary = GROUPS[cmd_name]
+            return _Group(table, name=cmd_name, help=summary)
+        if cmd_name not in self._table:
+            return None
+        module, _, function = self._table[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"fedmoments.cli.{module}"), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write what each command does, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self._table.items()])
+
+
+class _App(_Group):
+    """All commands; bad input is refused with one sentence and exit code 2, never with a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an interruption ends it with its exit code, and with no line of click's own."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(130) from None
 
     def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: ARG002, FBT001, FBT002 - the signature is typer's
-        windows_expand_args: bool = True,  # noqa: FBT001, FBT002
+        standalone_mode: bool = True,  # noqa: ARG002, FBT001, FBT002 - the signature is click's
         **extra: Any,
     ) -> Any:
+        """Run a command, and end with its exit code."""
         code: Any = 0
         try:
             with _plain_notes():
-                code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)  # noqa: FBT003
-        except _UsageError as error:
+                code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            sys.stdout.write(f"{error.format_message()}\n")
+            code = 2
+        except click.ClickException as error:
             code = _refuse(_usage(error))
         except KeyboardInterrupt:
             code = 130
@@ -71,15 +141,15 @@ class _Group(PlainGroup):
 @contextmanager
 def _plain_notes() -> Iterator[None]:
     """Show what was fitted in a lesser way than asked for as one line on stderr, once; other warnings as usual."""
-    told: set[str] = set()
+    shown: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if not issubclass(category, FitWarning):
                 usual(message, category, *rest, **more)
-            elif str(message) not in told:
-                told.add(str(message))
+            elif str(message) not in shown:
+                shown.add(str(message))
                 sys.stderr.write(f"note: {' '.join(str(message).split())}\n")
 
         warnings.simplefilter("always", FitWarning)
@@ -92,9 +162,10 @@ def _refuse(message: str) -> int:
     return 2
 
 
-def _usage(error: Any) -> str:
+def _usage(error: click.ClickException) -> str:
     """Return what was typed wrongly, and where to read how it is typed."""
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "fedmoments"
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "fedmoments"
     return f"{error.format_message().rstrip('.')}; see '{path} --help'"
 
 
@@ -105,62 +176,26 @@ def _system(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}"
 
 
-app = typer.Typer(
-    name="fedmoments",
-    cls=_Group,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
-    epilog="Start with 'fedmoments demo'; then every example of 'fedmoments COMMAND --help' works as it stands.",
-)
-
-
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it
     if wanted:
         sys.stdout.write(f"fedmoments {fedmoments.__version__}\n")
-        raise typer.Exit
+        ctx.exit()
 
 
-Version = Annotated[
-    bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
-]
-
-
-@app.callback()
-def _root(*, version: Version = False) -> None:
-    """One-shot federated learning: clients send moments of features once, a server solves for the classifier."""
-
-
-for _command in (
-    demo_command,
-    heads_command,
-    split_command,
-    measure_command,
-    merge_command,
-    inspect_command,
-    audit_command,
-    fit_command,
-    evaluate_command,
-    simulate_command,
-    tune_command,
-    diagnose_command,
-    predict_command,
-    personalise_command,
-    probe_command,
-    encoders_command,
-    costs_command,
-    reproduce_command,
-    federate_command,
-    keys_commands,
-    server_commands,
-    client_command,
-    helper_command,
-    status_command,
-    leave_command,
-    rejoin_command,
-    refit_command,
-    ledger_commands,
-):
-    _command(app)
+app = _App(
+    COMMANDS,
+    name="fedmoments",
+    help="One-shot federated learning: clients send moments of features once, a server solves for the classifier.",
+    epilog="Start with 'fedmoments demo'; then every example of 'fedmoments COMMAND --help' works as it stands.",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_show_version,
+            help="Print the version and exit.",
+        )
+    ],
+)

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, existing_file, hyper_parameters, writable_place
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.hyper import hyper_parameters
+from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes, readable_seconds
+from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
 
-__all__ = ["evaluate_command", "fit_command"]
+__all__ = ["evaluate", "fit"]
 
 MEASURE = "fedmoments measure runs/demo/digits.npz --head gh-lda --client clinic --out clinic.stats"
 FIT = "fedmoments fit clinic.stats --head gh-lda --set shrinkage=relative:0.1 --out clinic.classifier"
@@ -19,41 +19,32 @@ FIT_EXAMPLE = example(MEASURE, FIT)
 EVALUATE_EXAMPLE = example(MEASURE, FIT, "fedmoments evaluate clinic.classifier runs/demo/digits.npz --per-class")
 
 
-def fit_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("fit", cls=PlainCommand, short_help="Fit a classifier from statistics files.", epilog=FIT_EXAMPLE)(_fit)
-
-
-def evaluate_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command(
-        "evaluate", cls=PlainCommand, short_help="Test a classifier on held-out features.", epilog=EVALUATE_EXAMPLE
-    )(_evaluate)
-
-
-def _fit(
-    files: Annotated[list[Path], typer.Argument(help="Statistics files, each of one client or of many merged.")],
+@command("fit", FIT_EXAMPLE)
+def fit(
+    files: Annotated[list[Path], positional(help="Statistics files, each of one client or of many merged.")],
     *,
-    head: Annotated[str, typer.Option(help="Which head to fit; 'fedmoments heads' lists them.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Classifier file to write.")],
+    head: Annotated[str, typed(help="Which head to fit; 'fedmoments heads' lists them.")],
+    out: Annotated[Path, typed("--out", "-o", help="Classifier file to write.")],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A hyper-parameter; may be repeated.")
+        list[str] | None, typed("--set", metavar="NAME=VALUE", help="A hyper-parameter; may be repeated.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Solve for a classifier from the statistics of one or many clients."""
     import time
 
-    from fedmoments.api import fit
     from fedmoments.cli.notes import contributions, map_of
-    from fedmoments.heads import make_head
+    from fedmoments.core.api import fit
+    from fedmoments.core.heads import make_head
+    from fedmoments.study.simulation.methods import require_head
 
     place = writable_place(out)
+    require_head(head)
     hyper = hyper_parameters(head, settings or [])
-    made = make_head(head, **hyper)
-    ledger, first, clients = _gather(contributions(files, whole=False), made)
+    instance = make_head(head, **hyper)
+    ledger, first, clients = _gather(contributions(files, whole=False), instance)
     feature_map = map_of(first)
-    _require_own_map(head, made, feature_map)
+    _require_own_map(head, instance, feature_map)
     start = time.perf_counter()
     classifier = fit(head, ledger, class_names=first.class_names, feature_map=feature_map, **hyper)
     seconds = time.perf_counter() - start
@@ -68,7 +59,7 @@ def _fit(
                 "out": str(place),
                 "bytes": size,
                 "head": head,
-                "settings": made.settings(),
+                "settings": instance.settings(),
                 "clients": clients,
                 "samples": samples,
                 "dim": classifier.dim,
@@ -90,7 +81,7 @@ def _fit(
 
 def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
     """Return the ledger of all files, read one at a time, the first of them, and the names of all clients."""
-    from fedmoments.statistics import Ledger
+    from fedmoments.core.statistics import Ledger
 
     ledger: Any = None
     first: Any = None
@@ -109,8 +100,8 @@ def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
 
 
 def _require_moments(part: Any, head: Any) -> None:
+    from fedmoments.core.gaussian import require
     from fedmoments.errors import FedMomentsError, MissingMomentError
-    from fedmoments.gaussian import require
 
     try:
         require(part.stats, head.needs, type(head).__name__)
@@ -120,7 +111,7 @@ def _require_moments(part: Any, head: Any) -> None:
 
 def _require_own_map(name: str, head: Any, feature_map: Any) -> None:
     """Refuse statistics that were measured without the map that a head stands behind."""
-    from fedmoments.maps import Chain, RandomFourier
+    from fedmoments.core.maps import Chain, RandomFourier
 
     last = feature_map.maps[-1] if isinstance(feature_map, Chain) else feature_map
     if head.has_own_map and not isinstance(last, RandomFourier):
@@ -130,47 +121,45 @@ def _require_own_map(name: str, head: Any, feature_map: Any) -> None:
         )
 
 
-def _evaluate(
-    classifier: Annotated[Path, typer.Argument(help="Classifier file.")],
-    features: Annotated[Path, typer.Argument(help="Features file (.npz) with x_test and y_test.")],
+@command("evaluate", EVALUATE_EXAMPLE)
+def evaluate(
+    classifier: Annotated[Path, positional(help="Classifier file.")],
+    features: Annotated[Path, positional(help="Features file (.npz) with x_test and y_test.")],
     *,
-    per_class: Annotated[bool, typer.Option("--per-class", help="List the accuracy of every class.")] = False,
-    pairs: Annotated[int, typer.Option(help="How many confused pairs of classes to list.")] = 5,
+    per_class: Annotated[bool, typed("--per-class", help="List the accuracy of every class.")] = False,
+    pairs: Annotated[int, typed(help="How many confused pairs of classes to list.")] = 5,
     json: Json = False,
 ) -> None:
     """Test a classifier on held-out features: accuracy, and which classes are taken for which."""
-    from fedmoments.classifier import load
-    from fedmoments.simulation import evaluate, load_features
+    from fedmoments.core.classifier import load
+    from fedmoments.samples.features import load_features
+    from fedmoments.study.simulation import evaluate
 
     model = load(existing_file(classifier))
-    found = load_features(existing_file(features), ["test"], n_classes=None)
-    _require_same_classes(model, found, classifier, features)
-    result = evaluate(model, found.test)
+    loaded = load_features(existing_file(features), ["test"], n_classes=None)
+    _require_same_classes(model, loaded, classifier, features)
+    result = evaluate(model, loaded.test)
     if json:
-        print_json({"classifier": str(classifier), "features": str(features), **_document(result, pairs, per_class)})
+        document = result.to_dict(per_class=per_class, most=pairs)
+        print_json({"classifier": str(classifier), "features": str(features), **document})
         return
     print_line(
         f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%}, balanced accuracy "
         f"{result.balanced_accuracy:.2%} (mean over classes)"
     )
-    found_pairs = result.confusions(pairs)
-    if found_pairs:
+    confused = result.confusions(pairs)
+    if confused:
         print_line()
         errors = result.n_samples - round(result.accuracy * result.n_samples)
-        rows = [[p.true, p.predicted, str(p.count), f"{p.count / errors:.1%}"] for p in found_pairs]
+        rows = [[p.true, p.predicted, str(p.count), f"{p.count / errors:.1%}"] for p in confused]
         print_table(["class", "taken for", "samples", "of all errors"], rows, right=["samples", "of all errors"])
     if per_class:
         print_line()
         rows = [
             [row["class"], str(row["samples"]), "–" if row["accuracy"] is None else f"{row['accuracy']:.1%}"]
-            for row in _document(result, 0, per_class=True)["per_class"]
+            for row in result.to_dict(per_class=True, most=0)["per_class"]
         ]
         print_table(["class", "samples", "accuracy"], rows, right=["samples", "accuracy"])
-
-
-def _document(result: Any, pairs: int, per_class: bool) -> dict[str, Any]:  # noqa: FBT001
-    document: dict[str, Any] = result.to_dict(per_class=per_class, most=pairs)
-    return document
 
 
 def _require_same_classes(model: Any, features: Any, classifier: Path, path: Path) -> None:

@@ -5,77 +5,90 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.cli.ledger import withheld_text
-from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
+from fedmoments.cli.output import SHOWN, fail, plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.errors import FedMomentsError
+from fedmoments.settings.client import ClientSettings
 
 __all__ = ["show_plan"]
 
 #: Classes that are listed.
-SHOWN = 20
 
 
-def show_plan(path: Path, settings: Any, terms: Any, *, json: bool) -> None:
+def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
-    from fedmoments.cli.server_create import show_terms
-    from fedmoments.flower.node import Node, identity_of
-    from fedmoments.jobs.encoding import read_data
+    from fedmoments.federation.policy import ClientPolicy
+
+    policy = ClientPolicy.from_dict(settings.policy)
+    sent = _signed(settings, terms, policy)
+    if not json:
+        _show(path, settings, terms, policy, sent)
+        return
+    contributions = [
+        {
+            "client": contribution.client,
+            "bytes": _size(contribution, terms),
+            "samples": contribution.statistics.n_samples,
+            "classes": _held(contribution, terms),
+            "withheld": {"classes": contribution.withheld.classes, "samples": contribution.withheld.samples},
+        }
+        for contribution in sent
+    ]
+    document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
+    document["tuning"] = "none" if terms.privacy.mode.promise else policy.tuning
+    print_json({**document, "contributions": contributions})
+
+
+def _signed(settings: ClientSettings, terms: Any, policy: Any) -> list[Any]:
+    """Return the contributions that would be sent."""
+    from fedmoments.federation.flower.node import Node, identity_of
     from fedmoments.wire import decode, unpack_bundle
 
-    own, clear = _unmasked(replace(settings, folder=""), terms)
+    own, clear = _unmasked(replace(settings, folder=""), terms, policy)
     offer = Node(own).contribute(clear, most_bytes=2**62)
     if offer.declined:
-        fail(" ".join(f"client {each['client']} would send nothing: {each['why']}" for each in offer.declined))
-    sent = [
+        fail(" ".join(f"client {refusal['client']} would send nothing: {refusal['why']}" for refusal in offer.declined))
+    return [
         decode(item, clear.agreement, lambda client: identity_of(settings, client).public)
         for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
     ]
-    counts = [
-        {terms.classes[label]: int(n) for label, n in zip(each.statistics.classes, each.statistics.class_counts)}  # noqa: B905
-        for each in sent
-    ]
-    if json:
-        contributions = [
-            {
-                "client": each.client,
-                "bytes": _size(each, terms),
-                "samples": each.statistics.n_samples,
-                "classes": held,
-                "withheld": {"classes": each.withheld.classes, "samples": each.withheld.samples},
-            }
-            for each, held in zip(sent, counts, strict=True)
-        ]
-        document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
-        document["tuning"] = "none" if _promised(terms) else settings.own_policy.tuning
-        print_json({**document, "contributions": contributions})
-        return
+
+
+def _held(contribution: Any, terms: Any) -> dict[str, int]:
+    """Return how many samples of each class it would tell of."""
+    stats = contribution.statistics
+    return {terms.classes[label]: int(n) for label, n in zip(stats.classes, stats.class_counts)}  # noqa: B905
+
+
+def _show(path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[Any]) -> None:
+    from fedmoments.cli.server_create import show_terms
+    from fedmoments.samples.reading import read_data
+
     show_terms(terms)
-    for each, held in zip(sent, counts, strict=True):
-        print_line(
-            f"\n{each.client} would send {readable_bytes(_size(each, terms))}"
-            f"{', masked' if terms.privacy.secure else ''}: {terms.spec} of "
-            f"{plural(each.statistics.n_samples, 'sample')} of {plural(len(held), 'class')}; withheld: "
-            f"{withheld_text(each.withheld.classes, each.withheld.samples)}"
-        )
-        rows = [[cls, f"{count:,}"] for cls, count in list(held.items())[:SHOWN]]
-        print_table(["class", "samples"], rows, right=["samples"])
-        if len(held) > SHOWN:
-            print_line(f"… and {len(held) - SHOWN:,} more classes")
-        if not each.statistics.n_samples:
-            print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
-    held_out = len(read_data(settings.job("", {})).test)
+    for contribution in sent:
+        _show_contribution(contribution, terms)
+    held_out = len(read_data(settings).test)
     if held_out and settings.evaluate:
-        masks = ", unmasked" if terms.privacy.secure else ""
         print_line(
-            f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave{masks}"
+            f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave"
+            f"{', unmasked' if terms.privacy.mode.masks else ''}"
         )
-    print_line(_tuning_text(settings.own_policy, terms))
+    print_line(_tuning_text(policy, terms))
     print_line(f"wrote {path}; nothing left this machine")
     print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
 
 
-def _promised(terms: Any) -> bool:
-    """Say whether the terms promise what rules tuning out."""
-    return bool(terms.privacy.secure or terms.privacy.epsilon is not None)
+def _show_contribution(contribution: Any, terms: Any) -> None:
+    held, samples = _held(contribution, terms), contribution.statistics.n_samples
+    print_line(
+        f"\n{contribution.client} would send {readable_bytes(_size(contribution, terms))}"
+        f"{terms.privacy.mode.masks}: {terms.spec} of {plural(samples, 'sample')} of {plural(len(held), 'class')}; "
+        f"withheld: {withheld_text(contribution.withheld.classes, contribution.withheld.samples)}"
+    )
+    print_table(["class", "samples"], [[name, f"{n:,}"] for name, n in list(held.items())[:SHOWN]], right=["samples"])
+    if len(held) > SHOWN:
+        print_line(f"… and {len(held) - SHOWN:,} more classes")
+    if not samples:
+        print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
 
 
 def _tuning_text(policy: Any, terms: Any) -> str:
@@ -84,10 +97,11 @@ def _tuning_text(policy: Any, terms: Any) -> str:
     Examples
     --------
     >>> from types import SimpleNamespace as Some
-    >>> _tuning_text(Some(tuning="none", max_rounds=None), Some(privacy=Some(secure=None, epsilon=None)))
+    >>> from fedmoments.privacy import Agreed
+    >>> _tuning_text(Some(tuning="none", max_rounds=None), Some(privacy=Agreed()))
     'no model would be trained on its samples: that takes --allow-tuning'
     """
-    if _promised(terms):
+    if terms.privacy.mode.promise:
         return "no model would be trained on its samples: the terms' promise rules it out"
     if policy.tuning == "none":
         return "no model would be trained on its samples: that takes --allow-tuning"
@@ -99,24 +113,22 @@ def _tuning_text(policy: Any, terms: Any) -> str:
     )
 
 
-def _unmasked(settings: Any, terms: Any) -> tuple[Any, Any]:
+def _unmasked(settings: ClientSettings, terms: Any, policy: Any) -> tuple[ClientSettings, Any]:
     """Return settings and terms under which this client would measure the same and send it in the clear, to itself.
 
     Its policy is asked about the true terms first.
     """
-    if terms.privacy.secure is None:
+    if terms.privacy.mode.reads_contributions:
         return settings, terms
     try:
-        settings.own_policy.require(terms)
+        policy.require(terms)
     except FedMomentsError as error:
         fail(f"client {settings.name} would send nothing: {error}")
-    clear = replace(terms, privacy=replace(terms.privacy, secure=None, helper=""))
-    policy = {name: rule for name, rule in settings.policy.items() if name not in ("require_secure", "helper")}
-    return replace(settings, policy=policy, federation=clear.id if settings.federation else ""), clear
+    clear = replace(terms, privacy=terms.privacy.mode.unmasked)
+    rules = {name: rule for name, rule in settings.policy.items() if name not in ("require_secure", "helper")}
+    return replace(settings, policy=rules, federation=clear.id if settings.federation else ""), clear
 
 
 def _size(contribution: Any, terms: Any) -> int:
     """Return the bytes that would leave: a masked report has places for all classes, held or not."""
-    from fedmoments.privacy.secure import OVERHEAD_BYTES
-
-    return OVERHEAD_BYTES + 8 * terms.layout.size if terms.privacy.secure else int(contribution.size)
+    return int(terms.privacy.mode.cost(terms, clear=contribution.size).up)

@@ -56,34 +56,35 @@ class Outcome:
         """Print what left."""
         rows = [
             [
-                each["client"],
-                str(each["version"]),
-                f"{each['classes']:,}",
-                f"{each['samples']:,}",
-                withheld_text(each["withheld"]["classes"], each["withheld"]["samples"]),
-                readable_bytes(each["bytes"]),
-                f"entry {each['receipt']['seq']}" if each["receipt"] else "none",
+                entry["client"],
+                str(entry["version"]),
+                f"{entry['classes']:,}",
+                f"{entry['samples']:,}",
+                withheld_text(entry["withheld"]["classes"], entry["withheld"]["samples"]),
+                readable_bytes(entry["bytes"]),
+                f"entry {entry['receipt']['seq']}" if entry["receipt"] else "none",
             ]
-            for each in self.contributions
+            for entry in self.contributions
         ]
         if rows:
-            numbers = ["version", "classes", "samples", "bytes"]
             columns = ["client", "version", "classes", "samples", "withheld", "bytes", "receipt"]
-            print_table(columns, rows, right=numbers)
-            for moments in dict.fromkeys(", ".join(each["moments"]) for each in self.contributions):
+            print_table(columns, rows, right=["version", "classes", "samples", "bytes"])
+            for moments in dict.fromkeys(", ".join(entry["moments"]) for entry in self.contributions):
                 print_line(f"sent were {moments}")
-        tested = [each for each in self.events if each["event"] == "evaluated"]
-        if tested:
-            samples = sum(each["samples"] for each in tested)
-            print_line(f"{len(tested)} × results of a head on held-out data left too ({samples:,} samples in all)")
-        rounds = [each for each in self.events if each["event"] == "tuned"]
-        if rounds:
-            size = readable_bytes(sum(each["bytes"] for each in rounds))
-            print_line(f"{len(rounds)} × parameters that were trained on its samples left too ({size} in all)")
+        if samples := self._column("evaluated", "samples"):
+            left = f"{len(samples)} × results of a head on held-out data left too"
+            print_line(f"{left} ({sum(samples):,} samples in all)")
+        if sizes := self._column("tuned", "bytes"):
+            left = f"{len(sizes)} × parameters that were trained on its samples left too"
+            print_line(f"{left} ({readable_bytes(sum(sizes))} in all)")
         kept = self.record.exists() and self.record.stat().st_size
         print_line(
             f"all that ever left, and what did not, is in {self.record}" if kept else "nothing left this machine"
         )
+
+    def _column(self, event: str, fact: str) -> list[int]:
+        """Return one fact of all events of a kind."""
+        return [entry[fact] for entry in self.events if entry["event"] == event]
 
 
 @dataclass
@@ -95,7 +96,7 @@ class ClientWatch:
     folder
         The client's own.
     node
-        A :class:`fedmoments.deploy.nodes.SuperNode` that was not started yet.
+        A :class:`fedmoments.federation.deploy.nodes.SuperNode` that was not started yet.
     """
 
     folder: Path
@@ -119,8 +120,8 @@ class ClientWatch:
             Seconds; None never gives up.
         """
         from fedmoments.errors import DeploymentError
+        from fedmoments.federation.flower.client_app import FINISHED
         from fedmoments.federation.outbox import Outbox
-        from fedmoments.flower.client_app import FINISHED
 
         finished = self.folder / FINISHED
         finished.unlink(missing_ok=True)
@@ -178,7 +179,7 @@ class ClientWatch:
     # ---------------------------------------------------------------------------------------------- looking
 
     def _look(self) -> None:
-        """Read what was written to the record since the last look, and tell it."""
+        """Read what was written to the record since the last look, and print it."""
         if self.record.exists():
             with self.record.open("rb") as file:
                 file.seek(self._read)
@@ -187,11 +188,11 @@ class ClientWatch:
             self._read += whole
             for line in _lines(new[:whole]):
                 self.events.append(line)
-                tell(_told(line))
-        for found in _RAISED.finditer(self.node.text()):
-            if found[0] not in self._raised:
-                self._raised.append(found[0])
-                tell(f"this client's app failed: {found[0]}")
+                tell(_event_text(line))
+        for failure in _RAISED.finditer(self.node.text()):
+            if failure[0] not in self._raised:
+                self._raised.append(failure[0])
+                tell(f"this client's app failed: {failure[0]}")
 
     def _replied(self) -> bool:
         """Say whether the node has answered all that it received: the sign is given before the answer leaves."""
@@ -212,13 +213,13 @@ class ClientWatch:
     def _trouble(self, *, settled: bool) -> str:
         """Return why a contribution is not with the server and will not get there by waiting."""
         lines = [line for line in self._latest().values() if line["event"] in ("refused", "declined")]
-        told = [
+        reasons = [
             f"client {line['client']} {'was refused' if line['event'] == 'refused' else 'declined'}: {line['sentence']}"
             for line in lines
         ]
-        if not told and self._raised and not settled:
+        if not reasons and self._raised and not settled:
             return f"this client's app failed: {self._raised[-1]}"
-        return " ".join(told[:3]) + (f" … and {len(told) - 3} more" if len(told) > 3 else "")
+        return " ".join(reasons[:3]) + (f" … and {len(reasons) - 3} more" if len(reasons) > 3 else "")
 
     def _waiting(self, outbox: Any) -> list[str]:
         """Return the clients that were asked since the start and wait for a receipt."""
@@ -242,20 +243,18 @@ class ClientWatch:
     def _outcome(self, outbox: Any, problem: str) -> Outcome:
         asked = {line["federation"] for line in self.events}
         every = list(_lines(self.record.read_bytes())) if self.record.exists() else []
+        prepared = {
+            (line["federation"], line["client"], line["version"]): line for line in every if line["event"] == "prepared"
+        }
         contributions = []
         for federation, client in outbox.federations():
             if asked and federation not in asked:
                 continue
             newest = outbox.newest(federation, client)
-            made = [
-                line
-                for line in every
-                if line["event"] == "prepared"
-                and (line["federation"], line["client"], line["version"]) == (federation, client, newest.version)
-            ]
-            if made:
+            line = newest and prepared.get((federation, client, newest.version))
+            if line:
                 receipt = json_module.loads(newest.receipt) if newest.receipt else None
-                facts = {name: value for name, value in made[-1].items() if name not in ("event", "time")}
+                facts = {name: value for name, value in line.items() if name not in ("event", "time")}
                 contributions.append({**facts, "receipt": receipt})
         return Outcome(not problem, problem, self.events, contributions, self.record)
 
@@ -285,16 +284,16 @@ def _listens(address: str) -> bool:
 
 def _lines(data: bytes) -> list[dict[str, Any]]:
     """Return the lines of a record; one that a kill cut off is left out."""
-    found = []
+    events = []
     for line in data.splitlines():
         try:
-            found.append(json_module.loads(line))
+            events.append(json_module.loads(line))
         except ValueError:
             continue
-    return found
+    return events
 
 
-def _told(line: dict[str, Any]) -> str:
+def _event_text(line: dict[str, Any]) -> str:
     """Return a line of the record for people."""
     who, event = line["client"], line["event"]
     if event in ("prepared", "sent"):
@@ -323,8 +322,8 @@ def _tuned(line: dict[str, Any]) -> str:
 
 def _revealed(line: dict[str, Any]) -> str:
     """Return what an audit found, for people."""
-    found = line.get("reveals", {})
-    told = [f"{kind} of {n:,}" for level in ("exposed", "weak") for kind, n in found.get(level, {}).items()]
+    findings = line.get("reveals", {})
+    revealed = [f"{kind} of {n:,}" for level in ("exposed", "weak") for kind, n in findings.get(level, {}).items()]
     kept = line.get("kept_back", {}).get("samples", 0)
     whom = "to both servers together" if line.get("secure") else "to the server"
-    return f"reveals {whom}, besides counts: {', '.join(told) or 'nothing'}; {kept:,} samples are kept back"
+    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are kept back"

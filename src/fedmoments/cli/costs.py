@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.errors import InputError, UnknownNameError
 
-__all__ = ["costs_command"]
+__all__ = ["costs"]
 
 EXAMPLE = example(
     "fedmoments costs fedcof fed3r fedavg --dim 512 --classes 100 --clients 100 --present 2870 "
@@ -18,47 +16,41 @@ EXAMPLE = example(
 )
 
 
-def costs_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("costs", cls=PlainCommand, short_help="Price methods: bytes, both ways, and rounds.", epilog=EXAMPLE)(
-        _costs
-    )
-
-
-def _costs(
+@command("costs", EXAMPLE)
+def costs(
     methods: Annotated[
-        list[str] | None, typer.Argument(help="Heads, fedavg, scaffold, fedavg-lp, …; all one-shot ones by default.")
+        list[str] | None, positional(help="Heads, fedavg, scaffold, fedavg-lp, …; all one-shot ones by default.")
     ] = None,
     *,
-    dim: Annotated[int, typer.Option(help="Feature dimensions d.")] = 512,
-    classes: Annotated[int, typer.Option(help="Number of classes C.")] = 100,
-    clients: Annotated[int, typer.Option(help="Number of clients K.")] = 100,
+    dim: Annotated[int, typed(help="Feature dimensions d.")] = 512,
+    classes: Annotated[int, typed(help="Number of classes C.")] = 100,
+    clients: Annotated[int, typed(help="Number of clients K.")] = 100,
     present: Annotated[
-        int | None, typer.Option(help="Sum over clients of the classes each holds; clients × classes by default.")
+        int | None, typed(help="Sum over clients of the classes each holds; clients × classes by default.")
     ] = None,
-    means_per_client: Annotated[int, typer.Option(help="Means sent of each class, where client means are sent.")] = 1,
+    means_per_client: Annotated[int, typed(help="Means sent of each class, where client means are sent.")] = 1,
     map_dimension: Annotated[
-        int | None, typer.Option(help="Dimension behind a feature map (fed3r-rf: 5000 by default).")
+        int | None, typed(help="Dimension behind a feature map (fed3r-rf: 5000 by default).")
     ] = None,
     packed: Annotated[
-        bool, typer.Option("--packed/--square", help="Symmetric matrices as d(d+1)/2 numbers, or as d².")
+        bool, typed("--packed/--square", help="Symmetric matrices as d(d+1)/2 numbers, or as d².")
     ] = True,
     encoder_parameters: Annotated[
-        int | None, typer.Option(help="Parameters b of the encoder, for methods that train or ship it.")
+        int | None, typed(help="Parameters b of the encoder, for methods that train or ship it.")
     ] = None,
     ship_encoder: Annotated[
-        bool, typer.Option("--ship-encoder", help="One-shot: the server sends the encoder to every client first.")
+        bool, typed("--ship-encoder", help="One-shot: the server sends the encoder to every client first.")
     ] = False,
-    sampled: Annotated[int | None, typer.Option(help="Clients sampled in a round; all by default.")] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of iterative methods.")] = 100,
-    bytes_per_number: Annotated[float, typer.Option(help="4 for FP32, 2 for half precision.")] = 4,
+    sampled: Annotated[int | None, typed(help="Clients sampled in a round; all by default.")] = None,
+    rounds: Annotated[int, typed(help="Rounds of iterative methods.")] = 100,
+    bytes_per_number: Annotated[float, typed(help="4 for FP32, 2 for half precision.")] = 4,
     budget: Annotated[
-        str, typer.Option(help="Payload of heads on scatter sketches: means, means/2, gram, 50KB …; scales included.")
+        str, typed(help="Payload of heads on scatter sketches: means, means/2, gram, 50KB …; scales included.")
     ] = "means",
     json: Json = False,
 ) -> None:
     """Price methods by formula: bytes up and down over all clients and rounds, and rounds until all were seen."""
-    from fedmoments.federation.costs import known_methods
+    from fedmoments.core.costs import known_methods
 
     if clients < 1 or classes < 1:
         raise InputError(f"there must be at least one client and one class, not {clients} and {classes}")
@@ -66,20 +58,9 @@ def _costs(
     each_round = clients if sampled is None else sampled
     sampling = _sampling(clients, each_round)
     asked = _Asked(
-        dim,
-        classes,
-        clients,
-        held,
-        means_per_client,
-        map_dimension,
-        packed,
-        encoder_parameters,
-        ship_encoder,
-        each_round,
-        rounds,
-        bytes_per_number,
-        budget,
-    )
+        dim, classes, clients, held, means_per_client, map_dimension, packed, encoder_parameters, ship_encoder,
+        each_round, rounds, bytes_per_number, budget,
+    )  # fmt: skip
     rows = [asked.price(method, sampling) for method in methods or known_methods("one-shot")]
     if json:
         print_json({"dim": dim, "classes": classes, "methods": rows, "sampling": sampling})
@@ -106,8 +87,8 @@ class _Asked:
     budget: str
 
     def price(self, method: str, sampling: dict[str, Any]) -> dict[str, Any]:
-        from fedmoments.baselines import baseline_names
-        from fedmoments.federation.costs import known_methods
+        from fedmoments.core.costs import known_methods
+        from fedmoments.study.baselines import baseline_names
 
         if method in known_methods("iterative"):
             return _row(self._iterative(method), self.rounds)
@@ -121,7 +102,7 @@ class _Asked:
         raise UnknownNameError("method", method, known_methods())
 
     def _iterative(self, method: str) -> Any:
-        from fedmoments.federation.costs import iterative_cost
+        from fedmoments.core.costs import iterative_cost
 
         return iterative_cost(
             method,
@@ -134,8 +115,8 @@ class _Asked:
         )
 
     def _one_shot(self, method: str) -> Any:
-        from fedmoments.federation.costs import one_shot_cost
-        from fedmoments.statistics import SketchPlan
+        from fedmoments.core.costs import one_shot_cost
+        from fedmoments.core.statistics import SketchPlan
 
         return one_shot_cost(
             method,
@@ -154,7 +135,7 @@ class _Asked:
 
 def _sampling(clients: int, sampled: int) -> dict[str, Any]:
     """Return how many rounds pass until every client was sampled."""
-    from fedmoments.federation.costs import expected_rounds, rounds_without_replacement
+    from fedmoments.core.costs import expected_rounds, rounds_without_replacement
 
     seen = expected_rounds(clients, sampled)
     return {
@@ -212,7 +193,7 @@ def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
 
 def _map_dimension(method: str, given: int | None) -> int | None:
     """Return the dimension behind a map: as given, or that of the head's own map."""
-    from fedmoments.heads import presets
+    from fedmoments.core.heads import presets
 
     if given is not None or method not in presets():
         return given
@@ -222,7 +203,7 @@ def _map_dimension(method: str, given: int | None) -> int | None:
 
 def _sends_means(method: str) -> bool:
     """Say whether a method sends client means, as many as there may be; beside a sketch within a budget it is one."""
-    from fedmoments.heads import presets
+    from fedmoments.core.heads import presets
 
     if method not in presets():
         return False

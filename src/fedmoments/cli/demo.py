@@ -4,39 +4,31 @@ import io
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.generate import command, typed
 from fedmoments.cli.options import Json
 from fedmoments.cli.output import print_line
 from fedmoments.cli.simulate import run_and_show
 
-__all__ = ["demo_command"]
+__all__ = ["demo"]
 
 EXAMPLE = "\b\nExample:\n  fedmoments demo"
 
 
-def demo_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("demo", cls=PlainCommand, short_help="A whole federation on scikit-learn's digits.", epilog=EXAMPLE)(
-        _demo
-    )
-
-
-def _demo(
+@command("demo", EXAMPLE)
+def demo(
     *,
-    folder: Annotated[Path, typer.Option(help="Folder for the results and for digits.npz.")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
-    runtime: Annotated[str, typer.Option(help="torch or onnx.")] = "torch",
+    folder: Annotated[Path, typed(help="Folder for the results and for digits.npz.")] = Path("runs/demo"),
+    seeds: Annotated[int, typed(help="How many seeds.")] = 3,
+    runtime: Annotated[str, typed(help="torch or onnx.")] = "torch",
     json: Json = False,
 ) -> None:
     """Simulate 100 clients on scikit-learn's digits through EfficientNet-Lite0: all heads, Dirichlet 0.1.
 
     The images are upscaled to 96 pixels and encoded by weights that come with a package; nothing is downloaded.
     """
-    from fedmoments.jobs import JobConfig
+    from fedmoments.settings.study import StudySettings
 
-    config = JobConfig(
+    config = StudySettings(
         data="digits",
         encoder="efficientnet-lite0",
         size=96,
@@ -46,7 +38,7 @@ def _demo(
         participation=("20",),
         seeds=seeds,
     )
-    run_and_show(config, folder, cache=None, json=json)
+    run_and_show(config, folder, json=json)
     write_digits(folder / "digits.npz")
     if not json:
         print_line(f"open {folder / 'report.html'} in a browser; 'fedmoments COMMAND --help' has an example for each")
@@ -56,8 +48,8 @@ def write_digits(path: Path) -> None:
     """Write scikit-learn's bundled digits, 8 × 8 pixels as 64 features, as a features file for the other commands."""
     import numpy as np
 
-    from fedmoments.data.sources.registry import load_data
     from fedmoments.files import write_whole
+    from fedmoments.samples.sources.registry import load_data
 
     data = load_data("digits")
     parts = {"train": data.train, "test": data.test}

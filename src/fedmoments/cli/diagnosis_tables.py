@@ -1,5 +1,6 @@
 """What ``fedmoments diagnose`` prints: one small table for each question, then what deserves a second look."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedmoments.cli.output import plural, print_line, print_table
@@ -12,26 +13,25 @@ MOST_NAMED = 4
 
 def show_diagnosis(diagnosis: Any) -> None:
     """Print a diagnosis for people."""
-    document, found = diagnosis.document, diagnosis.diagnostics
+    document, diagnostics = diagnosis.document, diagnosis.diagnostics
     about, data = document["diagnostics"], document["data"]
-    print_line(
-        f"{data['name']}: {found.n_samples:,} samples, d = {data['dim']}, {plural(len(found.holdings.counts), 'class')}"
-        + (f", {data['test']:,} test samples" if data.get("test") else "")
-    )
+    classes = plural(len(diagnostics.holdings.counts), "class")
+    tested = f", {data['test']:,} test samples" if data.get("test") else ""
+    print_line(f"{data['name']}: {diagnostics.n_samples:,} samples, d = {data['dim']}, {classes}{tested}")
     where = [plural(about["clients"], "client")]
     where += [f"split {about['split']}", f"seed {about['seed']}"] if about.get("split") else []
-    where += [f"projected to {found.dim} dimensions"] if about.get("projection") else []
+    where += [f"projected to {diagnostics.dim} dimensions"] if about.get("projection") else []
     print_line(f"{', '.join(where)}: {about['measured']}")
-    _show_shapes(found)
-    _show_spectra(found)
-    _show_curves(found)
-    _show_holdings(found)
-    _show_cautions(found, data["class_names"])
-    _show_unknown(found, about.get("measure"))
+    _show_shapes(diagnostics)
+    _show_spectra(diagnostics)
+    _show_curves(diagnostics)
+    _show_holdings(diagnostics)
+    _show_cautions(diagnostics, data["class_names"])
+    _show_unknown(diagnostics, about.get("measure"))
 
 
-def _show_shapes(found: Any) -> None:
-    shapes = found.gaussianity
+def _show_shapes(diagnostics: Any) -> None:
+    shapes = diagnostics.gaussianity
     if shapes is None or not shapes.coordinates:
         return
     print_line("\nhow far from Gaussian, over classes and dimensions")
@@ -54,9 +54,9 @@ def _show_shapes(found: Any) -> None:
         print_line(f"of {shapes.coordinates:,} coordinates; left out: {', '.join(left_out)}")
 
 
-def _show_spectra(found: Any) -> None:
+def _show_spectra(diagnostics: Any) -> None:
     rows = []
-    for name, spectrum in found.spectra.items():
+    for name, spectrum in diagnostics.spectra.items():
         for when in ("before", "after"):
             one = getattr(spectrum, when)
             condition = "singular" if one.condition is None else _large(one.condition)
@@ -68,35 +68,34 @@ def _show_spectra(found: Any) -> None:
         print_table(["source", "", *columns], rows, right=columns)
 
 
-def _show_curves(found: Any) -> None:
-    curves = {name: curve for name, curve in found.curves.items() if curve.directions}
+def _show_curves(diagnostics: Any) -> None:
+    curves = {name: curve for name, curve in diagnostics.curves.items() if curve.directions}
     if not curves:
         return
     tested = any(curve.accuracy for curve in curves.values())
     print_line(f"\nFisher directions: share of the energy{', and accuracy of LDA' if tested else ''}")
-    sizes = list(dict.fromkeys(k for curve in curves.values() for k in curve.directions))
-    columns: list[str] = []
-    cells: dict[int, list[str]] = {k: [str(k)] for k in sorted(sizes)}
+    series = _series(curves)
+    sizes = sorted({k for curve in curves.values() for k in curve.directions})
+    rows = [[str(k), *(_percent(shares.get(k)) for shares in series.values())] for k in sizes]
+    print_table(["k", *series], rows, right=["k", *series])
     for name, curve in curves.items():
-        energy = dict(zip(curve.directions, curve.energy, strict=True))
-        accuracy = dict(zip(curve.directions, curve.accuracy or (), strict=False))
-        columns += [f"energy, {name}"] + ([f"LDA, {name}"] if accuracy else [])
-        for k, row in cells.items():
-            row.append(_percent(energy.get(k)))
-            if accuracy:
-                row.append(_percent(accuracy.get(k)))
-    print_table(["k", *columns], list(cells.values()), right=["k", *columns])
-    for name, curve in curves.items():
-        full = (
-            ""
-            if curve.full_accuracy is None
-            else f"; LDA in all dimensions{_priors(curve)}: {_percent(curve.full_accuracy)}"
-        )
-        print_line(f"{name}: {plural(curve.enough, 'direction')} keep 99.5 % of the energy{full}")
+        print_line(f"{name}: {plural(curve.enough, 'direction')} keep 99.5 % of the energy{_full_accuracy(curve)}")
 
 
-def _priors(curve: Any) -> str:
-    return ", with balanced priors" if curve.priors == "balanced" else ""
+def _series(curves: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    """Return column -> number of directions -> share."""
+    series = {}
+    for name, curve in curves.items():
+        series[f"energy, {name}"] = dict(zip(curve.directions, curve.energy, strict=True))
+        if curve.accuracy:
+            series[f"LDA, {name}"] = dict(zip(curve.directions, curve.accuracy, strict=False))
+    return series
+
+
+def _full_accuracy(curve: Any) -> str:
+    priors = ", with balanced priors" if curve.priors == "balanced" else ""
+    accuracy = curve.full_accuracy
+    return "" if accuracy is None else f"; LDA in all dimensions{priors}: {_percent(accuracy)}"
 
 
 def _large(number: float) -> str:
@@ -107,15 +106,15 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
-def _show_holdings(found: Any) -> None:
-    held = found.holdings
+def _show_holdings(diagnostics: Any) -> None:
+    held = diagnostics.holdings
     here = held.counts[held.present]
     print_line(f"\nsamples of a class: {_range(here)}, the largest {held.imbalance:.1f} times the smallest")
     if held.held_by is not None:
         single = f"{held.single_share:.0%} of {held.rows:,} are of one sample"
         print_line(f"means of a class (K_c): {_range(held.held_by[held.present])}; {single}")
-    if found.bias is not None and found.bias.overall == found.bias.overall:  # not NaN
-        bias = found.bias.overall
+    if diagnostics.bias is not None and diagnostics.bias.overall == diagnostics.bias.overall:  # not NaN
+        bias = diagnostics.bias.overall
         size = f"{1 + bias:,.3g} times as large" if bias >= 1 else f"{bias:+.1%}"
         print_line(f"free covariance against the exact one, by the trace: {size}")
 
@@ -128,12 +127,12 @@ def _range(values: Any) -> str:
     return f"{values.min():,} to {values.max():,}, median {np.median(values):,g}"
 
 
-def _show_cautions(found: Any, names: list[str]) -> None:
-    if not found.cautions:
+def _show_cautions(diagnostics: Any, names: list[str]) -> None:
+    if not diagnostics.cautions:
         print_line("\nnothing that was looked at gives a reason to worry")
         return
-    print_line(f"\n{plural(len(found.cautions), 'warning')}")
-    for caution in found.cautions:
+    print_line(f"\n{plural(len(diagnostics.cautions), 'warning')}")
+    for caution in diagnostics.cautions:
         print_line(f"- {caution.what}{_named(caution, names)}")
         print_line(f"  {caution.advice}")
 
@@ -147,11 +146,11 @@ def _named(caution: Any, names: list[str]) -> str:
     return f" ({', '.join(shown)}{f' and {more:,} more' if more else ''})" if shown else ""
 
 
-def _show_unknown(found: Any, command: str | None) -> None:
-    if not found.unknown:
+def _show_unknown(diagnostics: Any, command: str | None) -> None:
+    if not diagnostics.unknown:
         return
     print_line("\nnot known from these statistics")
-    for each in found.unknown:
-        print_line(f"- {each.what}: {each.why}")
+    for gap in diagnostics.unknown:
+        print_line(f"- {gap.what}: {gap.why}")
     if command:
         print_line(f"to know everything, let every client run: {command}")

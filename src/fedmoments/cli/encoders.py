@@ -2,28 +2,20 @@
 
 from typing import Annotated
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.generate import command, positional
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, print_table
 from fedmoments.errors import InputError
 
-__all__ = ["encoders_command"]
+__all__ = ["encoders"]
 
 EXAMPLE = example("fedmoments encoders", "fedmoments encoders install efficientnet-lite0")
 
 
-def encoders_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("encoders", cls=PlainCommand, short_help="List encoders, or install one's weights.", epilog=EXAMPLE)(
-        _encoders
-    )
-
-
-def _encoders(
-    action: Annotated[str | None, typer.Argument(help="Nothing lists them; 'install' fetches weights.")] = None,
-    name: Annotated[str | None, typer.Argument(help="Encoder to install the weights of.")] = None,
+@command("encoders", EXAMPLE)
+def encoders(
+    action: Annotated[str | None, positional(help="Nothing lists them; 'install' fetches weights.")] = None,
+    name: Annotated[str | None, positional(help="Encoder to install the weights of.")] = None,
     *,
     json: Json = False,
 ) -> None:
@@ -37,7 +29,7 @@ def _encoders(
 
 
 def _install(name: str, *, json: bool) -> None:
-    from fedmoments.features.install import install
+    from fedmoments.samples.encoders.install import install
 
     files = [str(path) for path in install(name)]
     if json:
@@ -47,9 +39,9 @@ def _install(name: str, *, json: bool) -> None:
 
 
 def _list(*, json: bool) -> None:
-    from fedmoments.features.registry import encoders
+    from fedmoments.samples.encoders.registry import encoders
 
-    found = [
+    entries = [
         {
             "name": entry.usage,
             "takes": entry.modality,
@@ -63,7 +55,7 @@ def _list(*, json: bool) -> None:
         for entry in encoders().values()
     ]
     if json:
-        print_json(found)
+        print_json(entries)
         return
     rows = [
         [
@@ -73,6 +65,6 @@ def _list(*, json: bool) -> None:
             "yes" if entry["installed"] else f"no: fedmoments[{entry['extra']}]" if entry["extra"] else "no",
             str(entry["description"]),
         ]
-        for entry in found
+        for entry in entries
     ]
     print_table(["encoder", "takes", "d", "here", "what it is"], rows, right=["d"])

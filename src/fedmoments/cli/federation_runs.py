@@ -54,13 +54,13 @@ class RunLines(io.TextIOBase):
         self._rest, self._last = "", ""
 
     def write(self, text: str) -> int:
-        """Take text; a line is told once it is whole."""
+        """Take text; a line is passed on once it is whole."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
-            found = _OURS.search(line)
-            if found and found[0] != self._last:
-                self._last = found[0]
-                tell(f"{found[1]}/{found[2]}: {found[3].strip()}")
+            match = _OURS.search(line)
+            if match and match[0] != self._last:
+                self._last = match[0]
+                tell(f"{match[1]}/{match[2]}: {match[3].strip()}")
         return len(text)
 
 
@@ -70,7 +70,7 @@ def follow(server: Any, timeout: float, watch: Sequence[Any] = ()) -> Any:
     Parameters
     ----------
     server
-        A :class:`fedmoments.deploy.serving.Server` whose run was submitted.
+        A :class:`fedmoments.federation.deploy.serving.Server` whose run was submitted.
     timeout
         Seconds.
     watch
@@ -106,10 +106,10 @@ def why(log: str, status: str, details: str) -> str:
     'the run ended as finished:failed: no nodes came'
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    raised = [found[2] for line in lines if (found := _RAISED.match(line))]
+    raised = [match[2] for line in lines if (match := _RAISED.match(line))]
     reason = raised[-1] if raised else " | ".join(lines[-5:])
-    told = [status, details, "" if reason in details else reason]
-    return f"the run ended as {': '.join(filter(None, told))}".rstrip(". ")
+    parts = [status, details, "" if reason in details else reason]
+    return f"the run ended as {': '.join(filter(None, parts))}".rstrip(". ")
 
 
 def plain(reason: str) -> str:
@@ -120,12 +120,20 @@ def plain(reason: str) -> str:
     >>> plain("<class 'fedmoments.errors.InputError'>:<'no such file'>")
     'no such file'
     """
-    found = re.fullmatch(r"<class '[^']*'>:<(['\"])(.*)\1>", reason.strip(), re.DOTALL)
-    return found[2] if found else reason
+    match = re.fullmatch(r"<class '[^']*'>:<(['\"])(.*)\1>", reason.strip(), re.DOTALL)
+    return match[2] if match else reason
 
 
 def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
     """End the command with exit code 1: say why a run failed, and what stood in the way according to its ledger."""
+    troubles = _troubles(ledger) if "In its way were" not in reason else []
+    more = f" | … and {len(troubles) - most:,} more" if len(troubles) > most else ""
+    obstacles = f". In its way were: {' | '.join(troubles[:most])}{more}" if troubles else ""
+    fail(f"{reason.rstrip('. ')}{obstacles}. What was taken in stays in {ledger}")
+
+
+def _troubles(ledger: str | Path) -> list[str]:
+    """Return who was refused, declined or failed since the last run started, and why."""
     from fedmoments.federation.store import FederationStore
 
     troubles: list[str] = []
@@ -135,17 +143,11 @@ def fail_run(reason: str, ledger: str | Path, most: int = 3) -> NoReturn:
             if facts.get("note") in ("run started", "tuning started"):
                 troubles = []
             elif entry.event == "refused" or facts.get("note") in ("declined", "node failed"):
-                for each in facts.get("clients", [facts]):  # a node declines for several clients at once
-                    who = each.get("client") or f"node {each.get('node', '?')}"
-                    said = str(each.get("sentence") or each.get("why") or each.get("reason"))
+                for trouble in facts.get("clients", [facts]):  # a node declines for several clients at once
+                    who = trouble.get("client") or f"node {trouble.get('node', '?')}"
+                    said = str(trouble.get("sentence") or trouble.get("why") or trouble.get("reason"))
                     troubles.append(f"{who}: {plain(said)}")
-    more = f" | … and {len(troubles) - most:,} more" if len(troubles) > most else ""
-    told = (
-        f". In its way were: {' | '.join(troubles[:most])}{more}"
-        if troubles and "In its way were" not in reason
-        else ""
-    )
-    fail(f"{reason.rstrip('. ')}{told}. What was taken in stays in {ledger}")
+    return troubles
 
 
 # -------------------------------------------------------------------------------------------------- heads
@@ -156,8 +158,8 @@ def default_heads(store: Any) -> tuple[str, ...]:
 
     Where sketches were collected, these are the heads on them: the means beside are rounded to a budget.
     """
-    from fedmoments.heads import make_head
-    from fedmoments.simulation.run import standard_heads
+    from fedmoments.core.heads import make_head
+    from fedmoments.study.simulation.methods import standard_heads
 
     terms = store.terms
     for entry in store.audit():
@@ -173,8 +175,8 @@ def default_heads(store: Any) -> tuple[str, ...]:
 
 def check_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
     """Refuse heads that the terms do not serve, before anybody is asked for anything."""
+    from fedmoments.core.heads.choosing import choose_heads
     from fedmoments.federation.results import require_served
-    from fedmoments.simulation.run import choose_heads
 
     require_served(terms, choose_heads(heads, hyper))
 
@@ -185,7 +187,7 @@ def check_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
 def read_results(out: Path) -> dict[str, Any]:
     """Return what a run wrote into its folder, as commands tell it: one entry a head, and how many took part."""
     document = json_module.loads((out / "federation.json").read_text("utf-8"))
-    digests = {each["head"]: each for each in document["details"]}
+    digests = {entry["head"]: entry for entry in document["details"]}
     heads = [
         {
             "head": row["head"],
@@ -201,11 +203,11 @@ def read_results(out: Path) -> dict[str, Any]:
     rounds = document["federation"].get("rounds", [])
     troubles = [
         {
-            "who": str(each.get("client") or f"node {each.get('node')}"),
-            "why": plain(str(each.get("why") or each.get("sentence") or each.get("reason"))),
+            "who": str(entry.get("client") or f"node {entry.get('node')}"),
+            "why": plain(str(entry.get("why") or entry.get("sentence") or entry.get("reason"))),
         }
         for report in rounds
-        for each in [*report["declined"], *report["refused"], *report["failures"]]
+        for entry in [*report["declined"], *report["refused"], *report["failures"]]
     ]
     return {
         "federation": document["federation"]["id"],
@@ -221,32 +223,32 @@ def read_results(out: Path) -> dict[str, Any]:
     }
 
 
-def show_results(found: dict[str, Any], most: int = 5) -> None:
+def show_results(results: dict[str, Any], most: int = 5) -> None:
     """Print what a run found as a table, and below it who did not take part and why."""
-    tested = f"; tested by clients on {found['tested']:,} samples of theirs" if found["tested"] else ""
-    spent, mode = found["privacy"]["spent"], found["privacy"]["mode"]
+    tested = f"; tested by clients on {results['tested']:,} samples of theirs" if results["tested"] else ""
+    spent, mode = results["privacy"]["spent"], results["privacy"]["mode"]
     noisy = "about " if spent else ""
-    print_line(f"{noisy}{found['samples']:,} samples of {plural(found['clients'], 'client')}{tested}")
+    print_line(f"{noisy}{results['samples']:,} samples of {plural(results['clients'], 'client')}{tested}")
     if mode != "clear sums":
         print_line(f"{mode}{f'; {spent_text(spent)}' if spent else ''}")
     print_line()
     rows = [
         [
-            each["head"],
-            "–" if each["accuracy"] is None else f"{100 * each['accuracy']:.2f}",
-            readable_bytes(each["bytes_per_client"]),
-            each["classifier"][:DIGITS],
-            each["statistics"][:DIGITS],
+            row["head"],
+            "–" if row["accuracy"] is None else f"{100 * row['accuracy']:.2f}",
+            readable_bytes(row["bytes_per_client"]),
+            row["classifier"][:DIGITS],
+            row["statistics"][:DIGITS],
         ]
-        for each in found["heads"]
+        for row in results["heads"]
     ]
     columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
     print_table(columns, rows, right=["accuracy %", "bytes / client"])
-    for client, reason in list(found["left_out"].items())[:most]:
+    for client, reason in list(results["left_out"].items())[:most]:
         print_line(f"note: {client} was left out: {reason}")
-    for each in found["troubles"][:most]:
-        print_line(f"note: {each['who']}: {each['why']}")
-    if len(found["troubles"]) > most:
-        print_line(f"note: … and {len(found['troubles']) - most:,} more, all in federation.json")
-    for each in found["failed_evaluations"][:most]:
-        print_line(f"note: node {each['node']} did not test the heads: {plain(each['reason'])}")
+    for trouble in results["troubles"][:most]:
+        print_line(f"note: {trouble['who']}: {trouble['why']}")
+    if len(results["troubles"]) > most:
+        print_line(f"note: … and {len(results['troubles']) - most:,} more, all in federation.json")
+    for failure in results["failed_evaluations"][:most]:
+        print_line(f"note: node {failure['node']} did not test the heads: {plain(failure['reason'])}")

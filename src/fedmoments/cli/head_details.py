@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from fedmoments.cli.output import print_line, print_table
-from fedmoments.heads.parameters import meanings_of, raw_meaning
+from fedmoments.core.heads.parameters import meanings_of, raw_meaning
 
 __all__ = ["example_options", "hyper_example", "hyper_table", "print_hyper"]
 
@@ -19,7 +19,7 @@ def hyper_table(preset: Any) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> from fedmoments.heads import presets
+    >>> from fedmoments.core.heads import presets
     >>> hyper_table(presets()["fedncm"])
     [{'name': 'metric', 'default': 'cosine', 'meaning': 'cosine (FedNCM) or euclidean.'}]
     """
@@ -37,14 +37,14 @@ def hyper_example(preset: Any) -> str | None:
 
     Examples
     --------
-    >>> from fedmoments.heads import presets
+    >>> from fedmoments.core.heads import presets
     >>> [hyper_example(presets()[name]) for name in ("fishermix", "gh-lda", "fedncm")]
     ['tau=0.8', 'shrinkage=blend:0.05', 'metric=euclidean']
     """
     needs = _needs(preset)
     for name, values in _others(preset):
         allowed = {value: _needs(preset, **{name: value}) for value in values if _is_taken(preset, name, value)}
-        if allowed and all(each == needs for each in allowed.values()):
+        if allowed and all(other == needs for other in allowed.values()):
             return f"{name}={_typed(next(iter(allowed)))}"
     return None
 

@@ -2,28 +2,22 @@
 
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
+from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, print_table, readable_bytes
 from fedmoments.errors import UnknownNameError
 
-__all__ = ["heads_command"]
+__all__ = ["heads"]
 
 EXAMPLE = example("fedmoments heads --dim 384 --classes 77", "fedmoments heads fishermix")
 
 
-def heads_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("heads", cls=PlainCommand, short_help="List all heads, or explain one.", epilog=EXAMPLE)(_heads)
-
-
-def _heads(
-    name: Annotated[str | None, typer.Argument(help="Head or baseline to explain; nothing lists all.")] = None,
+@command("heads", EXAMPLE)
+def heads(
+    name: Annotated[str | None, positional(help="Head or baseline to explain; nothing lists all.")] = None,
     *,
-    dim: Annotated[int, typer.Option(help="Feature dimensions d of the client that is priced.")] = 512,
-    classes: Annotated[int, typer.Option(help="Classes C that it holds.")] = 100,
+    dim: Annotated[int, typed(help="Feature dimensions d of the client that is priced.")] = 512,
+    classes: Annotated[int, typed(help="Classes C that it holds.")] = 100,
     json: Json = False,
 ) -> None:
     """List all heads: what a client sends for each, what that costs, and where it comes from; and all baselines.
@@ -37,7 +31,9 @@ def _heads(
 
 
 def _list(dim: int, classes: int, *, json: bool) -> None:
-    rows = [_describe(name, dim, classes) for name in _names()]
+    from fedmoments.core.heads import head_names
+
+    rows = [_describe(name, dim, classes) for name in head_names()]
     baselines = _baselines()
     if json:
         print_json({"dim": dim, "classes": classes, "heads": rows, "baselines": baselines})
@@ -63,43 +59,37 @@ def _list(dim: int, classes: int, *, json: bool) -> None:
 
 
 def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
-    from fedmoments.baselines import baselines
     from fedmoments.cli.head_details import example_options, hyper_example, hyper_table, print_hyper
-    from fedmoments.heads import presets
+    from fedmoments.core.heads import presets
+    from fedmoments.study.baselines import baselines
 
     known = {**presets(), **baselines()}
     if name not in known:
         raise UnknownNameError("head or baseline", name, known)
     baseline = name not in presets()
-    found = next(b for b in _baselines() if b["name"] == name) if baseline else _describe(name, dim, classes)
+    description = next(b for b in _baselines() if b["name"] == name) if baseline else _describe(name, dim, classes)
     rows = hyper_table(known[name])
     options = example_options(name, hyper_example(known[name]), baseline=baseline)
     if json:
         priced = {} if baseline else {"classes": classes}
-        print_json({"baseline": baseline, **found, **priced, "parameters": rows, "examples": options})
+        print_json({"baseline": baseline, **description, **priced, "parameters": rows, "examples": options})
         return
-    print_line(f"{name}{' (baseline)' if baseline else ''}: {found['summary']}")
-    print_line(f"from: {found['paper']}")
-    print_line(f"a client sends: {found['sends'] if baseline else _priced(found, classes)}")
+    print_line(f"{name}{' (baseline)' if baseline else ''}: {description['summary']}")
+    print_line(f"from: {description['paper']}")
+    print_line(f"a client sends: {description['sends'] if baseline else _priced(description, classes)}")
     print_line()
     print_hyper(rows, options)
 
 
-def _priced(found: dict[str, Any], classes: int) -> str:
+def _priced(description: dict[str, Any], classes: int) -> str:
     """Return what a client sends for a head, and how much that is."""
-    size = f"{found['formula']} floats, {readable_bytes(found['bytes'])} for d = {found['dim']}, C = {classes}"
-    apart = "; clients are kept apart" if found["keeps_clients_apart"] else ""
-    return f"{found['sends']} ({size}{apart})"
-
-
-def _names() -> tuple[str, ...]:
-    from fedmoments.heads import head_names
-
-    return head_names()
+    floats, size = f"{description['formula']} floats", readable_bytes(description["bytes"])
+    apart = "; clients are kept apart" if description["keeps_clients_apart"] else ""
+    return f"{description['sends']} ({floats}, {size} for d = {description['dim']}, C = {classes}{apart})"
 
 
 def _baselines() -> list[dict[str, Any]]:
-    from fedmoments.baselines import baselines
+    from fedmoments.study.baselines import baselines
 
     return [
         {
@@ -114,8 +104,8 @@ def _baselines() -> list[dict[str, Any]]:
 
 
 def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:
-    from fedmoments.federation.costs import floats_of
-    from fedmoments.heads import presets
+    from fedmoments.core.costs import floats_of
+    from fedmoments.core.heads import presets
 
     preset = presets()[name]
     head = preset.make()
@@ -139,7 +129,7 @@ def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:
 
 def _formula(moments: tuple[str, ...]) -> str:
     """Return how many floats the moments have, as a formula in d and C."""
-    from fedmoments.statistics import MOMENTS, Layout
+    from fedmoments.core.statistics import MOMENTS, Layout
 
     if any(MOMENTS[name].layout is Layout.SKETCH for name in moments):
         return "≤ C·d coded"

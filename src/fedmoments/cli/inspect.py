@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, existing_file
+from fedmoments.cli.generate import command, positional
+from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_table, readable_bytes
+from fedmoments.cli.places import existing_file
 from fedmoments.errors import FileFormatError
 
-__all__ = ["inspect_command"]
+__all__ = ["inspect"]
 
 EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --client clinic --out clinic.stats",
@@ -18,13 +17,9 @@ EXAMPLE = example(
 )
 
 
-def inspect_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("inspect", cls=PlainCommand, short_help="Say what a file holds.", epilog=EXAMPLE)(_inspect)
-
-
-def _inspect(
-    file: Annotated[Path, typer.Argument(help="A file that fedmoments wrote: statistics, classifier or split.")],
+@command("inspect", EXAMPLE)
+def inspect(
+    file: Annotated[Path, positional(help="A file that fedmoments wrote: statistics, classifier or split.")],
     *,
     json: Json = False,
 ) -> None:
@@ -33,11 +28,11 @@ def _inspect(
     readers = {"statistics": _statistics, "classifier": _classifier, "split": _split}
     if kind not in readers:
         raise FileFormatError(f"{file} holds {kind!r}, which this command does not know: {', '.join(readers)}")
-    found = {"file": str(file), "kind": kind, "bytes": file.stat().st_size, **readers[kind](file)}
+    contents = {"file": str(file), "kind": kind, "bytes": file.stat().st_size, **readers[kind](file)}
     if json:
-        print_json(found)
+        print_json(contents)
         return
-    shown = {**found, "bytes": readable_bytes(found["bytes"]), "checksum": "sound"}
+    shown = {**contents, "bytes": readable_bytes(contents["bytes"]), "checksum": "sound"}
     print_table(["what", "value"], [[name.replace("_", " "), _text(value)] for name, value in shown.items()])
 
 
@@ -85,14 +80,14 @@ def _statistics(path: Path) -> dict[str, Any]:
 
 def _fitting(stats: Any) -> list[str]:
     """Return the heads that these statistics suffice for."""
-    from fedmoments.heads import presets
+    from fedmoments.core.heads import presets
 
-    made = {name: preset.make() for name, preset in presets().items()}
-    return [name for name, head in made.items() if head.needs <= stats.spec and not head.has_own_map]
+    heads = {name: preset.make() for name, preset in presets().items()}
+    return [name for name, head in heads.items() if head.needs <= stats.spec and not head.has_own_map]
 
 
 def _classifier(path: Path) -> dict[str, Any]:
-    from fedmoments.classifier import load
+    from fedmoments.core.classifier import load
 
     classifier = load(path)
     absent = [name for name, there in zip(classifier.class_names, classifier.present, strict=True) if not there]
@@ -110,7 +105,7 @@ def _classifier(path: Path) -> dict[str, Any]:
 
 
 def _split(path: Path) -> dict[str, Any]:
-    from fedmoments.data import Split
+    from fedmoments.samples import Split
 
     split = Split.load(path)
     return {**split.report(), "names": list(split.names), "digest": split.digest()}

@@ -1,21 +1,31 @@
 """``fedmoments status``, ``leave``, ``refit`` and ``fedmoments ledger …``: what a federation's ledger holds."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from fedmoments.cli.agreements import spent_text
-from fedmoments.cli.command import PlainCommand, PlainGroup
 from fedmoments.cli.federation_runs import DIGITS, check_served, default_heads, read_results, show_results
-from fedmoments.cli.options import Json, Set, example, hyper_of_heads, listed, results_folder
-from fedmoments.cli.output import fail, plural, print_json, print_line, print_table, readable_bytes
-from fedmoments.cli.privacy_options import MaxClientSamples, Robust
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.given import Given, Taken
+from fedmoments.cli.options import Everybody, Json, example
+from fedmoments.cli.output import (
+    SHOWN,
+    fail,
+    plural,
+    print_clients,
+    print_files,
+    print_json,
+    print_line,
+    print_table,
+    readable_bytes,
+)
+from fedmoments.cli.places import results_folder
+from fedmoments.settings.server import ServerSettings
 
-__all__ = ["leave_command", "ledger_commands", "refit_command", "status_command"]
+__all__ = ["leave", "log", "refit", "restore", "snapshot", "status", "verify"]
 
 FEDERATE = "fedmoments federate --data runs/demo/digits.npz --local 3 --clients 12 --engine memory --out trial"
 LEDGER = "trial/federation/ledger.db"
@@ -27,41 +37,8 @@ LOG_EXAMPLE = example(FEDERATE, f"fedmoments ledger log {LEDGER} --last 5")
 SNAPSHOT = f"fedmoments ledger snapshot {LEDGER} today.ledger"
 SNAPSHOT_EXAMPLE = example(FEDERATE, SNAPSHOT)
 RESTORE_EXAMPLE = example(FEDERATE, SNAPSHOT, "fedmoments ledger restore today.ledger again.ledger")
-SHOWN = 20
 
-Ledger = Annotated[Path, typer.Argument(help="The ledger of a federation.")]
-
-
-def status_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("status", cls=PlainCommand, short_help="Who contributed to a federation.", epilog=STATUS_EXAMPLE)(
-        _status
-    )
-
-
-def leave_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("leave", cls=PlainCommand, short_help="Take a client's contribution out.", epilog=LEAVE_EXAMPLE)(_leave)
-
-
-def refit_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("refit", cls=PlainCommand, short_help="Fit heads from a ledger, again.", epilog=REFIT_EXAMPLE)(_refit)
-
-
-def ledger_commands(app: typer.Typer) -> None:
-    """Add the commands to the app."""
-    group = typer.Typer(cls=PlainGroup, no_args_is_help=True, rich_markup_mode=None)
-    commands = (
-        ("verify", "Check and replay the log.", VERIFY_EXAMPLE, _verify),
-        ("log", "Show what happened.", LOG_EXAMPLE, _log),
-        ("snapshot", "Copy a ledger.", SNAPSHOT_EXAMPLE, _snapshot),
-        ("restore", "Make a ledger from a snapshot.", RESTORE_EXAMPLE, _restore),
-    )
-    for name, short, epilog, function in commands:
-        group.command(name, cls=PlainCommand, short_help=short, epilog=epilog)(function)
-    short = "Check, read, copy and restore a ledger."
-    app.add_typer(group, name="ledger", short_help=short, help=short)
+Ledger = Annotated[Path, positional(help="The ledger of a federation.")]
 
 
 def open_ledger(path: Path) -> Any:
@@ -74,75 +51,90 @@ def open_ledger(path: Path) -> Any:
 # -------------------------------------------------------------------------------------------------- status
 
 
-def _status(
+@command("status", STATUS_EXAMPLE)
+def status(
     ledger: Ledger,
     *,
-    everybody: Annotated[bool, typer.Option("--all", help=f"List all clients, not the first {SHOWN}.")] = False,
+    everybody: Everybody = False,
     json: Json = False,
 ) -> None:
     """Say who contributed what, which classes are covered, and what was refused."""
     with open_ledger(ledger) as store:
-        found, members, classes = store.status(), store.enrolled(), store.terms.classes
-        moments, secure = str(store.terms.spec), store.terms.privacy.secure
-        summed = {client for batch in store.batches() for client in batch.clients}
-    present = {each.client for each in found.contributors} | summed | set(found.waiting)
-    waiting = [each.client for each in members if each.status == "enrolled" and each.client not in present]
-    uncovered = [name for name, count in zip(classes, found.class_counts, strict=True) if not count]
+        state, terms = store.status(), store.terms
+        waiting = _not_in(store, state)
+    classes, moments = terms.classes, str(terms.spec)
+    uncovered = [name for name, count in zip(classes, state.class_counts, strict=True) if not count]
     if json:
-        document = asdict(found)
-        document["last_refusals"] = [_entry(each) for each in found.last_refusals]
-        document["class_counts"] = dict(zip(classes, found.class_counts, strict=True))
-        extra = {"clients": found.clients, "samples": found.samples, "moments": moments}
+        document = asdict(state)
+        document["last_refusals"] = [_entry(entry) for entry in state.last_refusals]
+        document["class_counts"] = dict(zip(classes, state.class_counts, strict=True))
+        extra = {"clients": state.clients, "samples": state.samples, "moments": moments}
         print_json({**document, **extra, "waiting": waiting, "classes_not_covered": uncovered})
         return
-    print_line(f"federation '{found.name}', id {found.federation}")
-    print_line(f"each client sends {moments}{f', masked (secure {secure})' if secure else ''}")
-    if found.spent is not None:
-        print_line(spent_text(found.spent))
-    if secure:
-        sums = ", ".join(f"{name} of {members:,} clients" for name, members in found.batches.items())
-        print_line(f"sums that are in: {sums or 'none'}; {plural(len(found.waiting), 'report')} waiting for one")
-    unknown = secure == "two-phase" or (secure is not None and found.spent is not None)  # not in the running sums
-    print_line(
-        f"{found.clients:,} of {plural(found.enrolled + found.revoked, 'client')} contributed "
-        f"{'' if unknown else f'{found.samples:,} samples in '}{readable_bytes(found.bytes)}; {found.left:,} left, "
-        f"{found.revoked:,} revoked, {plural(found.quarantined, 'contribution')} in quarantine"
-    )
-    missing = f"; not covered: {_some(uncovered)}" if uncovered else ""
-    if not unknown:
-        print_line(f"{found.classes_covered:,} of {plural(len(classes), 'class')} covered{missing}")
-    _show_contributors(found.contributors, everybody=everybody)
+    _show_sums(state, terms, uncovered)
+    _show_contributors(state.contributors, everybody=everybody)
     if waiting:
         print_line(f"enrolled, but not in: {_some(waiting, SHOWN)}")
-    if found.refused:
-        print_line(f"{plural(found.refused, 'refusal')}; the latest:")
-        for each in found.last_refusals:
-            facts = each.details
-            print_line(f"  {each.time}  {facts.get('client') or 'somebody'}: {facts['reason']}: {facts['sentence']}")
-    print_line(f"log: {plural(found.entries, 'entry')}, the last is {found.head}")
+    if state.refused:
+        _show_refusals(state)
+    print_line(f"log: {plural(state.entries, 'entry')}, the last is {state.head}")
+
+
+def _not_in(store: Any, state: Any) -> list[str]:
+    """Return who is enrolled, but neither contributed nor waits for a sum."""
+    present = {entry.client for entry in state.contributors} | set(state.waiting)
+    present |= {client for batch in store.batches() for client in batch.clients}
+    return [
+        member.client for member in store.enrolled() if member.status == "enrolled" and member.client not in present
+    ]
+
+
+def _show_refusals(state: Any) -> None:
+    print_line(f"{plural(state.refused, 'refusal')}; the latest:")
+    for entry in state.last_refusals:
+        facts = entry.details
+        print_line(f"  {entry.time}  {facts.get('client') or 'somebody'}: {facts['reason']}: {facts['sentence']}")
+
+
+def _show_sums(state: Any, terms: Any, uncovered: Sequence[str]) -> None:
+    """Print what the ledger holds in all, as far as the way of adding up lets anybody know."""
+    print_line(f"federation '{state.name}', id {state.federation}")
+    mode, classes = terms.privacy.mode, terms.classes
+    print_line(f"each client sends {terms.spec}{mode.travels}")
+    if state.spent is not None:
+        print_line(spent_text(state.spent))
+    if mode.has_helper:
+        sums = ", ".join(f"{name} of {members:,} clients" for name, members in state.batches.items())
+        print_line(f"sums that are in: {sums or 'none'}; {plural(len(state.waiting), 'report')} waiting for one")
+    samples = f"{state.samples:,} samples in " if mode.counts_samples else ""
+    print_line(
+        f"{state.clients:,} of {plural(state.enrolled + state.revoked, 'client')} contributed "
+        f"{samples}{readable_bytes(state.bytes)}; {state.left:,} left, "
+        f"{state.revoked:,} revoked, {plural(state.quarantined, 'contribution')} in quarantine"
+    )
+    missing = f"; not covered: {_some(uncovered)}" if uncovered else ""
+    if mode.counts_samples:
+        print_line(f"{state.classes_covered:,} of {plural(len(classes), 'class')} covered{missing}")
 
 
 def _show_contributors(contributors: Any, *, everybody: bool) -> None:
     if not contributors:
         return
     print_line()
-    shown = contributors if everybody else contributors[:SHOWN]
     rows = [
         [
-            each.client,
-            str(each.version),
-            f"{each.classes:,}",
-            f"{each.samples:,}",
-            readable_bytes(each.bytes),
-            withheld_text(each.withheld_classes, each.withheld_samples),
-            each.time,
+            entry.client,
+            str(entry.version),
+            f"{entry.classes:,}",
+            f"{entry.samples:,}",
+            readable_bytes(entry.bytes),
+            withheld_text(entry.withheld_classes, entry.withheld_samples),
+            entry.time,
         ]
-        for each in shown
+        for entry in contributors
     ]
     numbers = ["version", "classes", "samples", "bytes"]
-    print_table(["client", *numbers, "withheld", "time"], rows, right=numbers)
-    if len(shown) < len(contributors):
-        print_line(f"… and {len(contributors) - len(shown):,} more clients; --all lists them")
+    print_clients(["client", *numbers, "withheld", "time"], rows, right=numbers, everybody=everybody)
     print_line()
 
 
@@ -165,9 +157,10 @@ def _some(names: Iterable[str], most: int = 10) -> str:
 # -------------------------------------------------------------------------------------------------- leave, refit
 
 
-def _leave(
+@command("leave", LEAVE_EXAMPLE)
+def leave(
     ledger: Ledger,
-    client: Annotated[str, typer.Argument(help="Who leaves.")],
+    client: Annotated[str, positional(help="Who leaves.")],
     *,
     json: Json = False,
 ) -> None:
@@ -189,16 +182,18 @@ def _leave(
     )
 
 
-def _refit(
+@command("refit", REFIT_EXAMPLE)
+def refit(
     ledger: Ledger,
+    server: Annotated[
+        Given[ServerSettings],
+        Taken(
+            only=("heads", "hyper", "robust", "max_client_samples"),
+            help={"heads": "Names, separated by commas; fedcof, or all that the terms serve, by default."},
+        ),
+    ],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for classifiers, federation.json and report.html.")],
-    heads: Annotated[
-        str | None, typer.Option(help="Names, separated by commas; fedcof, or all that the terms serve, by default.")
-    ] = None,
-    settings: Set = None,
-    robust: Robust = None,
-    max_client_samples: MaxClientSamples = None,
+    out: Annotated[Path, typed("--out", "-o", help="Folder for classifiers, federation.json and report.html.")],
     json: Json = False,
 ) -> None:
     """Fit heads from what the ledger holds now; nobody has to send anything again.
@@ -206,56 +201,57 @@ def _refit(
     With differential privacy they are fitted from the noised sums that were made once of what is in, at no cost; if
     that has changed, a new release is made and charged, or refused where the budget is spent.
     """
+    from fedmoments.federation.outcome import write_federation
     from fedmoments.federation.results import fit_heads, source_of
-    from fedmoments.jobs.federation import write_federation
 
     results_folder(out)
-    hyper = hyper_of_heads(settings or [])
     with open_ledger(ledger) as store:
-        chosen = listed(heads, str, "--heads") if heads else default_heads(store)
-        check_served(store.terms, chosen, hyper)
-        source = source_of(store, robust=robust or "", max_samples=max_client_samples or 0)
-        fitted = fit_heads(store, chosen, hyper, source=source)
-        store.note("refitted", digests={name: each.classifier.digest() for name, each in fitted.items()})
+        own = server.build() if "heads" in server.values else server.build(heads=default_heads(store))
+        check_served(store.terms, own.heads, own.hyper)
+        source = source_of(store, robust=own.robust, max_samples=own.max_client_samples)
+        fitted = fit_heads(store, own.heads, own.hyper, source=source)
+        store.note("refitted", digests={name: outcome.classifier.digest() for name, outcome in fitted.items()})
         files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []}, source=source)
-    found = read_results(out)
+    results = read_results(out)
     if json:
-        print_json({**found, "out": str(out)})
+        print_json({**results, "out": str(out)})
         return
-    show_results(found)
-    print_line(f"wrote {', '.join(str(path) for path in files)}")
+    show_results(results)
+    print_files(files)
 
 
 # -------------------------------------------------------------------------------------------------- the log
 
 
-def _verify(
+@command("verify", VERIFY_EXAMPLE)
+def verify(
     ledger: Ledger,
     *,
     expect: Annotated[
-        str | None, typer.Option(metavar="HASH", help="A hash that must be in the log: of a receipt, or noted before.")
+        str | None, typed(metavar="HASH", help="A hash that must be in the log: of a receipt, or noted before.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Follow the chain of hashes, replay the log, and compute all sums anew; exit code 1 if anything differs."""
     with open_ledger(ledger) as store:
-        found = store.verify(expect)
+        verdict = store.verify(expect)
     if json:
-        print_json({**asdict(found), "whole": found.whole})
-    elif found.whole:
+        print_json({**asdict(verdict), "whole": verdict.whole})
+    elif verdict.whole:
         print_line(
-            f"whole: {plural(found.entries, 'entry')}, every hash right; members, "
-            f"contributions and sums of {plural(found.clients, 'client')} are what the log says"
+            f"whole: {plural(verdict.entries, 'entry')}, every hash right; members, "
+            f"contributions and sums of {plural(verdict.clients, 'client')} are what the log says"
         )
-        print_line(f"head {found.head}")
-    if not found.whole:
-        fail(f"{ledger} is broken: {'; '.join(found.problems)}")
+        print_line(f"head {verdict.head}")
+    if not verdict.whole:
+        fail(f"{ledger} is broken: {'; '.join(verdict.problems)}")
 
 
-def _log(
+@command("log", LOG_EXAMPLE)
+def log(
     ledger: Ledger,
     *,
-    last: Annotated[int, typer.Option(min=1, help="How many entries, the latest ones.")] = SHOWN,
+    last: Annotated[int, typed(least=1, help="How many entries, the latest ones.")] = SHOWN,
     json: Json = False,
 ) -> None:
     """Show the latest entries of the log: what arrived, was refused, left, and what the server did."""
@@ -264,9 +260,9 @@ def _log(
     with open_ledger(ledger) as store:
         entries = deque(store.audit(), maxlen=last)
     if json:
-        print_json([_entry(each) for each in entries])
+        print_json([_entry(entry) for entry in entries])
         return
-    rows = [[str(each.seq), each.time, *_told(each)] for each in entries]
+    rows = [[str(entry.seq), entry.time, *_event_and_facts(entry)] for entry in entries]
     print_table(["entry", "time", "event", "facts"], rows, right=["entry"])
 
 
@@ -274,7 +270,7 @@ def _entry(entry: Any) -> dict[str, Any]:
     return {**asdict(entry), "facts": entry.details}
 
 
-def _told(entry: Any) -> tuple[str, str]:
+def _event_and_facts(entry: Any) -> tuple[str, str]:
     """Return what happened, and the details; a note of the server names its event itself."""
     facts = entry.details
     return facts.pop("note", entry.event) if entry.event == "note" else entry.event, _facts(facts)
@@ -290,9 +286,10 @@ def _facts(facts: Any) -> str:
     return f"{text[:DIGITS]}…" if re.fullmatch("[0-9a-f]{64}", text) else text
 
 
-def _snapshot(
+@command("snapshot", SNAPSHOT_EXAMPLE)
+def snapshot(
     ledger: Ledger,
-    file: Annotated[Path, typer.Argument(help="The copy; its SHA-256 is written beside it.")],
+    file: Annotated[Path, positional(help="The copy; its SHA-256 is written beside it.")],
     *,
     json: Json = False,
 ) -> None:
@@ -306,9 +303,10 @@ def _snapshot(
     print_line(f"wrote {file} ({readable_bytes(size)}) and {file}.sha256: {checksum}")
 
 
-def _restore(
-    file: Annotated[Path, typer.Argument(help="A snapshot, with its checksum beside it.")],
-    ledger: Annotated[Path, typer.Argument(help="The ledger to make; nothing is overwritten.")],
+@command("restore", RESTORE_EXAMPLE)
+def restore(
+    file: Annotated[Path, positional(help="A snapshot, with its checksum beside it.")],
+    ledger: Annotated[Path, positional(help="The ledger to make; nothing is overwritten.")],
     *,
     json: Json = False,
 ) -> None:
@@ -316,9 +314,9 @@ def _restore(
     from fedmoments.federation.store import FederationStore
 
     with FederationStore.restore(file, ledger) as store:
-        found = store.status()
+        state = store.status()
     if json:
-        print_json({"ledger": str(ledger), "federation": found.federation, "clients": found.clients})
+        print_json({"ledger": str(ledger), "federation": state.federation, "clients": state.clients})
         return
-    print_line(f"wrote {ledger}: federation '{found.name}' with {plural(found.clients, 'client')}")
+    print_line(f"wrote {ledger}: federation '{state.name}' with {plural(state.clients, 'client')}")
     print_line("what was taken in after the snapshot is not in it: 'fedmoments server run … --again' asks for it")

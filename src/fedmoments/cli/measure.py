@@ -1,79 +1,86 @@
 """``fedmoments measure``: features file → statistics file. Runs at the client."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, Payload, example, existing_file, listed, writable_place
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.given import Taken
+from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, readable_bytes
+from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
+from fedmoments.settings.option import option
 
-__all__ = ["measure_command", "spec_of"]
+__all__ = ["Asked", "measure", "spec_of"]
 
 EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --head gh-lda --client clinic --out clinic.stats"
 )
 
 
-def measure_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("measure", cls=PlainCommand, short_help="Measure a client's features.", epilog=EXAMPLE)(_measure)
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured."""
+
+    head: tuple[str, ...] = option(
+        (), "Measure the least that serves this head; may be repeated.", kind="names", metavar="HEAD"
+    )
+    moments: tuple[str, ...] = option((), "Measure these moments too: gram,client_means,…", metavar="MOMENT,…")
+    means_per_client: int = option(1, "Means to send of each class (client_means).", metavar="N")
+    budget: str | None = option(
+        None,
+        "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "
+        "sketches; the client picks precision, projection and rank (see docs/sketch.md).",
+        metavar="BYTES",
+    )
+    project: int | None = option(None, "Then project at random to K dimensions.", metavar="K")
 
 
-def _measure(
-    features: Annotated[Path, typer.Argument(help="Features file (.npz) with x_train and y_train.")],
+@command("measure", EXAMPLE)
+def measure(
+    features: Annotated[Path, positional(help="Features file (.npz) with x_train and y_train.")],
+    asked: Annotated[Asked, Taken()],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Statistics file to write.")],
-    head: Annotated[
-        list[str] | None, typer.Option(help="Measure the least that serves this head; may be repeated.")
-    ] = None,
-    moments: Annotated[str | None, typer.Option(help="Measure these moments too: gram,client_means,…")] = None,
+    out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     client: Annotated[
-        str | None, typer.Option(help="Name of this client; the file's name by default. With --split: whose samples.")
+        str | None, typed(help="Name of this client; the file's name by default. With --split: whose samples.")
     ] = None,
-    split: Annotated[Path | None, typer.Option(help="Split file: measure the samples of --client alone.")] = None,
+    split: Annotated[Path | None, typed(help="Split file: measure the samples of --client alone.")] = None,
     n_classes: Annotated[
-        int | None, typer.Option(help="Number of classes, the same at every client, if the file does not name them.")
+        int | None, typed(help="Number of classes, the same at every client, if the file does not name them.")
     ] = None,
-    means_per_client: Annotated[int, typer.Option(help="Means to send of each class (client_means).")] = 1,
-    budget: Payload = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale every sample to unit norm first.")] = False,
-    project: Annotated[int | None, typer.Option(metavar="K", help="Then project at random to K dimensions.")] = None,
-    fourier: Annotated[
-        int | None, typer.Option(metavar="D", help="Then map to D random Fourier features (fed3r-rf).")
-    ] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="Kernel width of --fourier, in feature units.")] = None,
-    seed: Annotated[int, typer.Option(help="Public seed of the maps and of several means a class.")] = 0,
+    normalize: Annotated[bool, typed("--normalize", help="Scale every sample to unit norm first.")] = False,
+    fourier: Annotated[int | None, typed(metavar="D", help="Then map to D random Fourier features (fed3r-rf).")] = None,
+    bandwidth: Annotated[float | None, typed(help="Kernel width of --fourier, in feature units.")] = None,
+    seed: Annotated[int, typed(help="Public seed of the maps and of several means a class.")] = 0,
     fixed_point: Annotated[
-        bool, typer.Option("--fixed-point", help="Round to int64 fixed point: sums exact in any order.")
+        bool, typed("--fixed-point", help="Round to int64 fixed point: sums exact in any order.")
     ] = False,
-    norm_bound: Annotated[float | None, typer.Option(help="Largest norm of a sample (--fixed-point).")] = None,
-    max_samples: Annotated[
-        int | None, typer.Option(help="Most samples in the whole federation (--fixed-point).")
-    ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Which encoder made the features; compared on merging.")] = None,
+    norm_bound: Annotated[float | None, typed(help="Largest norm of a sample (--fixed-point).")] = None,
+    max_samples: Annotated[int | None, typed(help="Most samples in the whole federation (--fixed-point).")] = None,
+    encoder: Annotated[str | None, typed(help="Which encoder made the features; compared on merging.")] = None,
     json: Json = False,
 ) -> None:
     """Measure a client's training features: what leaves the client is the statistics file, never a sample."""
-    from fedmoments.simulation import load_features
-    from fedmoments.statistics import save_statistics
+    from fedmoments.core.statistics import save_statistics
+    from fedmoments.samples.features import load_features
 
     place = writable_place(out)
-    wanted = listed(moments, str, "--moments") if moments else []
-    spec = spec_of(head or [], wanted, means_per_client, fourier, budget=budget)
+    spec = spec_of(asked, fourier)
     form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
-    found = load_features(existing_file(features), ["train"], n_classes=n_classes)
-    feature_map = _map(found.dim, normalize=normalize, project=project, fourier=fourier, bandwidth=bandwidth, seed=seed)
-    name, chosen = _whose(split, client, features, len(found.train))
-    stats = _measured(found, chosen, spec, feature_map, seed)
+    loaded = load_features(existing_file(features), ["train"], n_classes=n_classes)
+    feature_map = _map(
+        loaded.dim, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth, seed=seed
+    )
+    name, chosen = _whose(split, client, features, len(loaded.train))
+    stats = _measured(loaded, chosen, spec, feature_map, seed)
     stats = stats.quantized(form) if form else stats
     if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
         stats = stats.as_sent()
     notes = {
         "clients": [name],
-        "class_names": list(found.class_names) or None,
+        "class_names": list(loaded.class_names) or None,
         "feature_map": feature_map.describe() if feature_map else None,
         "encoder": encoder,
     }
@@ -101,38 +108,40 @@ def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def spec_of(
-    heads: list[str],
-    moments: list[str],
-    means_per_client: int,
-    fourier: int | None = None,
-    *,
-    budget: str | None = None,
-) -> Any:
-    """Return what to measure: the least that serves these heads, and these moments; sketches within a budget."""
-    from fedmoments.heads import make_head
-    from fedmoments.simulation.methods import require_head
-    from fedmoments.statistics import SketchPlan, StatisticsSpec
+def spec_of(asked: Asked, mapped: int | None = None) -> Any:
+    """Return what to measure: the least that serves some heads, and some moments; sketches within a budget.
 
-    if not heads and not moments:
+    Parameters
+    ----------
+    asked
+        As it was typed.
+    mapped
+        Dimensions behind a feature map that all clients agree on; None: there is none.
+    """
+    from fedmoments.core.heads import make_head
+    from fedmoments.core.statistics import SketchPlan, StatisticsSpec
+    from fedmoments.study.simulation.methods import require_head
+
+    if not asked.head and not asked.moments:
         raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
-    spec = StatisticsSpec.of(*moments)
-    for name in heads:
+    spec = StatisticsSpec.of(*asked.moments)
+    for name in asked.head:
         require_head(name)
-        made = make_head(name)
-        if made.has_own_map and fourier is None:
+        head = make_head(name)
+        if head.has_own_map and mapped is None:
             raise InputError(
                 f"head '{name}' is fitted behind random Fourier features, on which all clients must agree: "
                 "give --fourier D and --bandwidth SIGMA"
             )
-        spec = spec | made.needs
-    if means_per_client != 1 and spec.has_sketch:
+        spec = spec | head.needs
+    several, budget = asked.means_per_client, asked.budget
+    if several != 1 and spec.has_sketch:
         raise InputError(
-            f"--means-per-client {means_per_client}: a scatter sketch travels with one mean a class, which its budget "
+            f"--means-per-client {several}: a scatter sketch travels with one mean a class, which its budget "
             "counts: leave it out, or measure what needs several means on its own"
         )
-    if means_per_client != 1:
-        spec = StatisticsSpec(spec.moments, means_per_client)
+    if several != 1:
+        spec = StatisticsSpec(spec.moments, several)
     if budget is not None and not spec.has_sketch:
         raise InputError(
             f"a budget is spent on a scatter sketch, but {spec} is all that is measured: add --head sketch, or leave "
@@ -142,7 +151,7 @@ def spec_of(
 
 
 def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | None) -> Any:
-    from fedmoments.statistics import FixedPoint
+    from fedmoments.core.statistics import FixedPoint
 
     given = {"norm_bound": norm_bound, "max_samples": max_samples}
     if not wanted:
@@ -156,8 +165,8 @@ def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | N
 def _map(
     dim: int, *, normalize: bool, project: int | None, fourier: int | None, bandwidth: float | None, seed: int
 ) -> Any:
-    from fedmoments.maps import FeatureMap, Normalize, RandomFourier, compose
-    from fedmoments.simulation.projection import make_projection
+    from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, compose
+    from fedmoments.study.simulation.projection import make_projection
 
     if (fourier is None) != (bandwidth is None):
         raise InputError("--fourier and --bandwidth belong together: give both or none")
@@ -175,25 +184,25 @@ def _whose(split: Path | None, client: str | None, features: Path, n_samples: in
     """Return the client's name and the numbers of its samples."""
     import numpy as np
 
-    from fedmoments.data import Split
+    from fedmoments.samples import Split
 
     if split is None:
         return client or features.stem, np.arange(n_samples)
-    made = Split.load(existing_file(split))
-    if len(made.clients) != n_samples:
-        raise InputError(f"{split} splits {len(made.clients)} samples, but {features} has {n_samples}")
-    names = made.names or tuple(str(number) for number in range(made.n_clients))
+    division = Split.load(existing_file(split))
+    if len(division.clients) != n_samples:
+        raise InputError(f"{split} splits {len(division.clients)} samples, but {features} has {n_samples}")
+    names = division.names or tuple(str(number) for number in range(division.n_clients))
     if client not in names:
         raise InputError(
             f"--client must be one of the {len(names)} clients of {split} ({names[0]} … {names[-1]}), not {client}"
         )
-    return client, made.indices(names.index(client))
+    return client, division.indices(names.index(client))
 
 
 def _measured(features: Any, chosen: Any, spec: Any, feature_map: Any, seed: int) -> Any:
     """Measure a block of samples at a time: all of them mapped may be large."""
-    from fedmoments.linalg import blocks
-    from fedmoments.statistics import Accumulator
+    from fedmoments.core.linalg import blocks
+    from fedmoments.core.statistics import Accumulator
 
     dim = feature_map.output_dim(features.dim) if feature_map else features.dim
     accumulator = Accumulator(spec, n_classes=features.n_classes, dim=dim, seed=seed)

@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, writable_place
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, readable_bytes
+from fedmoments.cli.places import writable_place
 from fedmoments.errors import InputError
 
-__all__ = ["merge_command"]
+__all__ = ["merge"]
 
 EXAMPLE = example(
     "fedmoments split runs/demo/digits.npz --clients 2 --split iid --out two.split",
@@ -20,24 +19,20 @@ EXAMPLE = example(
 )
 
 
-def merge_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("merge", cls=PlainCommand, short_help="Merge statistics files of many clients.", epilog=EXAMPLE)(_merge)
-
-
-def _merge(
-    files: Annotated[list[Path], typer.Argument(help="Statistics files of different clients.")],
+@command("merge", EXAMPLE)
+def merge(
+    files: Annotated[list[Path], positional(help="Statistics files of different clients.")],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Statistics file to write.")],
+    out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     pool: Annotated[
         bool,
-        typer.Option("--pool", help="Drop client means: smaller, nobody kept apart, no head on free covariances."),
+        typed("--pool", help="Drop client means: smaller, nobody kept apart, no head on free covariances."),
     ] = False,
     json: Json = False,
 ) -> None:
     """Merge statistics of different clients; files that were measured in different ways are refused by name."""
     from fedmoments.cli.notes import contributions
-    from fedmoments.statistics import Statistics, save_statistics
+    from fedmoments.core.statistics import Statistics, save_statistics
 
     place = writable_place(out)
     parts = list(contributions(files, whole=True))

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedmoments.cli.options import existing_file
+from fedmoments.cli.places import existing_file
+from fedmoments.core.maps import FeatureMap, from_description
+from fedmoments.core.statistics import Statistics, load_statistics
 from fedmoments.errors import FileFormatError, MergeError
-from fedmoments.maps import FeatureMap, from_description
-from fedmoments.statistics import Statistics, load_statistics
 
 __all__ = ["Contribution", "contributions", "map_of"]
 

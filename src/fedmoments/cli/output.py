@@ -12,16 +12,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
-import typer
+import click
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 __all__ = [
+    "SHOWN",
     "fail",
     "fits_width",
     "plural",
+    "print_clients",
+    "print_files",
     "print_json",
     "print_line",
     "print_table",
@@ -36,6 +39,8 @@ PLAIN_WIDTH = 200
 GAP = 2
 #: A longer word than this may be broken, so that other columns keep some room.
 LONGEST_WORD = 13
+#: Rows of a long table that are shown.
+SHOWN = 20
 #: Seconds between two lines of progress where there is no terminal.
 QUIET = 10.0
 
@@ -54,7 +59,7 @@ def print_json(document: Any) -> None:
 def fail(sentence: str) -> NoReturn:
     """End the command with exit code 1: it was understood and tried, but what it was to do or to prove is not so."""
     sys.stderr.write(f"error: {' '.join(sentence.split())}\n")
-    raise typer.Exit(1)
+    raise click.exceptions.Exit(1)
 
 
 def print_line(text: str = "") -> None:
@@ -87,21 +92,42 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right:
     console.print(table)
 
 
+def print_clients(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str], everybody: bool
+) -> None:
+    """Print a table with one row a client: all of them, or the first ones and how many are left."""
+    shown = rows if everybody else rows[:SHOWN]
+    print_table(columns, shown, right=right)
+    if len(shown) < len(rows):
+        print_line(f"… and {len(rows) - len(shown):,} more clients; --all lists them")
+
+
+def print_files(files: Sequence[object]) -> None:
+    """Print which files were written, if any were."""
+    if files:
+        print_line(f"wrote {', '.join(map(str, files))}")
+
+
 def _widths(
     columns: Sequence[str], rows: Sequence[Sequence[str]], unbroken: Sequence[str], available: int
 ) -> list[int]:
     """Return the width of every column: the widest columns of text give way until the table fits."""
     cells = list(zip(columns, *rows, strict=True))
     widths = [max(len(cell) for cell in column) for column in cells]
-    words = [max((len(word) for cell in column for word in cell.split()), default=1) for column in cells]
+    longest = [max((len(word) for cell in column for word in cell.split()), default=1) for column in cells]
     text = [place for place, name in enumerate(columns) if name not in unbroken]
-    for least in (words, [min(word, LONGEST_WORD) for word in words], [1] * len(words)):
-        while sum(widths) + GAP * (len(widths) - 1) > available:
-            shrinkable = [place for place in text if widths[place] > least[place]]
-            if not shrinkable:
-                break
-            widths[max(shrinkable, key=widths.__getitem__)] -= 1
+    for least in (longest, [min(word, LONGEST_WORD) for word in longest], [1] * len(longest)):
+        _shrink(widths, text, least, available)
     return widths
+
+
+def _shrink(widths: list[int], places: Sequence[int], least: Sequence[int], available: int) -> None:
+    """Take from the widest of these columns, never below their least, until the table fits."""
+    while sum(widths) + GAP * (len(widths) - 1) > available:
+        shrinkable = [place for place in places if widths[place] > least[place]]
+        if not shrinkable:
+            return
+        widths[max(shrinkable, key=widths.__getitem__)] -= 1
 
 
 def fits_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -1,13 +1,30 @@
 """What commands that serve a run share: certificates, following it to its end, stopping it when it must not go on."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fedmoments.cli.federation_runs import fail_run, follow, tell, why
-from fedmoments.cli.options import existing_file
+from fedmoments.cli.generate import typed
+from fedmoments.cli.given import Given
+from fedmoments.cli.places import existing_file
 from fedmoments.errors import DeploymentError, InputError
 
-__all__ = ["SLACK", "authority_of", "finish"]
+__all__ = ["SLACK", "Home", "Host", "Insecure", "Keys", "Port", "RunTimeout", "authority_of", "lifetime", "serve_run"]
+
+Keys = Annotated[Path | None, typed(help="Folder that 'fedmoments keys server' filled.", metavar="FOLDER")]
+Host = Annotated[str, typed(help="Address to listen at; 0.0.0.0 for all of this machine.")]
+Port = Annotated[int, typed(help="Port to listen at.")]
+Home = Annotated[
+    Path | None,
+    typed(help="Folder for Flower's state and logs; LEDGER.flower by default.", metavar="FOLDER", group="Server"),
+]
+RunTimeout = Annotated[
+    float | None,
+    typed(help="Seconds until it is given up; all waits together by default.", metavar="SECONDS", group="Server"),
+]
+Insecure = Annotated[
+    bool, typed("--insecure", help="Without certificates, on this machine only: for trials.", group="Server")
+]
 
 #: Seconds that a run may take beyond its own waits: starting processes, fitting, writing.
 SLACK = 300.0
@@ -23,7 +40,7 @@ def authority_of(keys: Path | None, *, insecure: bool) -> Any:
     insecure
         Whether to do without.
     """
-    from fedmoments.deploy.keys import Authority
+    from fedmoments.federation.keys.parties import Authority
 
     if insecure == (keys is not None):
         raise InputError(
@@ -38,16 +55,42 @@ def authority_of(keys: Path | None, *, insecure: bool) -> Any:
     return authority
 
 
-def finish(server: Any, timeout: float) -> Any:
-    """Run to the end; a run that does not complete is stopped, and ends the command with exit code 1.
+def lifetime(given: Given[Any]) -> dict[str, float]:
+    """Return how long messages live where only the deadline was typed: half as long again.
 
     Parameters
     ----------
-    server
-        A :class:`fedmoments.deploy.serving.Server`.
+    given
+        What was typed of a server's settings.
+    """
+    typed_alone = "deadline" in given.values and "ttl" not in given.values
+    return {"ttl": 1.5 * given.values["deadline"]} if typed_alone else {}
+
+
+def serve_run(settings: Any, home: Path, timeout: float, *, authority: Any, host: str, port: int) -> Any:
+    """Serve until the run is over, and return its status.
+
+    Parameters
+    ----------
+    settings
+        The server's.
+    home
+        Folder for Flower's state and logs.
     timeout
         Seconds.
+    authority, host, port
+        Certificates, or None; where to listen.
     """
+    from fedmoments.federation.deploy.home import FlowerHome
+    from fedmoments.federation.deploy.serving import serve
+
+    with serve(settings, FlowerHome(home), authority=authority, host=host, port=port) as server:
+        tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
+        return _finish(server, timeout)
+
+
+def _finish(server: Any, timeout: float) -> Any:
+    """Run to the end; a run that does not complete is stopped, and ends the command with exit code 1."""
     try:
         server.submit()
         status = follow(server, timeout)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fedmoments.cli.output import fits_width, plural, print_line, print_table, readable_bytes, readable_seconds
 
-__all__ = ["show_budget_curve", "show_card", "show_digests", "show_problems", "show_result", "show_rounds"]
+__all__ = ["show_outcome"]
 
 #: Hexadecimal digits of a digest that are printed; results.json has all 64.
 DIGITS = 16
@@ -13,24 +13,41 @@ FIGURES = ("accuracy %", "up / client", "up, total", "fit")
 CLIENTS_WORK = "clients' work"
 
 
-def show_digests(details: list[dict[str, Any]], result: Any) -> None:
+def show_outcome(outcome: Any, protections: int) -> None:
+    """Print all tables of a simulation; ``protections`` is how many ways of protecting it compares."""
+    document = outcome.document
+    _show_problems(document["data"]["problems"])
+    _show_result(outcome.simulation)
+    _show_rounds(document["rounds"])
+    if document.get("budget_curve"):
+        _show_budget_curve(document["budget_curve"])
+    _show_digests(document["details"], outcome.simulation)
+    _show_card(document["privacy"], plain=not protections, several=protections > 1)
+
+
+def _show_digests(details: list[dict[str, Any]], result: Any) -> None:
     """Print what the classifiers of a deployed federation can be compared with, and why some cannot."""
     known = [detail for detail in details if detail["digest"]]
     if known:
-        setting, swept = result.rows[0].setting, _swept(result)
-        which = [f"seed {known[0]['seed']}", _fixed(setting, [name for name in _setting(setting) if name not in swept])]
-        print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
-        for measured in dict.fromkeys(each["measured"] for each in known):
-            print_line(f"each client sends {measured}")
-            mine = [each for each in known if each["measured"] == measured]
-            rows = [[each["head"], each["digest"][:DIGITS], each["statistics_digest"][:DIGITS]] for each in mine]
-            print_table(["head", "classifier", "statistics"], rows)
+        _show_known(known, result)
     for reason in dict.fromkeys(detail["digest_reason"] for detail in details if not detail["digest"]):
         heads = ", ".join(detail["head"] for detail in details if detail["digest_reason"] == reason)
         print_line(f"note: no digest of {heads}: {reason}")
 
 
-def show_card(card: dict[str, Any], *, plain: bool, several: bool = False) -> None:
+def _show_known(details: list[dict[str, Any]], result: Any) -> None:
+    which = [f"seed {details[0]['seed']}", _varied(result.rows[0].setting, _swept(result))]
+    print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
+    rows: dict[str, list[list[str]]] = {}
+    for detail in details:
+        digests = [detail["digest"][:DIGITS], detail["statistics_digest"][:DIGITS]]
+        rows.setdefault(detail["measured"], []).append([detail["head"], *digests])
+    for measured, mine in rows.items():
+        print_line(f"each client sends {measured}")
+        print_table(["head", "classifier", "statistics"], mine)
+
+
+def _show_card(card: dict[str, Any], *, plain: bool, several: bool = False) -> None:
     """Print the privacy card of the first setting; one line of it where nothing protects."""
     if plain:
         exposed = card["exposed"]
@@ -46,18 +63,21 @@ def show_card(card: dict[str, Any], *, plain: bool, several: bool = False) -> No
         print_line(f"not promised: {sentence}")
 
 
-def show_rounds(curves: list[dict[str, Any]]) -> None:
+def _show_rounds(curves: list[dict[str, Any]]) -> None:
     """Print accuracy once a quarter, half, three quarters and all of the clients were seen, mean over seeds."""
-    shares = (0.25, 0.5, 0.75, 1.0)
-    for how in dict.fromkeys((curve["per_round"], curve["replacement"]) for curve in curves):
-        mine = [curve for curve in curves if (curve["per_round"], curve["replacement"]) == how]
-        rows = []
-        for head in dict.fromkeys(curve["head"] for curve in mine):
-            cells = [[_at(curve, share) for curve in mine if curve["head"] == head] for share in shares]
-            rows.append([head, *(_mean(cell) for cell in cells)])
-        print_line(f"\naccuracy %, {plural(how[0], 'client')} a round, {'with' if how[1] else 'without'} replacement")
-        columns = [f"{share:.0%} seen" for share in shares]
-        print_table(["head", *columns], rows, right=columns)
+    columns = {f"{share:.0%} seen": share for share in (0.25, 0.5, 0.75, 1.0)}
+    groups: dict[tuple[int, bool], dict[str, list[dict[str, Any]]]] = {}  # how clients are drawn -> head -> curves
+    for curve in curves:
+        group = groups.setdefault((curve["per_round"], curve["replacement"]), {})
+        group.setdefault(curve["head"], []).append(curve)
+    for (per_round, replacement), heads in groups.items():
+        drawn = f"{plural(per_round, 'client')} a round, {'with' if replacement else 'without'} replacement"
+        print_line(f"\naccuracy %, {drawn}")
+        rows = [
+            [head, *(_mean([_at(curve, share) for curve in mine]) for share in columns.values())]
+            for head, mine in heads.items()
+        ]
+        print_table(["head", *columns], rows, right=[*columns])
 
 
 def _at(curve: dict[str, Any], share: float) -> float | None:
@@ -73,15 +93,15 @@ def _mean(values: list[float | None]) -> str:
     return f"{100 * sum(known) / len(known):.2f}" if known else "not yet"
 
 
-def show_budget_curve(curve: dict[str, Any]) -> None:
+def _show_budget_curve(curve: dict[str, Any]) -> None:
     """Print accuracy against bytes, one column a budget, and every other head's own point."""
-    budgets = dict.fromkeys(point["budget"] for each in curve["curves"] for point in each["points"])
+    budgets = dict.fromkeys(point["budget"] for series in curve["curves"] for point in series["points"])
     columns = [*filter(None, budgets), *(["as published"] if None in budgets else [])]
     rows = []
-    for each in curve["curves"]:
-        found = {point["budget"] or "as published": point for point in each["points"]}
+    for series in curve["curves"]:
+        points = {point["budget"] or "as published": point for point in series["points"]}
         rows.append(
-            [each["head"], *(f"{100 * found[word]['accuracy']:.1f}" if word in found else "" for word in columns)]
+            [series["head"], *(f"{100 * points[word]['accuracy']:.1f}" if word in points else "" for word in columns)]
         )
     print_line(
         f"\naccuracy %, by bytes a client: means is {readable_bytes(curve['means'])}, FedNCM's payload, gram is "
@@ -90,7 +110,7 @@ def show_budget_curve(curve: dict[str, Any]) -> None:
     print_table(["head", *columns], rows, right=columns)
 
 
-def show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
+def _show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
     """Print what could not be used, by name."""
     if not problems:
         return
@@ -101,7 +121,7 @@ def show_problems(problems: list[dict[str, str]], most: int = 5) -> None:
         print_line(f"  … and {len(problems) - most} more, all in results.json")
 
 
-def show_result(result: Any) -> None:
+def _show_result(result: Any) -> None:
     """Print a result as a table: what all rows share above it, why heads could not be fitted below it."""
     data = result.data
     print_line(
@@ -127,19 +147,24 @@ def show_result(result: Any) -> None:
         _show_sections(result, swept)
     _show_reasons(result)
     _show_notes(result, swept)
-    spread = ", ± is the standard deviation over seeds" if result.seeds > 1 else ""
-    masked = any(row.setting.protection.agreed.secure for row in result.rows)
-    width = "8 bytes a masked number" if masked else "4 bytes a number"
-    coded = (
-        ", scatter sketches and their means as they are coded" if any("sketch" in r.sends for r in result.rows) else ""
-    )
-    print_line(f"{result.seconds:.1f} s in all; {width}{coded}{spread}")
+    print_line(f"{result.seconds:.1f} s in all; {_units(result)}")
+
+
+def _units(result: Any) -> str:
+    """Return what the sizes and the spread in the table mean."""
+    masked = any(row.setting.protection.agreed.mode.masks for row in result.rows)
+    parts = ["8 bytes a masked number" if masked else "4 bytes a number"]
+    if any("sketch" in row.sends for row in result.rows):
+        parts.append("scatter sketches and their means as they are coded")
+    if result.seeds > 1:
+        parts.append("± is the standard deviation over seeds")
+    return ", ".join(parts)
 
 
 def _show_sections(result: Any, swept: list[str]) -> None:
     """Print one table a setting: for a terminal that is too narrow for the settings as columns."""
     for setting in dict.fromkeys(row.setting for row in result.rows):
-        print_line(_fixed(setting, [name for name in _setting(setting) if name not in swept]))
+        print_line(_varied(setting, swept))
         figures = _columns(result)
         rows = [[_name(row), *_figures(row)[: len(figures)]] for row in result.rows if row.setting == setting]
         print_table(["head", *figures], rows, right=figures)
@@ -156,7 +181,7 @@ def _name(row: Any) -> str:
 
 
 def _figures(row: Any) -> list[str]:
-    sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes)]
+    sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes_total)]
     return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds), readable_seconds(row.client_seconds)]
 
 
@@ -175,17 +200,17 @@ def _show_notes(result: Any, swept: list[str]) -> None:
     for head, note in dict.fromkeys((row.head, note) for row in result.rows for note in row.notes):
         print_line(f"note: {head}: {note}")
     for head, (setting, choice) in _choices(result).items():
-        where = _fixed(setting, [name for name in _setting(setting) if name not in swept]) if swept else ""
+        where = _varied(setting, swept) if swept else ""
         print_line(f"note: {head} {choice}{f' ({where})' if where else ''}")
 
 
 def _choices(result: Any) -> dict[str, tuple[Any, str]]:
     """Return what heads chose for themselves, in the first setting and on the first seed."""
-    found: dict[str, tuple[Any, str]] = {}
+    choices: dict[str, tuple[Any, str]] = {}
     for row in result.rows:
         if row.choice:
-            found.setdefault(row.head, (row.setting, row.choice))
-    return found
+            choices.setdefault(row.head, (row.setting, row.choice))
+    return choices
 
 
 def _accuracy(row: Any) -> str:
@@ -207,8 +232,8 @@ def _setting(setting: Any, row: Any = None) -> dict[str, str]:
         "projection": "full" if setting.projection is None else str(setting.projection),
         "budget": setting.budget or "–",
         "shrinkage": (setting.shrinkage or "") if shrinks else "–",
-        "ε": "∞" if setting.protection.agreed.epsilon is None else f"{setting.protection.agreed.epsilon:g}",
-        "protection": setting.to_dict()["privacy"] or "none",
+        "ε": setting.protection.agreed.mode.noise.label,
+        "protection": setting.privacy or "none",
     }
 
 
@@ -223,10 +248,15 @@ def _fixed(setting: Any, swept: list[str]) -> str:
         else "all dimensions",
         "budget": f"budget {setting.budget}" if setting.budget else "",
         "shrinkage": f"shrinkage {setting.shrinkage}" if setting.shrinkage else "each head's own shrinkage",
-        "ε": "" if setting.protection.agreed.epsilon is None else f"ε = {setting.protection.agreed.epsilon:g}",
-        "protection": setting.to_dict()["privacy"] or "",
+        "ε": setting.protection.agreed.mode.noise.text,
+        "protection": setting.privacy or "",
     }
     return ", ".join(text for name, text in texts.items() if text and name not in swept)
+
+
+def _varied(setting: Any, swept: list[str]) -> str:
+    """Return what of a setting differs between rows, as one line."""
+    return _fixed(setting, [name for name in _setting(setting) if name not in swept])
 
 
 def _swept(result: Any) -> list[str]:

@@ -3,72 +3,60 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.options import Everybody, Json, example
+from fedmoments.cli.output import print_clients, print_json, print_line
+from fedmoments.cli.places import existing_file, writable_place
 
-from fedmoments.cli.command import PlainCommand
-from fedmoments.cli.options import Json, example, existing_file, writable_place
-from fedmoments.cli.output import print_json, print_line, print_table
-
-__all__ = ["split_command"]
+__all__ = ["split"]
 
 EXAMPLE = example("fedmoments split runs/demo/digits.npz --split dirichlet:0.1 --clients 10 --out ten.split")
-SHOWN = 20
 
 
-def split_command(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command("split", cls=PlainCommand, short_help="Split training samples over clients.", epilog=EXAMPLE)(_split)
-
-
-def _split(
-    features: Annotated[Path, typer.Argument(help="Features file (.npz) with x_train and y_train.")],
+@command("split", EXAMPLE)
+def split(
+    features: Annotated[Path, positional(help="Features file (.npz) with x_train and y_train.")],
     *,
     split: Annotated[
         str,
-        typer.Option(
+        typed(
             help="dirichlet:ALPHA (each class divided), dirichlet-client:ALPHA, classes:N, iid, quantity:ALPHA[:MIN], "
-            "domain[:N] (needs domain_train) or id (needs client_train)."
+            "domain[:N] (needs domain_train), id (needs client_train), flower:CLASS(…) or file:PATH."
         ),
     ] = "dirichlet:0.1",
-    clients: Annotated[int | None, typer.Option(help="Number of clients; domain and id find it in the data.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Split file to write.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help=f"List all clients, not the first {SHOWN}.")] = False,
+    clients: Annotated[int | None, typed(help="Number of clients; domain and id find it in the data.")] = None,
+    seed: Annotated[int, typed(help="Of the draw.")] = 0,
+    out: Annotated[Path | None, typed("--out", "-o", help="Split file to write.")] = None,
+    everybody: Everybody = False,
     json: Json = False,
 ) -> None:
     """Split training samples over clients and say who holds what."""
-    from fedmoments.data import parse_split
-    from fedmoments.simulation import load_features
+    from fedmoments.samples import parse_split
+    from fedmoments.samples.features import load_features
 
     place = writable_place(out) if out else None
     recipe = parse_split(split)
-    found = load_features(existing_file(features), ["train"])
-    made = recipe.apply(found.train.y, n_clients=clients, seed=seed, domains=found.domains, ids=found.ids)
-    rows = _holdings(made, found)
+    loaded = load_features(existing_file(features), ["train"])
+    division = recipe.apply(loaded.train.y, n_clients=clients, seed=seed, domains=loaded.domains, ids=loaded.ids)
+    rows = _holdings(division, loaded)
     if place:
-        made.save(place)
+        division.save(place)
     if json:
-        print_json({**made.report(), "seed": seed, "digest": made.digest(), "out": place and str(place), "holds": rows})
+        print_json(
+            {**division.report(), "seed": seed, "digest": division.digest(), "out": place and str(place), "holds": rows}
+        )
         return
-    report = made.report()
-    held = sum(row["classes"] for row in rows)
+    report, held = division.report(), sum(row["classes"] for row in rows)
     print_line(
         f"{report['samples']:,} samples over {report['clients']:,} clients by {split}, seed {seed}: "
-        f"{report['smallest']:,} to {report['largest']:,} each, {held / len(rows):.1f} of {found.n_classes} classes on "
-        f"average ({held:,} in all), {report['empty_clients']} empty"
+        f"{report['smallest']:,} to {report['largest']:,} each, {held / len(rows):.1f} of {loaded.n_classes} classes "
+        f"on average ({held:,} in all), {report['empty_clients']} empty"
     )
-    for sentence in [made.why, *made.notes]:
-        if sentence:
-            print_line(f"note: {sentence}")
+    for sentence in filter(None, [division.why, *division.notes]):
+        print_line(f"note: {sentence}")
     print_line()
-    shown = rows if everybody else rows[:SHOWN]
-    print_table(
-        ["client", "samples", "classes", "most of"],
-        [[r["client"], f"{r['samples']:,}", str(r["classes"]), r["most_text"]] for r in shown],
-        right=["samples", "classes"],
-    )
-    if len(shown) < len(rows):
-        print_line(f"… and {len(rows) - len(shown):,} more clients; --all lists them")
+    texts = [[row["client"], f"{row['samples']:,}", str(row["classes"]), row["most_text"]] for row in rows]
+    print_clients(["client", "samples", "classes", "most of"], texts, right=["samples", "classes"], everybody=everybody)
     if place:
         print_line(f"wrote {place}")
 

@@ -1,12 +1,12 @@
 """What ``fedmoments tune`` prints: what was run, and one table of every start and optimiser."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedmoments.cli.output import plural, print_line, print_table, readable_bytes, readable_seconds
-from fedmoments.report.plain import as_number, mapping
-from fedmoments.report.tuning_axes import optimiser_name
-from fedmoments.report.tuning_reading import Figure, Run, Tuning, read_tuning
+from fedmoments.pages.plain import as_number, mapping
+from fedmoments.pages.tuning_chart import optimiser_name
+from fedmoments.pages.tuning_reading import Curve, Figure, Run, Tuning, read_tuning
 
 __all__ = ["show_tuning"]
 
@@ -15,13 +15,16 @@ STAGES = {
     "ft": "fine-tuning (encoder and head)",
     "feat": "training the encoder (the head frozen)",
 }
+#: Number that data have -> how it is shown.
+DATA = {"train": "{:,.0f} training samples", "test": "{:,.0f} test samples", "dim": "d = {:.0f}"}
 FIGURES = ("start %", "end %", "highest in round")
 COMPARED = ("rounds to random's end", "bytes to it")
 SPENT = "bytes in all"
+UP_AND_DOWN = "bytes are up and down, of all clients, the head's own upload included"
 #: One-shot heads that nothing starts from and that are named.
 MOST_HEADS = 8
-#: Runs that diverged and are told of.
-MOST_TOLD = 5
+#: Runs that diverged and are listed.
+MOST_RUNS = 5
 
 
 def show_tuning(document: Mapping[str, Any]) -> None:
@@ -52,46 +55,44 @@ def show_tuning(document: Mapping[str, Any]) -> None:
         return
     compared = any(run.reached for run in tuning.runs)
     figures = [*FIGURES, *(COMPARED if compared else ()), SPENT]
-    rows = [
-        [run.start, optimiser_name(run.optimiser), *_figures(run), *(_reached(run) if compared else ()), _spent(run)]
-        for run in tuning.runs
-    ]
+    rows = []
+    for run in tuning.runs:
+        accuracies = [_percent(run.first), _percent(run.end), _best_round(run)]
+        ends = [*(_reached(run) if compared else ()), _spent(run)]
+        rows.append([run.start, optimiser_name(run.optimiser), *accuracies, *ends])
     print_table(["start", "optimiser", *figures], rows, right=figures)
     _show_notes(document, tuning)
 
 
 def _data(data: Mapping[str, Any]) -> str:
     """Return what was tuned on, as far as it is known."""
-    numbers = {name: as_number(data.get(name)) for name in ("train", "test", "dim", "classes")}
-    words = [
-        f"{numbers['train']:,.0f} training samples" if numbers["train"] else "",
-        f"{numbers['test']:,.0f} test samples" if numbers["test"] else "",
-        f"d = {numbers['dim']:.0f}" if numbers["dim"] else "",
-        plural(int(numbers["classes"]), "class") if numbers["classes"] else "",
-    ]
-    told = ", ".join(word for word in words if word)
-    return ": ".join(word for word in (str(data.get("name") or ""), told) if word)
+    facts = [text.format(number) for name, text in DATA.items() if (number := as_number(data.get(name)))]
+    if classes := as_number(data.get("classes")):
+        facts.append(plural(int(classes), "class"))
+    return ": ".join(filter(None, (str(data.get("name") or ""), ", ".join(facts))))
 
 
 def _setting(tuning: Tuning) -> str:
     about = tuning.about
-    clients, each, rounds = (as_number(about.get(name)) for name in ("clients", "per_round", "rounds"))
-    words = [STAGES.get(str(about.get("stage")), str(about.get("stage") or "tuning"))]
-    where = [plural(int(clients), "client")] if clients else []
-    where += [f"split {about['split']}"] if about.get("split") else []
-    words += [", ".join(where)] if where else []
-    drawn = [f"{each:,.0f} a round"] if each else []
-    if each and clients and each < clients and isinstance(about.get("replacement"), bool):
-        drawn += ["with replacement" if about["replacement"] else "without replacement"]
-    drawn += [f"at most {plural(int(rounds), 'round')}"] if rounds else []
-    words += [", ".join(drawn)] if drawn else []
-    words += [f"batch normalisation {about['batchnorm']}"] if about.get("batchnorm") else []
-    words += [plural(tuning.seeds, "seed")] if tuning.seeds > 1 else []
-    return "; ".join(words)
+    stage, clients = str(about.get("stage") or "tuning"), as_number(about.get("clients"))
+    where = [plural(int(clients), "client") if clients else "", f"split {about['split']}" if about.get("split") else ""]
+    parts = [
+        STAGES.get(stage, stage),
+        ", ".join(filter(None, where)),
+        _rounds(about, clients),
+        f"batch normalisation {about['batchnorm']}" if about.get("batchnorm") else "",
+        plural(tuning.seeds, "seed") if tuning.seeds > 1 else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
-def _figures(run: Run) -> list[str]:
-    return [_percent(run.first), _percent(run.end), _best_round(run)]
+def _rounds(about: Mapping[str, Any], clients: float | None) -> str:
+    per_round, rounds = as_number(about.get("per_round")), as_number(about.get("rounds"))
+    parts = [f"{per_round:,.0f} a round"] if per_round else []
+    if per_round and clients and per_round < clients and isinstance(about.get("replacement"), bool):
+        parts += ["with replacement" if about["replacement"] else "without replacement"]
+    parts += [f"at most {plural(int(rounds), 'round')}"] if rounds else []
+    return ", ".join(parts)
 
 
 def _percent(figure: Figure | None) -> str:
@@ -132,38 +133,46 @@ def _show_refits(tuning: Tuning) -> None:
     """Print heads that were fitted anew on what was tuned, one line a run."""
     for run in tuning.runs:
         names = list(dict.fromkeys(name for curve in run.curves for name in curve.refit))
-        told = [f"{name} {_percent(Figure.of(c.refit.get(name) for c in run.curves))}" for name in names]
+        figures = [f"{name} {_percent(Figure.of(c.refit.get(name) for c in run.curves))}" for name in names]
         before = Figure.of(curve.before for curve in run.curves)
         was = f" (fed3r before tuning: {_percent(before)})" if before else ""
-        if told:
-            print_line(
-                f"refitted after {run.start}, {optimiser_name(run.optimiser)}, accuracy %: {', '.join(told)}{was}"
-            )
+        if figures:
+            run_name = f"{run.start}, {optimiser_name(run.optimiser)}"
+            print_line(f"refitted after {run_name}, accuracy %: {', '.join(figures)}{was}")
 
 
 def _show_notes(document: Mapping[str, Any], tuning: Tuning) -> None:
+    _show_heads(tuning)
+    _show_refits(tuning)
+    _show_fallen(tuning)
+    _show_stopped([curve for run in tuning.runs for curve in run.curves])
+    seconds = as_number(document.get("seconds"))
+    parts = [f"{readable_seconds(seconds)} in all", UP_AND_DOWN] if seconds is not None else []
+    parts += ["± is the standard deviation over seeds"] if tuning.seeds > 1 else []
+    if parts:
+        print_line("; ".join(parts))
+
+
+def _show_heads(tuning: Tuning) -> None:
     heads = [head for head in tuning.heads if head.name not in tuning.starts]
     if heads:
-        told = [f"{head.name} {_percent(head.accuracy)}" for head in heads[:MOST_HEADS]]
+        figures = [f"{head.name} {_percent(head.accuracy)}" for head in heads[:MOST_HEADS]]
         more = f" and {len(heads) - MOST_HEADS} more" if len(heads) > MOST_HEADS else ""
-        print_line(f"one-shot heads besides, accuracy %: {', '.join(told)}{more}")
-    _show_refits(tuning)
-    curves = [curve for run in tuning.runs for curve in run.curves]
+        print_line(f"one-shot heads besides, accuracy %: {', '.join(figures)}{more}")
+
+
+def _show_fallen(tuning: Tuning) -> None:
     fallen = [run for run in tuning.runs if run.first and run.end and run.end.mean < run.first.mean]
     if fallen:
-        names = ", ".join(f"{run.start} with {optimiser_name(run.optimiser)}" for run in fallen[:MOST_TOLD])
+        names = ", ".join(f"{run.start} with {optimiser_name(run.optimiser)}" for run in fallen[:MOST_RUNS])
         print_line(f"note: {names} ended below the start: a smaller learning rate may help (--for START.lr=…)")
+
+
+def _show_stopped(curves: Sequence[Curve]) -> None:
     stopped = [curve for curve in curves if curve.stopped]
-    diverged = [curve for curve in stopped if str(curve.stopped).startswith("diverged")]
-    for curve in diverged[:MOST_TOLD]:
+    for curve in [curve for curve in stopped if str(curve.stopped).startswith("diverged")][:MOST_RUNS]:
         print_line(f"note: {curve.start}, {optimiser_name(curve.optimiser)}, seed {curve.seed} {curve.stopped}")
-    words = [f"{plural(len(stopped), 'run')} stopped early"] if stopped else []
-    words += ["the end is the round that validation chose"] if any(c.best_round is not None for c in curves) else []
-    if words:
-        print_line(f"note: {'; '.join(words)}")
-    seconds = as_number(document.get("seconds"))
-    words = [f"{readable_seconds(seconds)} in all"] if seconds is not None else []
-    words += ["bytes are up and down, of all clients, the head's own upload included"] if seconds is not None else []
-    words += ["± is the standard deviation over seeds"] if tuning.seeds > 1 else []
-    if words:
-        print_line("; ".join(words))
+    parts = [f"{plural(len(stopped), 'run')} stopped early"] if stopped else []
+    parts += ["the end is the round that validation chose"] if any(c.best_round is not None for c in curves) else []
+    if parts:
+        print_line(f"note: {'; '.join(parts)}")

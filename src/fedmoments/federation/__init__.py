@@ -1,6 +1,5 @@
-"""What the parties of a federation must agree on, who contributed what, and what taking part costs."""
+"""What the parties of a federation must agree on, and who contributed what."""
 
-from fedmoments.federation.fingerprint import Fingerprint
 from fedmoments.federation.terms import Terms
 
-__all__ = ["Fingerprint", "Terms"]
+__all__ = ["Terms"]

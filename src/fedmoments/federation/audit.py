@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import LeakReport
 from fedmoments.privacy.outline import Outline
-from fedmoments.statistics import StatisticsSpec
 from fedmoments.wire import Withheld
 
 __all__ = ["Audit"]
@@ -25,7 +25,7 @@ class Audit:
     before, after
         What it would reveal with all samples, and with those that the policy lets out.
     withheld
-        What the policy keeps back, whether or not the server is told.
+        What the policy keeps back, whether or not the server learns of it.
     policy
         The client's rules.
 
@@ -73,7 +73,7 @@ class Audit:
         >>> X, y = np.random.default_rng(0).normal(size=(90, 64)), np.repeat([0, 1], 45)
         >>> audit = Audit.of(y, StatisticsSpec.of("scatter_sketch"), 64, features=X)
         >>> sketch = audit.after.outline.sketches[0]
-        >>> sketch.rank, sketch.spare, round(sketch.told.worst, 2)
+        >>> sketch.rank, sketch.spare, round(sketch.exposure.worst, 2)
         (5, 88, 0.51)
         """
         given = np.asarray(labels)
@@ -96,7 +96,7 @@ class Audit:
 
 
 def fewest(policy: ClientPolicy) -> int:
-    """Return below how many samples a mean is told of: a policy that sends smaller ones makes none of them safer.
+    """Return below how many samples a mean is reported: a policy that sends smaller ones makes none of them safer.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def asked_for(
     Examples
     --------
     >>> asked_for([0] * 9, StatisticsSpec.of("scatter_sketch"), 64, ClientPolicy()).outline.sketches
-    (SketchOutline(rank=2, spare=8, energy=None, told=None),)
+    (SketchOutline(rank=2, spare=8, energy=None, exposure=None),)
     """
     outline = Outline.of_labels(labels, spec, dim)
     if features is not None:

@@ -5,74 +5,26 @@ every moment, whatever is later derived from it. Unless its own rules say otherw
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.errors import InputError, PolicyError, PrivacyError, UnknownNameError
-from fedmoments.federation.policy_values import SMALL_CLASSES, SMALL_SKETCHES, TUNING, check_values, checked_moments
+from fedmoments.core.statistics import Statistics, StatisticsSpec
+from fedmoments.core.statistics.accumulator import running_positions
+from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.dp import check_rules
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
-from fedmoments.privacy.sketch_limits import SHARE, SPARE, limit_sketch, require_open, spare_samples
-from fedmoments.statistics import Statistics, StatisticsSpec
-from fedmoments.statistics.accumulator import running_positions
+from fedmoments.privacy.sketch_limits import check_limits, limit_sketch, spare_samples
+from fedmoments.settings.policy import TUNING, PolicyRules
 from fedmoments.wire import Withheld
 
-__all__ = ["SMALL_CLASSES", "SMALL_SKETCHES", "TUNING", "ClientPolicy", "require_clear"]
+__all__ = ["ClientPolicy", "require_clear"]
 
 
 @dataclass(frozen=True)
-class ClientPolicy:
-    """The rules of one client.
-
-    Parameters
-    ----------
-    min_count
-        A class with fewer samples is withheld whole, and so is one whose several means would be over fewer. To send
-        small classes, say 1.
-    max_per_class
-        Only the first so many samples of a class, in the client's order, are measured; None: all.
-    max_bytes
-        Cap on one contribution; None: what the terms allow.
-    moments
-        Only these moments, and those that follow from them, may leave; None: any. Counts and sums are part of all.
-    max_means
-        Into at most so many means a class may be split; None: any number.
-    report_withheld
-        Whether the server is told how many classes and samples were kept back.
-    small_classes
-        ``withhold``, or ``merge``: a class whose several means would be over fewer than `min_count` samples is sent as
-        one mean; and where one node serves several clients, a class that is too small at a client is measured by the
-        client of the node that has most of it, if there are enough together. See
-        :mod:`fedmoments.privacy.small_classes`.
-    sketch_share
-        A scatter sketch spans at most this share of the client's n − |C| spare samples, however much the terms ask for;
-        0 sends the trace of the scatter alone. See :mod:`fedmoments.privacy.sketch_leaks` for what a share tells.
-    sketch_spare
-        With fewer spare samples, no row of a sketch leaves.
-    small_sketches
-        What then happens: ``trace`` (the trace of the scatter is sent alone), or ``refuse`` (nothing is sent).
-    obfuscate
-        How counts are blurred, such as ``laplace:0.5``; None: not at all. No differential privacy, see
-        :mod:`fedmoments.privacy.obfuscation`.
-    require_secure
-        Whether to take part only where contributions are added up behind masks (secure sums).
-    helper
-        Public key (64 hexadecimal digits) of the helper that its operator knows: take part only in secure sums through
-        that one. None: through whichever the terms name.
-    max_epsilon
-        Take part only under differential privacy with an epsilon of at most this; None: any, or none.
-    tuning
-        The most that may be trained on this client's samples: ``none``, ``lp`` (a head), ``feat`` (an encoder) or
-        ``ft`` (both). Trained parameters, less those that were sent, are gradients of the samples, and reveal more
-        than moments: nothing is trained unless this says so.
-    max_rounds
-        In at most so many rounds of a federation's tuning, of all its runs together; None: any number. It bounds sums
-        of losses, too: two for each round (a test and a check), two for the start, and one for temperatures.
+class ClientPolicy(PolicyRules):
+    """The rules of one client, and what they do: see :class:`~fedmoments.settings.policy.PolicyRules` for each.
 
     Examples
     --------
@@ -81,28 +33,16 @@ class ClientPolicy:
     (array([False,  True,  True,  True, False]), Withheld(classes=1, samples=2))
     """
 
-    min_count: int = 5
-    max_per_class: int | None = None
-    max_bytes: int | None = None
-    moments: tuple[str, ...] | None = None
-    max_means: int | None = None
-    report_withheld: bool = True
-    small_classes: str = "withhold"
-    sketch_share: float = SHARE
-    sketch_spare: int = SPARE
-    small_sketches: str = "trace"
-    obfuscate: str | None = None
-    require_secure: bool = False
-    max_epsilon: float | None = None
-    helper: str | None = None
-    # Not in the repr, which stands for what a contribution is made by: consent to tuning changes no contribution.
-    tuning: str = field(default="none", repr=False)
-    max_rounds: int | None = field(default=None, repr=False)
-
     def __post_init__(self) -> None:
-        check_values({rule.name: getattr(self, rule.name) for rule in fields(self)})
+        super().__post_init__()
+        try:
+            check_limits(self.sketch_share, self.sketch_spare)
+        except InputError as error:
+            raise InputError(f"sketch_share and sketch_spare of a client's policy: {error}") from error
+        if self.obfuscate is not None:
+            parse_obfuscation(self.obfuscate)
         if self.moments is not None:
-            object.__setattr__(self, "moments", checked_moments(self.moments))
+            object.__setattr__(self, "moments", _checked_moments(self.moments))
 
     @property
     def merges(self) -> bool:
@@ -121,7 +61,7 @@ class ClientPolicy:
 
         Examples
         --------
-        >>> from fedmoments.federation import Fingerprint
+        >>> from fedmoments.samples.fingerprint import Fingerprint
         >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
         >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec.of("class_grams"))
         >>> ClientPolicy().require(terms)
@@ -151,7 +91,7 @@ class ClientPolicy:
         """Return what the terms ask for that this policy's rules, or the terms' own promises, cannot be applied to."""
         broken = []
         try:
-            require_open(terms.spec, terms.privacy)
+            terms.privacy.mode.check_sketch(terms.spec)
         except PrivacyError as error:
             broken.append(f"moments: {error}")
         if self.obfuscation is not None:
@@ -163,18 +103,16 @@ class ClientPolicy:
 
     def _exposed(self, terms: Terms) -> list[str]:
         """Return in which ways the terms protect less than this policy asks for."""
-        agreed, broken = terms.privacy, []
-        if self.require_secure and agreed.secure is None:
+        agreed, mode, broken = terms.privacy, terms.privacy.mode, []
+        if self.require_secure and mode.reads_contributions:
             broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
         if self.helper is not None and agreed.helper != self.helper:
             asked = f"a helper with the key {agreed.helper[:16]}…" if agreed.helper else "no helper at all"
             broken.append(f"helper: the terms name {asked}, allowed is the one with {self.helper[:16]}…")
-        if self.max_epsilon is not None and (agreed.epsilon is None or agreed.epsilon > self.max_epsilon):
-            asked = "no noise at all" if agreed.epsilon is None else f"an epsilon of {agreed.epsilon:g}"
-            broken.append(f"max_epsilon: the terms promise {asked}, allowed is {self.max_epsilon:g}")
+        if self.max_epsilon is not None and (promised := mode.noise.weaker_than(self.max_epsilon)):
+            broken.append(f"max_epsilon: the terms promise {promised}, allowed is {self.max_epsilon:g}")
         try:
-            check_rules(
-                agreed,
+            mode.noise.check_rules(
                 min_count=self.min_count,
                 max_per_class=self.max_per_class,
                 obfuscation=self.obfuscate,
@@ -198,7 +136,7 @@ class ClientPolicy:
 
         Examples
         --------
-        >>> from fedmoments.federation import Fingerprint
+        >>> from fedmoments.samples.fingerprint import Fingerprint
         >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
         >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec())
         >>> ClientPolicy(tuning="ft").require_tuning(terms, "lp")
@@ -225,18 +163,18 @@ class ClientPolicy:
             )
 
     def require_sums(self, terms: Terms, sums: int) -> None:
-        """Raise PolicyError when a node would have told more sums of losses than so many rounds need.
+        """Raise PolicyError when a node would have sent more sums of losses than so many rounds need.
 
         Parameters
         ----------
         terms
             Of the federation that asks.
         sums
-            Different sums in all that the node would have told: of tests, validation shares and temperatures.
+            Different sums in all that the node would have sent: of tests, validation shares and temperatures.
 
         Examples
         --------
-        >>> from fedmoments.federation import Fingerprint
+        >>> from fedmoments.samples.fingerprint import Fingerprint
         >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
         >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec())
         >>> ClientPolicy(tuning="lp", max_rounds=3).require_sums(terms, 9)
@@ -334,46 +272,6 @@ class ClientPolicy:
             )
         return limit_sketch(stats, self.sketch_share, self.sketch_spare)
 
-    # ---------------------------------------------------------------------------------------------- as a TOML table
-
-    @classmethod
-    def from_dict(cls, table: Mapping[str, Any]) -> "ClientPolicy":
-        """Read a policy from a TOML table; every rule that is not in it has its default.
-
-        Raises
-        ------
-        UnknownNameError
-            When the table holds a rule that there is not: a mistyped rule must not be a rule that is not applied.
-        InputError
-            When a value is of the wrong type or out of range.
-
-        Examples
-        --------
-        >>> ClientPolicy.from_dict({"min_count": 5, "moments": ["gram"]}).moments
-        ('gram',)
-        """
-        if not isinstance(table, Mapping):
-            raise InputError(f"a client's policy must be a table of rules, not {table!r}")
-        known = [rule.name for rule in fields(cls)]
-        for name in table:
-            if name not in known:
-                raise UnknownNameError("rule of a client's policy", str(name), known)
-        return cls(**table)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table that :meth:`from_dict` reads, ready for TOML and JSON: rules that are None are left out.
-
-        Examples
-        --------
-        >>> ClientPolicy(max_means=2).to_dict()
-        {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
-        'sketch_spare': 20, 'small_sketches': 'trace', 'require_secure': False, 'tuning': 'none'}
-        """
-        table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
-        if self.moments is not None:
-            table["moments"] = list(self.moments)
-        return {name: value for name, value in table.items() if value is not None}
-
 
 def require_clear(terms: Terms) -> None:
     """Refuse to tune where the terms promise that nobody sees what a single client sends.
@@ -383,9 +281,8 @@ def require_clear(terms: Terms) -> None:
     PolicyError
         Under secure sums, or under an epsilon.
     """
-    agreed = terms.privacy
-    promise = f"secure {agreed.secure}" if agreed.secure else f"an epsilon of {agreed.epsilon}"
-    if agreed.secure or agreed.epsilon is not None:
+    promise = terms.privacy.mode.promise
+    if promise:
         raise PolicyError(
             f"the terms of the federation '{terms.name}' promise {promise}, but a client's part of tuning is sent in "
             "the clear and without noise: tune in a federation whose terms promise neither, or keep the head as it is"
@@ -394,3 +291,17 @@ def require_clear(terms: Terms) -> None:
 
 def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def _checked_moments(names: object) -> tuple[str, ...]:
+    """Return the names, sorted and unique, once each is known to be that of a moment.
+
+    Examples
+    --------
+    >>> _checked_moments(["gram", "client_means", "gram"])
+    ('client_means', 'gram')
+    """
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"moments of a client's policy must be a list of names, not {names!r}")
+    StatisticsSpec.of(*names)
+    return tuple(sorted(set(names)))

@@ -1,4 +1,4 @@
-"""Fitting heads from a durable ledger, as often as one likes: nobody has to send anything again.
+"""Fitting heads from a durable ledger, any number of times, without asking clients again.
 
 Under terms with an epsilon heads are fitted from a release, the noised sums that the ledger made once for its present
 state: fitting again, other heads or evaluating them costs no further privacy.
@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedmoments.api import fit, spec_for
-from fedmoments.classifier import Classifier
-from fedmoments.errors import FedMomentsError, InputError, MissingMomentError
+from fedmoments.core.api import fit, spec_for
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.heads import Head, make_head
+from fedmoments.core.statistics import Statistics
+from fedmoments.errors import FedMomentsError, InputError, MissingMomentError, UnknownNameError
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
-from fedmoments.heads import Head, make_head
 from fedmoments.privacy.robust import suspects
-from fedmoments.statistics import Statistics
+from fedmoments.privacy.robust.filtering import FILTERS
 
 __all__ = ["Fitted", "Source", "fit_heads", "require_filterable", "require_served", "source_of"]
 
@@ -70,18 +71,12 @@ class Source:
 
 
 def require_filterable(terms: Terms, robust: str, max_samples: int) -> None:
-    """Refuse a filter where it cannot see single contributions, or would look at them behind the noise's back."""
+    """Refuse a filter where it cannot see single contributions, or that the noise does not account for."""
+    if robust and robust not in FILTERS:
+        raise UnknownNameError("robust filter", robust, FILTERS)
     asked = f"the filter {robust!r}" if robust else f"a cap of {max_samples} samples a client" if max_samples else ""
-    if asked and terms.privacy.secure:
-        raise InputError(
-            f"{asked} needs to see every contribution, but under secure {terms.privacy.secure} the server sees sums "
-            "only: choose one of both"
-        )
-    if asked and terms.privacy.epsilon is not None:
-        raise InputError(
-            f"{asked} decides by the data who is counted, which the noise was not made for: with an epsilon nobody can "
-            "be left out"
-        )
+    if asked:
+        terms.privacy.mode.check_filter(asked)
 
 
 def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0) -> Source:
@@ -102,16 +97,12 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0)
         When a release of the present state is needed, and the budget does not allow one; nothing is lost then.
     """
     require_filterable(store.terms, robust, max_samples)
-    if store.terms.privacy.epsilon is not None:
-        release = store.release()
-        return Source(release.statistics, noise=release.facts)
-    if store.terms.privacy.secure == "two-phase":
-        return Source(store.scatter())
     if not robust and not max_samples:
-        return Source(store.statistics())
+        statistics, noise = store.terms.privacy.mode.read(store)
+        return Source(statistics, noise=noise)
     parts = dict(store.contributions())
-    found = suspects(parts, max_samples=max_samples or None, filter=robust or None, checked=True)
-    dropped = {str(client): reason for client, reason in found.dropped.items()}
+    suspicion = suspects(parts, max_samples=max_samples or None, filter=robust or None, checked=True)
+    dropped = {str(client): reason for client, reason in suspicion.dropped.items()}
     if len(dropped) == len(parts):
         raise InputError(f"the filter would leave out all {len(parts)} clients: raise the cap, or fit without a filter")
     kept = Statistics.merge(part for client, part in parts.items() if client not in dropped)
@@ -158,22 +149,21 @@ def fit_heads(
     PrivacyError
         As in :func:`source_of`.
     """
-    terms = store.terms
+    terms, mode = store.terms, store.terms.privacy.mode
     chosen = {name: make_head(name, **(hyper or {}).get(name, {})) for name in heads}
     require_served(terms, chosen)
     merged = (source or source_of(store)).statistics
     notes: dict[str, Any] = {
-        "encoder": {**terms.encoder, "options": dict(terms.encoder["options"])},
+        "encoder": terms.encoder_note,
         "fingerprint": terms.fingerprint.digest,
         "federation": terms.id,
-        **({"privacy": terms.privacy.to_dict()} if terms.privacy.epsilon is not None else {}),
+        **mode.noise.notes,
     }
-    found: dict[str, Fitted] = {}
+    fitted: dict[str, Fitted] = {}
     for name, head in chosen.items():
         spec = spec_for(head, means_per_client=terms.spec.means_per_client)
-        derived = terms.privacy.secure == "two-phase"  # holds the scatter of client means, not the means
-        part = merged if derived else merged.restricted(spec)
-        needed = part if derived else part.restricted(head.needs)
+        part = mode.part_for(merged, spec)
+        needed = mode.part_for(part, head.needs)
         start = time.perf_counter()
         try:
             classifier = fit(head, needed, class_names=terms.classes, feature_map=terms.map_or_none)
@@ -188,5 +178,5 @@ def fit_heads(
         classifier = classifier.noting(
             **notes, head=name, settings=head.settings(), temperature=head.temperature, statistics=part.digest()
         )
-        found[name] = Fitted(head, classifier, part.digest(), str(spec), seconds)
-    return found
+        fitted[name] = Fitted(head, classifier, part.digest(), str(spec), seconds)
+    return fitted

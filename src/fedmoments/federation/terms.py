@@ -5,22 +5,20 @@ other terms than those it read.
 """
 
 import json
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from fedmoments.core.maps import FeatureMap, Identity
+from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
+from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError
-from fedmoments.federation.fingerprint import Fingerprint
-from fedmoments.maps import Chain, Clip, FeatureMap, Identity, Normalize
-from fedmoments.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.context import Context
-from fedmoments.privacy.sketch_limits import require_open
-from fedmoments.statistics import FixedPoint, SketchPlan, StatisticsSpec
+from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire.agreement import Agreement, rows_of
 
 __all__ = ["Terms"]
@@ -92,9 +90,7 @@ class Terms:
             )
         object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
         object.__setattr__(self, "spec", self.spec.with_plan(self.spec.plan))
-        require_open(self.spec, self.privacy)
-        _check_secure(self)
-        _check_noise(self)
+        self.privacy.mode.check_terms(self)
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
 
@@ -123,6 +119,13 @@ class Terms:
         """The feature map, or None where features are measured as the encoder gives them."""
         given = self.fingerprint.feature_map
         return None if isinstance(given, Identity) else given
+
+    @property
+    def encoder_note(self) -> dict[str, Any]:
+        """What identifies the encoder in the notes of a classifier: how to load it, what it is, and what it does."""
+        behaviour = self.fingerprint.behaviour
+        note = {**self.encoder, "options": dict(self.encoder["options"])}
+        return note if behaviour is None else {**note, "behaviour": behaviour.to_text()}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -177,9 +180,7 @@ class Terms:
             value = json.loads(text)
             if not isinstance(value, dict) or set(value) - {"privacy", "sketch"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
-            privacy = Agreed.from_dict(value.get("privacy", {}))
-            if "privacy" in value and (not value["privacy"] or value["privacy"] != privacy.to_dict()):
-                raise InputError("what is agreed on privacy must hold what differs from the defaults, and nothing else")
+            privacy = _privacy_from(value)
             plan = _plan_from(value["sketch"]) if "sketch" in value else None
             spec = StatisticsSpec.of(*value["moments"], means_per_client=value["means_per_client"], sketch=plan)
             if spec.has_sketch and plan is None:
@@ -190,6 +191,14 @@ class Terms:
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, FedMomentsError) as error:
             raise FileFormatError(f"these are no terms of a federation: {error}") from error
+
+
+def _privacy_from(value: Mapping[str, Any]) -> Agreed:
+    """Return what is agreed on privacy; the same agreement must always be the same text."""
+    privacy = Agreed.from_dict(value.get("privacy", {}))
+    if "privacy" in value and (not value["privacy"] or value["privacy"] != privacy.to_dict()):
+        raise InputError("what is agreed on privacy must hold what differs from the defaults, and nothing else")
+    return privacy
 
 
 def _plan_from(value: Any) -> SketchPlan:
@@ -207,53 +216,3 @@ def _plan_from(value: Any) -> SketchPlan:
 def _sound_options(options: Mapping[str, Any]) -> bool:
     kinds = {"size": int, "pooling": str}
     return all(name in kinds and type(value) is kinds[name] for name, value in options.items())
-
-
-def _check_secure(terms: Terms) -> None:
-    """Refuse terms under which nothing could be added up behind masks."""
-    agreed = terms.privacy
-    if agreed.secure is None:
-        return
-    if not re.fullmatch("[0-9a-f]{64}", agreed.helper):
-        raise InputError(
-            f"secure {agreed.secure} need the helper's public key (helper, 64 hexadecimal digits) in the terms, but "
-            f"{agreed.helper[:80]!r} stands there: take it from the helper's card"
-        )
-    apart = terms.spec.keeps_clients_apart
-    if apart and agreed.secure == "sums":
-        raise InputError(
-            f"the terms ask for {terms.spec}, client means that are not added up across clients, but secure sums show "
-            "sums alone: agree on secure cohorts, or choose heads on second moments"
-        )
-    if not apart and agreed.secure != "sums":
-        raise InputError(
-            f"secure {agreed.secure} serve heads on client means, but the terms ask for {terms.spec}, which adds up: "
-            "agree on secure sums, which show less"
-        )
-    if apart and (terms.rows != "int64" or terms.spec.means_per_client != 1):
-        raise InputError(
-            f"behind masks a client has one mean a class, as int64, but {terms.spec.means_per_client} as {terms.rows} "
-            "were agreed on: leave both at their defaults"
-        )
-
-
-def _check_noise(terms: Terms) -> None:
-    """Refuse terms under which noise would hide less than they promise."""
-    agreed = terms.privacy
-    if agreed.epsilon is None:
-        return
-    if terms.spec.keeps_clients_apart:
-        raise InputError(
-            f"the terms ask for {terms.spec}, but noise cannot protect client means: what one sample changes there "
-            "depends on the data. Choose heads on sums of all clients (fedncm, fed3r, gh-lda …) with an epsilon"
-        )
-    bound = 1.0 if agreed.clip is None else agreed.clip
-    given = terms.fingerprint.feature_map
-    last = given.maps[-1] if isinstance(given, Chain) else given
-    if last != (Normalize() if agreed.clip is None else Clip(agreed.clip)) or terms.fixed_point.norm_bound != bound:
-        how = "scaled to length 1 (Normalize)" if agreed.clip is None else f"clipped to {bound:g} (Clip)"
-        raise InputError(
-            f"with an epsilon features must be {how} at the end of the feature map, and norm_bound must be {bound:g}: "
-            f"the noise is made for that, but the map ends in {last!r} and norm_bound is "
-            f"{terms.fixed_point.norm_bound:g}"
-        )

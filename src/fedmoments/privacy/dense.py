@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, Statistics, StatisticsSpec
 from fedmoments.errors import FixedPointOverflowError, InputError
-from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics, StatisticsSpec
 
 __all__ = ["DenseLayout"]
 

@@ -34,10 +34,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedmoments.core.statistics import MOMENTS, Statistics, StatisticsSpec
+from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError
 from fedmoments.privacy.outline import Outline
-from fedmoments.privacy.sketch_findings import told_by_sketches
-from fedmoments.statistics import Statistics, StatisticsSpec
+from fedmoments.privacy.sketch_findings import sketch_sayings
 
 __all__ = ["COUNTS", "EXPOSED", "WEAK", "Finding", "LeakReport", "guessing"]
 
@@ -55,7 +56,7 @@ class Finding:
     Parameters
     ----------
     kind
-        ``sample``, ``pair``, ``values``, ``membership``, ``span``, ``outlier``, ``few`` or ``counts``.
+        ``sample``, ``pair``, ``values``, ``membership``, ``span``, ``outlier``, ``few``, ``unknown`` or ``counts``.
     severity
         ``exposed``, ``weak`` or ``counts``.
     sentence
@@ -151,7 +152,7 @@ class LeakReport:
     @property
     def exposes(self) -> bool:
         """Whether something about a single sample can be computed exactly."""
-        return any(each.severity == EXPOSED for each in self.findings)
+        return any(finding.severity == EXPOSED for finding in self.findings)
 
     def about(self, *kinds: str) -> int:
         """Return how many samples the findings of these kinds are about.
@@ -161,7 +162,7 @@ class LeakReport:
         >>> LeakReport.of_labels([0, 1, 1], StatisticsSpec(), dim=2).about("sample", "few")
         3
         """
-        return sum(each.samples for each in self.findings if each.kind in kinds)
+        return sum(finding.samples for finding in self.findings if finding.kind in kinds)
 
     def rows(self) -> list[list[str]]:
         """Return the lines of a table: severity, what is revealed, how many classes and samples it is about.
@@ -181,11 +182,11 @@ class LeakReport:
         >>> LeakReport.of_labels([0, 1, 1], StatisticsSpec(), dim=2).summary()
         {'exposed': {'sample': 1}, 'weak': {'few': 2}, 'counts': {'counts': 3}}
         """
-        found: dict[str, Any] = {}
-        for each in self.findings:
-            kinds = found.setdefault(each.severity, {})
-            kinds[each.kind] = kinds.get(each.kind, 0) + each.samples
-        return found
+        severities: dict[str, Any] = {}
+        for finding in self.findings:
+            kinds = severities.setdefault(finding.severity, {})
+            kinds[finding.kind] = kinds.get(finding.kind, 0) + finding.samples
+        return severities
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report, ready for JSON."""
@@ -196,16 +197,16 @@ class LeakReport:
             "classes": len(self.outline.counts),
             "min_count": self.min_count,
             "exposes": self.exposes,
-            **({"sketches": [each.to_dict() for each in self.outline.sketches]} if self.outline.sketches else {}),
+            **({"sketches": [sketch.to_dict() for sketch in self.outline.sketches]} if self.outline.sketches else {}),
             "findings": [
                 {
-                    "kind": each.kind,
-                    "severity": each.severity,
-                    "sentence": each.sentence,
-                    "classes": [_name(label, self.class_names) for label in each.labels],
-                    "samples": each.samples,
+                    "kind": finding.kind,
+                    "severity": finding.severity,
+                    "sentence": finding.sentence,
+                    "classes": [_name(label, self.class_names) for label in finding.labels],
+                    "samples": finding.samples,
                 }
-                for each in self.findings
+                for finding in self.findings
             ],
         }
 
@@ -222,10 +223,10 @@ class _Finder:
         """Return all, the gravest first."""
         if not self.outline.counts:
             return ()
-        found = [*self._samples(), *self._pairs(), *self._values(), *self._membership(), *self._sketches()]
-        found += [*self._few(), self._counts()]
+        findings = [*self._samples(), *self._pairs(), *self._values(), *self._membership(), *self._sketches()]
+        findings += [*self._few(), *self._unknown(), self._counts()]
         order = (EXPOSED, WEAK, COUNTS)
-        return tuple(sorted(found, key=lambda each: order.index(each.severity)))
+        return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
 
     def _finding(self, kind: str, severity: str, text: str, labels: Sequence[int], samples: int) -> Finding:
         return Finding(kind, severity, f"{text}: {self._listed(labels)}", tuple(labels), samples)
@@ -241,6 +242,14 @@ class _Finder:
         text = "the feature vector of the only sample, exactly, as its mean"
         return [self._finding("sample", EXPOSED, text, labels, alone)] if labels else []
 
+    def _unknown(self) -> list[Finding]:
+        """Moments that are not built in: what they reveal is unknown."""
+        names = [name for name in sorted(self.moments - DERIVED.keys()) if not MOMENTS.is_built_in(name)]
+        if not names:
+            return []
+        text = f"what {', '.join(names)} tell, which are not a part of fedmoments, is not known here"
+        return [self._finding("unknown", WEAK, text, sorted(self.outline.counts), self.outline.n_samples)]
+
     def _pairs(self) -> list[Finding]:
         """Classes of two samples whose second moment is known."""
         two = [label for label, count in self.outline.counts.items() if count == 2 and label not in self.single]
@@ -253,8 +262,8 @@ class _Finder:
     def _values(self) -> list[Finding]:
         """Classes of so few samples that power sums determine every coordinate's values."""
         degrees = 1 + sum(name in self.moments for name in ("class_squares", "class_thirds", "class_fourths"))
-        told = {2} if "class_grams" in self.moments else set()
-        labels = [label for label, n in self.outline.counts.items() if 2 <= n <= degrees and n not in told]
+        known = {2} if "class_grams" in self.moments else set()
+        labels = [label for label, n in self.outline.counts.items() if 2 <= n <= degrees and n not in known]
         text = "every coordinate's values, exactly (not which belong together), from its power sums"
         return (
             [self._finding("values", EXPOSED, text, labels, sum(self.outline.counts[label] for label in labels))]
@@ -265,36 +274,38 @@ class _Finder:
     def _membership(self) -> list[Finding]:
         """Second moments over few samples."""
         dim = self.outline.dim
-        if "class_grams" in self.moments:
-            groups: dict[tuple[int, ...], int] = {(label,): count for label, count in self.outline.counts.items()}
-            what = "the second moment of a class"
-        elif "gram" in self.moments:
-            groups, what = {tuple(self.outline.counts): self.outline.n_samples}, "one second moment of all classes"
-        else:
-            return []
+        groups, what = self._second_moments()
         certain = {labels: count for labels, count in groups.items() if count <= dim}
         guessed = {k: n for k, n in groups.items() if n > dim and guessing(dim, n) >= GUESSED}
         sure = f"whether a known sample was there, with certainty, for {what} is over d = {dim} samples or fewer"
-        found = [self._of_groups(EXPOSED, sure, certain)] if certain else []
+        findings = [self._of_groups(EXPOSED, sure, certain)] if certain else []
         if guessed:
             right = guessing(dim, min(guessed.values()))
             how = f"right with probability {right:.2f} if features are isotropic, less as a rule"
             text = f"a guess whether a known sample was there, from {what} ({how})"
-            found.append(self._of_groups(WEAK, text, guessed))
-        return found
+            findings.append(self._of_groups(WEAK, text, guessed))
+        return findings
+
+    def _second_moments(self) -> tuple[dict[tuple[int, ...], int], str]:
+        """Return the classes that a second moment is over -> samples, and what it is called; nothing without one."""
+        if "class_grams" in self.moments:
+            return {(label,): count for label, count in self.outline.counts.items()}, "the second moment of a class"
+        if "gram" in self.moments:
+            return {tuple(self.outline.counts): self.outline.n_samples}, "one second moment of all classes"
+        return {}, ""
 
     def _sketches(self) -> list[Finding]:
-        """Say what sketches tell; of pairs and membership, nothing that second moments have told already."""
+        """Return findings from sketches, without pairs and membership where second moments reveal these already."""
         done = {"pair", "membership"} if {"gram", "class_grams"} & self.moments else set()
-        found = []
-        for each in told_by_sketches(self.outline, guessing, GUESSED):
-            if each.kind not in done:
-                severity = EXPOSED if each.certain else WEAK
-                found.append(self._finding(each.kind, severity, each.text, each.labels, each.samples))
-        return found
+        findings = []
+        for saying in sketch_sayings(self.outline, guessing, GUESSED):
+            if saying.kind not in done:
+                severity = EXPOSED if saying.certain else WEAK
+                findings.append(self._finding(saying.kind, severity, saying.text, saying.labels, saying.samples))
+        return findings
 
     def _of_groups(self, severity: str, text: str, groups: dict[tuple[int, ...], int]) -> Finding:
-        labels = [label for each in groups for label in each]
+        labels = [label for group in groups for label in group]
         return self._finding("membership", severity, text, labels, sum(groups.values()))
 
     def _few(self) -> list[Finding]:

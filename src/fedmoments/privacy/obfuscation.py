@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from fedmoments.core.statistics import Layout, Statistics, StatisticsSpec
+from fedmoments.core.statistics.moments import cell_sums, moment
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.statistics import Layout, Statistics, StatisticsSpec
-from fedmoments.statistics.moments import cell_sums, moment
 
 __all__ = ["KINDS", "Obfuscation", "obfuscate", "parse_obfuscation"]
 
@@ -199,8 +199,8 @@ def _uniforms(n: int, seed: int | str | None) -> Floats:
         raw = os.urandom(8 * n)
     else:
         raw = hashlib.shake_256(f"fedmoments obfuscation\n{seed}".encode()).digest(8 * n)
-    words = np.frombuffer(raw, "<u8") >> np.uint64(12)
-    return np.asarray(np.ldexp(words.astype(np.float64) + 0.5, -52))
+    bits = np.frombuffer(raw, "<u8") >> np.uint64(12)
+    return np.asarray(np.ldexp(bits.astype(np.float64) + 0.5, -52))
 
 
 def parse_obfuscation(text: str) -> Obfuscation:

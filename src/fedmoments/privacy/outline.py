@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedmoments.core.statistics import Statistics, StatisticsSpec
+from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError
-from fedmoments.privacy.sketch_leaks import SketchOutline, outlines_of, told
+from fedmoments.privacy.sketch_leaks import SketchOutline, measure_exposure, outlines_of
 from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
 from fedmoments.privacy.small_classes import row_counts
-from fedmoments.statistics import Statistics, StatisticsSpec
-from fedmoments.statistics.moments import DERIVED
 
 __all__ = ["Outline"]
 
@@ -69,7 +69,7 @@ class Outline:
         rows: dict[int, list[int]] = {label: [] for label in counts}
         for label, count in zip(stats.row_labels.tolist(), stats.row_counts.tolist(), strict=True):
             rows[label].append(count)
-        kept_apart = {label: tuple(found) for label, found in rows.items()}
+        kept_apart = {label: tuple(sizes) for label, sizes in rows.items()}
         return cls(stats.spec, stats.dim, counts, kept_apart, outlines_of(stats))
 
     @classmethod
@@ -103,10 +103,10 @@ class Outline:
                 f"no client measures {', '.join(derived)}: several parties compute it together. Say what they measure "
                 "for it, such as client_means"
             )
-        classes, found = np.unique(array, return_counts=True)
-        counts = {int(label): int(count) for label, count in zip(classes, found, strict=True)}
+        classes, sizes = np.unique(array, return_counts=True)
+        counts = {int(label): int(count) for label, count in zip(classes, sizes, strict=True)}
         rows = {label: tuple(row_counts(count, spec.means_per_client)) for label, count in counts.items()}
-        merged = {label: (counts[label],) if min(each) < fewest else each for label, each in rows.items()}
+        merged = {label: (counts[label],) if min(means) < fewest else means for label, means in rows.items()}
         return cls(spec, dim, counts, merged, _planned(spec, dim, counts))
 
     def limited(self, share: float, least: int) -> "Outline":
@@ -123,9 +123,9 @@ class Outline:
         >>> outline.sketches[0].rank, outline.limited(0.0, 20).sketches[0].rank
         (2, 0)
         """
-        ranks = [min(each.rank, allowed_rank(each.spare, share=share, least=least)) for each in self.sketches]
+        ranks = [min(sketch.rank, allowed_rank(sketch.spare, share=share, least=least)) for sketch in self.sketches]
         pairs = zip(self.sketches, ranks, strict=True)
-        cut = tuple(each if rank == each.rank else SketchOutline(rank, each.spare) for each, rank in pairs)
+        cut = tuple(sketch if rank == sketch.rank else SketchOutline(rank, sketch.spare) for sketch, rank in pairs)
         return replace(self, sketches=cut)
 
     def measured(self, features: ArrayLike, labels: ArrayLike, share: float = 1.0, least: int = 0) -> "Outline":
@@ -142,7 +142,7 @@ class Outline:
         --------
         >>> X, labels = np.random.default_rng(0).normal(size=(81, 64)), [0] * 81
         >>> outline = Outline.of_labels(labels, StatisticsSpec.of("scatter_sketch"), dim=64)
-        >>> round(outline.measured(X, labels).sketches[0].told.mean, 2)
+        >>> round(outline.measured(X, labels).sketches[0].exposure.mean, 2)
         0.1
         """
         if not self.spec.has_sketch or not self.counts:
@@ -150,8 +150,8 @@ class Outline:
         spec = StatisticsSpec.of("scatter_sketch", sketch=self.spec.plan)
         stats = Statistics.of(features, labels, spec, n_classes=max(self.counts) + 1)
         (outline,) = outlines_of(limited := limit_sketch(stats, share, least))
-        found = replace(outline, told=told(features, labels, limited.sketches.rows))
-        return replace(self, sketches=(found,))
+        sketch = replace(outline, exposure=measure_exposure(features, labels, limited.sketches.rows))
+        return replace(self, sketches=(sketch,))
 
     def without_small(self, min_count: int) -> "Outline":
         """Return the outline without the classes that have a mean over fewer than ``min_count`` samples.
@@ -163,7 +163,7 @@ class Outline:
         >>> Outline.of_labels([3, 3, 8], StatisticsSpec(), dim=64).without_small(2).counts
         {3: 2}
         """
-        kept = [label for label, each in self.rows.items() if min(each) >= min_count]
+        kept = [label for label, sizes in self.rows.items() if min(sizes) >= min_count]
         return Outline(
             self.spec, self.dim, {label: self.counts[label] for label in kept}, {k: self.rows[k] for k in kept}
         )

@@ -6,17 +6,18 @@ own part. A simulation plays all three (:class:`Protection`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.privacy.obfuscation import parse_obfuscation
-from fedmoments.privacy.robust.attacks import parse_attack
+from fedmoments.settings.option import option
 
-__all__ = ["BUDGETS", "NEIGHBOURS", "SECURE", "UNITS", "Agreed", "Protection"]
+if TYPE_CHECKING:
+    from fedmoments.privacy.modes import Mode
 
-#: Ways to add up without anybody seeing a summand. two-phase and cohorts serve heads on client means.
-SECURE = ("sums", "two-phase", "cohorts")
+__all__ = ["BUDGETS", "NEIGHBOURS", "UNITS", "Agreed", "Protection"]
+
 #: What differential privacy hides: one sample, or everything that one client sent.
 UNITS = ("sample", "client")
 #: Neighbouring data differ by one sample (client) that is there or not, or by one that is another.
@@ -25,6 +26,8 @@ NEIGHBOURS = ("add-remove", "replace")
 BUDGETS = ("automatic", "equal")
 #: A promise that fails more often is none.
 MOST_DELTA = 0.01
+
+_rule = partial(option, group="Privacy")
 
 
 @dataclass(frozen=True)
@@ -65,38 +68,69 @@ class Agreed:
     1e-05
     """
 
-    secure: str | None = None
-    batch: int = 3
-    cohort: int = 10
-    contributors: int = 3
-    helper: str = ""
-    epsilon: float | None = None
-    delta: float = 1e-5
-    unit: str = "sample"
-    neighbours: str = "add-remove"
-    clip: float | None = None
-    client_norm: float | None = None
-    budget: str = "automatic"
-    releases: int = 1
+    secure: str | None = _rule(
+        None,
+        "sums, two-phase or cohorts: two servers add up without seeing a summand.",
+        metavar="MODE",
+        common=9,
+    )
+    batch: int = _rule(3, "Fewest clients that a secure sum is over.", metavar="N", needs="secure")
+    cohort: int = _rule(10, "Clients in a cohort, with --secure cohorts.", metavar="N", needs="secure")
+    contributors: int = _rule(
+        3, "Fewest clients that must hold a class for it to be opened.", metavar="N", needs="secure"
+    )
+    helper: str = _rule(
+        "",
+        "With --secure: the helper's card, of 'fedmoments keys helper'.",
+        metavar="CARD",
+        kind="helper card",
+        needs="secure",
+    )
+    epsilon: float | None = _rule(
+        None,
+        "Budget of central differential privacy: heads are fitted from noised sums.",
+        metavar="EPSILON",
+        swept="0.5,2,8,inf sweeps, and inf neither scales nor noises.",
+        common=9,
+    )
+    delta: float = _rule(1e-5, "Its δ, well below one over the samples.", metavar="DELTA", needs="epsilon")
+    unit: str = _rule(
+        "sample", "What it hides: one sample, or everything of one client.", metavar="sample|client", needs="epsilon"
+    )
+    neighbours: str = _rule("add-remove", "From which data it hides it.", metavar="add-remove|replace", needs="epsilon")
+    clip: float | None = _rule(
+        None,
+        "Public norm that features are clipped to; without it they are scaled to length 1.",
+        metavar="NORM",
+        needs="epsilon",
+    )
+    client_norm: float | None = _rule(
+        None, "Public norm of all that a client sends, with --unit client.", metavar="NORM", needs="epsilon"
+    )
+    budget: str = _rule(
+        "automatic",
+        "automatic, equal or counts=0.1,sums=1,second=0.5: how the noise is shared.",
+        "--noise-shares",
+        metavar="SHARES",
+        needs="epsilon",
+    )
+    releases: int = _rule(1, "Releases that the budget is planned for.", metavar="N", needs="epsilon")
 
     def __post_init__(self) -> None:
-        for name, known in (("secure", SECURE), ("unit", UNITS), ("neighbours", NEIGHBOURS)):
-            value = getattr(self, name)
-            if value not in known and not (name == "secure" and value is None):
-                raise UnknownNameError(f"value of '{name}'", str(value), known)
+        for name, known in (("unit", UNITS), ("neighbours", NEIGHBOURS)):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(f"value of '{name}'", str(getattr(self, name)), known)
         self._check_numbers()
-        self._check_together()
+        self.mode.check_agreed()
+        if (self.unit == "client") != (self.client_norm is not None):
+            raise InputError(
+                "hiding a whole client (unit 'client') needs a public bound on the norm of what it sends (client_norm),"
+                f" and nothing else does: unit is '{self.unit}', client_norm is {self.client_norm}"
+            )
 
     def _check_numbers(self) -> None:
-        for name, least in (("batch", 2), ("cohort", 2), ("contributors", 1), ("releases", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")
-        for name in ("epsilon", "clip", "client_norm"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and math.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be a finite number above 0, not {value!r}")
+        self._check_whole_numbers()
+        self._check_positive_numbers()
         for name in ("helper", "budget"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be a text, not {getattr(self, name)!r}")
@@ -107,32 +141,25 @@ class Agreed:
                 f"and at most {MOST_DELTA:g}, not {self.delta!r}"
             )
 
-    def _check_together(self) -> None:
-        if self.secure == "cohorts" and self.cohort < self.batch:
-            raise InputError(
-                f"cohorts of {self.cohort} clients can never be a batch of {self.batch}: raise cohort, or lower batch"
-            )
-        if self.contributors != type(self).contributors and self.secure not in ("two-phase", "cohorts"):
-            raise InputError(
-                f"a class can wait for {self.contributors} contributors where classes are opened one by one (secure "
-                "'two-phase' and 'cohorts'); all other sums hold every class: choose one of these, or leave "
-                "contributors out"
-            )
-        if self.epsilon is not None and self.secure in ("two-phase", "cohorts"):
-            raise InputError(
-                f"noise cannot protect client means ({self.secure}): what one sample changes there depends on the "
-                "data. Choose secure sums of second moments (secure='sums') with an epsilon"
-            )
-        if (self.unit == "client") != (self.client_norm is not None):
-            raise InputError(
-                "hiding a whole client (unit 'client') needs a public bound on the norm of what it sends (client_norm),"
-                f" and nothing else does: unit is '{self.unit}', client_norm is {self.client_norm}"
-            )
+    def _check_whole_numbers(self) -> None:
+        for name, least in (("batch", 2), ("cohort", 2), ("contributors", 1), ("releases", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether the server sees every contribution, and nothing is noised."""
-        return self.secure is None and self.epsilon is None
+    def _check_positive_numbers(self) -> None:
+        for name in ("epsilon", "clip", "client_norm"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and math.isfinite(value) and value > 0):
+                raise InputError(f"{name} must be a finite number above 0, not {value!r}")
+
+    @cached_property
+    def mode(self) -> "Mode":
+        """How contributions are added up and noised: what all else asks."""
+        from fedmoments.privacy.modes import mode_of  # modes are made of an agreement
+
+        return mode_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what differs from the defaults, ready for JSON and TOML."""
@@ -177,21 +204,44 @@ class Protection:
 
     Examples
     --------
-    >>> Protection(Agreed(secure="sums"), min_count=5).words
+    >>> Protection(Agreed(secure="sums"), min_count=5).description
     'secure=sums, min_count=5'
-    >>> Protection().words
+    >>> Protection().description
     ''
     """
 
-    agreed: Agreed = Agreed()
-    min_count: int = 1
-    sketch_spare: int = 0
-    obfuscation: str | None = None
-    max_samples: int | None = None
-    robust: str | None = None
-    attack: str | None = None
+    agreed: Agreed = field(default_factory=Agreed)
+    min_count: int = _rule(1, "Clients withhold a class with fewer samples.", metavar="N")
+    sketch_spare: int = _rule(
+        0, "Clients with fewer samples beyond one a class send no row of a sketch (in the field: 20).", metavar="N"
+    )
+    obfuscation: str | None = _rule(
+        None,
+        "laplace:0.5, gaussian:0.5, uniform:0.5: clients blur their counts; no differential privacy.",
+        "--obfuscate",
+        metavar="KIND:E",
+        swept="none,laplace:0.5 sweeps.",
+    )
+    max_samples: int | None = _rule(
+        None, "Most samples that one client is believed to have.", "--max-client-samples", metavar="N"
+    )
+    robust: str | None = _rule(None, "mad: leave out clients whose means lie far from the others'.", metavar="FILTER")
+    attack: str | None = _rule(
+        None, "flip:0.1:100, junk:0.01, …: what a share of the clients does (see docs/privacy.md).", metavar="ATTACK"
+    )
 
     def __post_init__(self) -> None:
+        self._check_counts()
+        self._check_texts()
+        if self.robust not in (None, "mad"):
+            raise UnknownNameError("robust filter", str(self.robust), ("mad",))
+        if not self.agreed.mode.reads_contributions and (self.robust or self.max_samples):
+            raise InputError(
+                "per-client checks and secure sums exclude each other: the server sees no client's statistics, so it "
+                "can neither filter nor cap them. Choose one"
+            )
+
+    def _check_counts(self) -> None:
         for name in ("min_count", "max_samples"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
@@ -199,17 +249,28 @@ class Protection:
                 raise InputError(f"{name} must be a whole number of 1 or more, not {value!r}")
         if type(self.sketch_spare) is not int or self.sketch_spare < 0:
             raise InputError(f"sketch_spare must be a whole number of 0 or more, not {self.sketch_spare!r}")
+
+    def _check_texts(self) -> None:
+        """Refuse texts that name nothing; their readers are imported here, for fields are read to show a help."""
+        from fedmoments.privacy.obfuscation import parse_obfuscation
+        from fedmoments.privacy.robust.attacks import parse_attack
+
         if self.obfuscation is not None:
             parse_obfuscation(self.obfuscation)
         if self.attack is not None:
             parse_attack(str(self.attack))
-        if self.robust not in (None, "mad"):
-            raise UnknownNameError("robust filter", str(self.robust), ("mad",))
-        if self.agreed.secure and (self.robust or self.max_samples):
-            raise InputError(
-                "per-client checks and secure sums exclude each other: the server sees no client's statistics, so it "
-                "can neither filter nor cap them. Choose one"
-            )
+
+    def check_rules(self) -> None:
+        """Refuse rules that the noise does not account for: :mod:`fedmoments.privacy.dp.compatibility`.
+
+        Examples
+        --------
+        >>> Protection(Agreed(epsilon=2.0), robust="mad").check_rules()
+        Traceback (most recent call last):
+        fedmoments.errors.PrivacyError: the robust filter 'mad' and differential privacy exclude each other: ...
+        """
+        names = ("min_count", "obfuscation", "max_samples", "robust")
+        self.agreed.mode.noise.check_rules(**{name: getattr(self, name) for name in names})
 
     @property
     def acts_after_measuring(self) -> bool:
@@ -217,9 +278,9 @@ class Protection:
         return replace(self, min_count=1, sketch_spare=0) != Protection()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What differs from no protection at all, as text: the same for the same protection."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "agreed"}
         defaults = {f.name: f.default for f in fields(self)}
-        told = {**self.agreed.to_dict(), **{k: v for k, v in own.items() if v != defaults[k]}}
-        return ", ".join(f"{name}={value}" for name, value in told.items())
+        given = {**self.agreed.to_dict(), **{k: v for k, v in own.items() if v != defaults[k]}}
+        return ", ".join(f"{name}={value}" for name, value in given.items())

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.linalg import blocks
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
-from fedmoments.linalg import blocks
-from fedmoments.statistics import Statistics
 
-__all__ = ["SketchOutline", "Told", "outlines_of", "sketch_facts", "told"]
+__all__ = ["Exposure", "SketchOutline", "measure_exposure", "outlines_of", "sketch_facts"]
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ WHOLE = 0.99
 
 
 @dataclass(frozen=True)
-class Told:
+class Exposure:
     """What a sketch tells of the samples that it was made from.
 
     Parameters
@@ -65,7 +65,7 @@ class SketchOutline:
         n − |C|, the rank at which it would span the samples.
     energy
         1 − ρ/tr M, the part of the scatter that it tells; None before anything is measured.
-    told
+    exposure
         Measured on the samples; None where these are not at hand.
 
     Examples
@@ -77,33 +77,33 @@ class SketchOutline:
     rank: int
     spare: int
     energy: float | None = None
-    told: Told | None = None
+    exposure: Exposure | None = None
 
     @property
     def share(self) -> float:
-        """r/(n − |C|), the least that is told of samples on average; 0 without spare samples."""
+        """r/(n − |C|), the least mean told share of samples; 0 without spare samples."""
         return min(self.rank / self.spare, 1.0) if self.spare > 0 else 0.0
 
     def spans(self, dim: int) -> bool:
-        """Whether the whole scatter is told: by as many rows as there can be, or by fewer that hold nearly all."""
+        """Whether the whole scatter is revealed: by as many rows as there can be, or by fewer that hold nearly all."""
         return self.rank > 0 and (self.rank >= min(self.spare, dim) or (self.energy or 0.0) >= WHOLE)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        found: dict[str, Any] = {"rank": self.rank, "spare": self.spare, "share": self.share}
+        values: dict[str, Any] = {"rank": self.rank, "spare": self.spare, "share": self.share}
         if self.energy is not None:
-            found["energy"] = self.energy
-        return found | ({"told": self.told.to_dict()} if self.told else {})
+            values["energy"] = self.energy
+        return values | ({"told": self.exposure.to_dict()} if self.exposure else {})
 
 
 def outlines_of(stats: Statistics) -> tuple[SketchOutline, ...]:
     """Return what is to be known of every contribution's sketch without samples.
 
-    Blocks that several contributions were compressed into are of nobody, and left out.
+    Blocks that several contributions were compressed into belong to no single one, and are left out.
 
     Examples
     --------
-    >>> from fedmoments.statistics import SketchPlan, StatisticsSpec
+    >>> from fedmoments.core.statistics import SketchPlan, StatisticsSpec
     >>> spec = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=1, share=0.5))
     >>> stats = Statistics.of([[0.0, 3.0], [2.0, 3.0], [1.0, 2.0]], [0, 0, 0], spec, n_classes=1)
     >>> outlines_of(stats)[0].rank, outlines_of(stats)[0].spare, round(outlines_of(stats)[0].energy, 2)
@@ -115,17 +115,17 @@ def outlines_of(stats: Statistics) -> tuple[SketchOutline, ...]:
     samples = np.bincount(stats.row_owners, weights=stats.row_counts, minlength=number)
     cells = np.unique(stats.row_owners * stats.n_classes + stats.row_labels)
     spare = samples - np.bincount(cells // stats.n_classes, minlength=number)
-    found = []
+    outlines = []
     for rows, residual, owner in stats.sketches.blocks():
         if owner < 0:
             continue
         energy = float(np.square(rows).sum())
         part = energy / (energy + residual) if energy > 0 else 0.0
-        found.append(SketchOutline(len(rows), int(spare[owner]) if owner < number else 0, part))
-    return tuple(found)
+        outlines.append(SketchOutline(len(rows), int(spare[owner]) if owner < number else 0, part))
+    return tuple(outlines)
 
 
-def told(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> Told:
+def measure_exposure(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> Exposure:
     """Measure what a sketch tells of the samples that it was made from: for the client alone, who has them.
 
     Parameters
@@ -137,15 +137,10 @@ def told(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> Told:
 
     Examples
     --------
-    >>> told([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0], [0.0, 5.0]], [0, 0, 1, 1], [[0.0, 1.4]])
-    Told(mean=0.5, worst=1.0, nearest=1.0)
+    >>> measure_exposure([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0], [0.0, 5.0]], [0, 0, 1, 1], [[0.0, 1.4]])
+    Exposure(mean=0.5, worst=1.0, nearest=1.0)
     """
-    X, y, V = np.asarray(features), np.asarray(labels), np.asarray(rows, np.float64)
-    if X.ndim != 2 or y.shape != X.shape[:1] or V.ndim != 2 or V.shape[1] != X.shape[1]:
-        raise InputError(
-            "what a sketch tells is measured on features (n, d), labels (n,) and rows (r, d), but arrays of shape "
-            f"{X.shape}, {y.shape} and {V.shape} arrived"
-        )
+    X, y, V = _checked(features, labels, rows)
     right = _orthonormal(V)
     lengths = np.sqrt(np.square(V).sum(axis=1))
     units = V[lengths > 0] / lengths[lengths > 0, None]
@@ -160,10 +155,20 @@ def told(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> Told:
             shares.append(np.square(gaps @ right.T).sum(axis=1) / energies)
             if len(units) and len(gaps):
                 nearest = max(nearest, float((np.square(gaps @ units.T) / energies[:, None]).max()))
-    found = np.minimum(np.concatenate(shares), 1.0) if shares else np.zeros(0)
-    if not len(found):
-        return Told(0.0, 0.0, 0.0)
-    return Told(float(found.mean()), float(found.max()), min(nearest, 1.0))
+    capped = np.minimum(np.concatenate(shares), 1.0) if shares else np.zeros(0)
+    if not len(capped):
+        return Exposure(0.0, 0.0, 0.0)
+    return Exposure(float(capped.mean()), float(capped.max()), min(nearest, 1.0))
+
+
+def _checked(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], Floats]:
+    X, y, V = np.asarray(features), np.asarray(labels), np.asarray(rows, np.float64)
+    if X.ndim != 2 or y.shape != X.shape[:1] or V.ndim != 2 or V.shape[1] != X.shape[1]:
+        raise InputError(
+            "what a sketch tells is measured on features (n, d), labels (n,) and rows (r, d), but arrays of shape "
+            f"{X.shape}, {y.shape} and {V.shape} arrived"
+        )
+    return X, y, V
 
 
 def _orthonormal(rows: Floats) -> Floats:
@@ -185,20 +190,20 @@ def sketch_facts(stats: Statistics) -> dict[str, float] | None:
 
     Examples
     --------
-    >>> from fedmoments.statistics import SketchPlan, StatisticsSpec
+    >>> from fedmoments.core.statistics import SketchPlan, StatisticsSpec
     >>> spec = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=1, share=0.5))
     >>> one = Statistics.of([[0.0, 3.0], [2.0, 3.0], [1.0, 2.0]], [0, 0, 0], spec, n_classes=1)
     >>> sketch_facts(one + one)
     {'clients': 2, 'rows': 2, 'share': 0.5, 'most': 0.5, 'energy': 0.75}
     """
-    found = [each for each in outlines_of(stats) if each.spare > 0]
-    if not found:
+    outlines = [outline for outline in outlines_of(stats) if outline.spare > 0]
+    if not outlines:
         return None
-    shares = [each.share for each in found]
+    shares = [outline.share for outline in outlines]
     return {
-        "clients": len(found),
-        "rows": sum(each.rank for each in found),
+        "clients": len(outlines),
+        "rows": sum(outline.rank for outline in outlines),
         "share": float(np.mean(shares)),
         "most": float(np.max(shares)),
-        "energy": round(float(np.mean([each.energy or 0.0 for each in found])), 6),
+        "energy": round(float(np.mean([outline.energy or 0.0 for outline in outlines])), 6),
     }

@@ -9,7 +9,8 @@ among samples. So a client cuts its own sketch, whatever the terms ask for:
 Rows that are cut leave their energy to the residual trace, so that tr M stays exact.
 
 A sketch is read row by row. It adds nothing up across clients, so nothing that hides a client among others works on it:
-secure sums, noise and blurred counts are refused, not ignored. Their counterpart that adds up is ``gram``.
+secure sums, noise and blurred counts are refused, not ignored (``Mode.check_sketch``). Their counterpart that adds up
+is ``gram``.
 """
 
 from dataclasses import replace
@@ -17,16 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from fedmoments.errors import InputError, PrivacyError
-from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import Statistics, StatisticsSpec
+from fedmoments.core.statistics import Statistics
+from fedmoments.errors import InputError
+from fedmoments.settings.policy import SHARE, SPARE
 
-__all__ = ["SHARE", "SPARE", "allowed_rank", "check_limits", "limit_sketch", "require_open", "spare_samples"]
-
-#: Largest part of its spare samples that a client's sketch spans, unless its policy says otherwise.
-SHARE = 0.25
-#: Fewest spare samples with which a client sends sketch rows, unless its policy says otherwise.
-SPARE = 20
+__all__ = ["allowed_rank", "check_limits", "limit_sketch", "spare_samples"]
 
 
 def spare_samples(stats: Statistics) -> int:
@@ -34,6 +30,7 @@ def spare_samples(stats: Statistics) -> int:
 
     Examples
     --------
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> spare_samples(Statistics.of([[1.0], [2.0], [4.0]], [0, 0, 1], StatisticsSpec(), n_classes=2))
     1
     """
@@ -90,7 +87,7 @@ def limit_sketch(stats: Statistics, share: float = SHARE, least: int = SPARE) ->
 
     Examples
     --------
-    >>> from fedmoments.statistics import SketchPlan
+    >>> from fedmoments.core.statistics import SketchPlan, StatisticsSpec
     >>> X, y = np.random.default_rng(0).normal(size=(42, 8)), [0] * 21 + [1] * 21
     >>> spec = StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, rank=6))
     >>> stats = Statistics.of(X, y, spec, n_classes=2)
@@ -119,30 +116,4 @@ def limit_sketch(stats: Statistics, share: float = SHARE, least: int = SPARE) ->
         arrays={**stats.arrays, "scatter_sketch": kept},
         sketch_sizes=np.array([rank], np.int64),
         sketch_residuals=stats.sketch_residuals + energy,
-    )
-
-
-def require_open(spec: StatisticsSpec, agreed: Agreed) -> None:
-    """Refuse scatter sketches where the terms promise that nobody reads a single contribution, or that noise hides it.
-
-    Examples
-    --------
-    >>> require_open(StatisticsSpec.of("scatter_sketch"), Agreed())
-    >>> require_open(StatisticsSpec.of("scatter_sketch"), Agreed(secure="cohorts"))
-    Traceback (most recent call last):
-    fedmoments.errors.PrivacyError: scatter sketches and secure cohorts exclude each other: ...
-    """
-    if not spec.has_sketch or agreed.is_clear:
-        return
-    if agreed.secure:
-        raise PrivacyError(
-            f"scatter sketches and secure {agreed.secure} exclude each other: sketches of clients are laid side by "
-            "side and read one by one, and masks let nothing but sums through. Send 'gram' under secure sums (heads "
-            "fed3r, gh-lda, fedcof-oracle), which adds up to what sketches only approximate, or agree on clear "
-            "contributions"
-        )
-    raise PrivacyError(
-        f"scatter sketches and an epsilon of {agreed.epsilon:g} exclude each other: by how much one sample turns the "
-        "leading directions of a client depends on all its others, so no noise is enough. Send 'gram' with an epsilon "
-        "(heads fed3r, gh-lda, fedcof-oracle), or agree on none"
     )

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.errors import InputError
-from fedmoments.statistics import Statistics
-from fedmoments.statistics.moments import cell_sums
 
 __all__ = ["NOBODY", "hand_over", "merge_rows", "row_counts"]
 
@@ -111,7 +111,7 @@ def merge_rows(stats: Statistics, min_count: int) -> Statistics:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> spec = StatisticsSpec.of("client_means", means_per_client=2)
     >>> stats = Statistics.of(np.arange(14.0)[:, None], [0] * 4 + [1] * 10, spec, n_classes=2)
     >>> stats.row_counts

@@ -5,9 +5,10 @@ A :class:`TuningPlan` says what is trained and how, a :class:`~fedmoments.tuning
 what they send, and :func:`~fedmoments.tuning.loop.tune` runs the rounds.
 """
 
+from fedmoments.settings.optimisers import OPTIMISERS
+from fedmoments.settings.plan import STAGES, TuningPlan
 from fedmoments.tuning.head_tuning import TunedHead, tune_head
 from fedmoments.tuning.loop import RoundPoint, Tuned, tune
-from fedmoments.tuning.plan import OPTIMISERS, STAGES, TuningPlan
 from fedmoments.tuning.prices import Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import Start, random_start, start_from

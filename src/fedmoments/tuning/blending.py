@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.classifier import Classifier, LinearClassifier
+from fedmoments.core.classifier import Classifier, LinearClassifier
+from fedmoments.core.heads import Head
+from fedmoments.core.linalg import pack_symmetric
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.heads import Head
-from fedmoments.linalg import pack_symmetric
-from fedmoments.statistics import Statistics, StatisticsSpec
 
 __all__ = ["TAUS", "Blend", "blend", "leave_one_out", "means_of", "read_beta", "statistics_of_means", "translated"]
 
@@ -168,7 +168,7 @@ def leave_one_out(
     >>> leave_one_out([2], [8.0], [1.0], [np.inf], [0.0, np.inf])
     array([32., 10.])
     """
-    n, scatter, distance, N = (np.asarray(each, np.float64) for each in (counts, scatters, distances, totals))
+    n, scatter, distance, N = (np.asarray(values, np.float64) for values in (counts, scatters, distances, totals))
     several = (n > 1) & (N > 1)
     n, scatter, distance, N = n[several], scatter[several], distance[several], N[several]
     h, g = n / (n - 1), np.where(np.isinf(N), 1.0, 1.0 / (1.0 - 1.0 / N))
@@ -288,5 +288,5 @@ def _weights(counts: ArrayLike, tau: Any) -> Floats:
 
 def _best(counts: Floats, scatters: Floats, distances: Floats, totals: Floats) -> float:
     """Return the τ with the least sum of squares; the largest of those that tie."""
-    found = leave_one_out(counts, scatters, distances, totals)
-    return max(tau for tau, each in zip(TAUS, found, strict=True) if each <= found.min() * (1 + TIE))
+    errors = leave_one_out(counts, scatters, distances, totals)
+    return max(tau for tau, error in zip(TAUS, errors, strict=True) if error <= errors.min() * (1 + TIE))

@@ -36,8 +36,8 @@ class Checkpoint:
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Checkpoint({"w": np.ones(2)}, notes={"round": 3}, basis="x").save(Path(folder, "c.safetensors"))
-    ...     found = Checkpoint.load(Path(folder, "c.safetensors"), basis="x")
-    >>> found.notes["round"], found.arrays
+    ...     saved = Checkpoint.load(Path(folder, "c.safetensors"), basis="x")
+    >>> saved.notes["round"], saved.arrays
     (3, {'w': array([1., 1.])})
     """
 

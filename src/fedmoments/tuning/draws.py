@@ -9,8 +9,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.data.draws import shuffle
 from fedmoments.errors import InputError
+from fedmoments.samples.splits.draws import shuffle
 
 __all__ = ["batches", "drawn_clients", "held_out", "stream"]
 
@@ -95,11 +95,11 @@ def batches(n: int, batch_size: int, *, seed: int, round_number: int, client: st
     [[3, 1], [2, 4], [0]]
     """
     size = batch_size or max(n, 1)
-    found = []
+    drawn = []
     for epoch in range(epochs):
         order = shuffle(stream(seed, "batches", round_number, client, epoch), n)
-        found += [order[start : start + size] for start in range(0, n, size)]
-    return found
+        drawn += [order[start : start + size] for start in range(0, n, size)]
+    return drawn
 
 
 def held_out(n: int, share: float, *, seed: int, client: str) -> tuple[Ints, Ints]:

@@ -1,7 +1,7 @@
 """What runs on clients' data: the seam between the rounds and whatever trains.
 
 There are three engines: features in one process (:mod:`fedmoments.tuning.probing`), a torch network in one process
-(:mod:`fedmoments.tuning.network`), and the nodes of a deployment (:mod:`fedmoments.flower`). All train by the same
+(``tuning.network``), and the nodes of a deployment (``federation.flower``). All train by the same
 rule. With raw gradients g of the mean loss of a batch (L2 penalty included), global parameters w₀, and, with SCAFFOLD,
 control variates c of the server and c_k of the client, a local step is
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.tuning.plan import TuningPlan
+from fedmoments.settings.plan import TuningPlan
 
 __all__ = ["AVERAGED", "Arrays", "DivergedError", "Engine", "Score", "Update", "require_request"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedmoments.api import fit
-from fedmoments.classifier import Classifier
+from fedmoments.core.api import fit
+from fedmoments.core.classifier import Classifier
 from fedmoments.errors import FitWarning, InputError
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.loop import Progress, RoundPoint, tune
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import Start, random_start, start_from
@@ -27,7 +27,7 @@ Part = tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class TunedHead:
-    """What linear probing found.
+    """The result of linear probing.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def tune_head(
     >>> y = rng.integers(0, 3, size=300)
     >>> X = rng.normal(size=(300, 5)) + np.eye(3, 5)[y]
     >>> parties = {f"clinic {k}": (X[k:200:4], y[k:200:4]) for k in range(4)}
-    >>> found = tune_head(parties, "fedncm", TuningPlan(rounds=20, lr=0.01), test=(X[200:], y[200:]))
-    >>> len(found.points), found.points[20].train_loss < found.points[1].train_loss, found.classifier.info["start"]
+    >>> tuned = tune_head(parties, "fedncm", TuningPlan(rounds=20, lr=0.01), test=(X[200:], y[200:]))
+    >>> len(tuned.points), tuned.points[20].train_loss < tuned.points[1].train_loss, tuned.classifier.info["start"]
     (21, True, 'fedncm')
     """
     plan = plan or TuningPlan()
@@ -139,7 +139,7 @@ def tune_head(
     training = {name: (X[rows[name]], y[rows[name]]) for name, (X, y) in held.items()}
     begun = _begin(training, start, plan, C)
     engine = FeatureEngine(plan, begun, held, test)
-    found = tune(
+    tuned = tune(
         plan,
         engine,
         begun.arrays(),
@@ -148,16 +148,16 @@ def tune_head(
         basis=f"{begun.classifier.digest()} {begun.temperature!r} {_digest(held, test)}",
         progress=progress,
     )
-    classifier = begun.tuned(found.arrays, stage=plan.stage, plan=plan.to_dict())
-    return TunedHead(classifier, found.points, begun.temperature, found.best_round, found.stopped)
+    classifier = begun.tuned(tuned.arrays, stage=plan.stage, plan=plan.to_dict())
+    return TunedHead(classifier, tuned.points, begun.temperature, tuned.best_round, tuned.stopped)
 
 
 def _digest(parties: Mapping[str, Part], test: Part | None) -> str:
     """Return the SHA-256 of all samples, whose they are, and of their types and shapes."""
     sha = hashlib.sha256()
     for name, part in [*((f"party {name}", part) for name, part in parties.items()), ("test", test or ((), ()))]:
-        for each in part:
-            array = np.ascontiguousarray(each)
+        for values in part:
+            array = np.ascontiguousarray(values)
             sha.update(f"{name}\n{array.dtype.str}\n{array.shape}\n".encode())
             sha.update(array.data)
     return sha.hexdigest()

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.data import DROPPED, Split
-from fedmoments.data.draws import shuffle
 from fedmoments.errors import InputError
-from fedmoments.simulation import Features, Samples
+from fedmoments.samples import DROPPED, Split
+from fedmoments.samples.features import Features, Samples
+from fedmoments.samples.splits.draws import shuffle
 from fedmoments.tuning.draws import held_out, stream
 
 __all__ = ["deal_tests", "hold_out_tests"]

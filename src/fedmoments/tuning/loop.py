@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from fedmoments.errors import InputError
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.checkpoint import Checkpoint
 from fedmoments.tuning.draws import drawn_clients
 from fedmoments.tuning.engine import Arrays, DivergedError, Engine, Update
 from fedmoments.tuning.optimisers import ServerOptimiser, make_optimiser
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.prices import Bill, Prices
 
 __all__ = ["RoundPoint", "Tuned", "tune"]
 
-#: Called with (rounds done, rounds in all, what was found).
+#: Called with (rounds done, rounds in all, a line about the last round).
 Progress = Callable[[int, int, str], None]
 
 
@@ -79,7 +79,7 @@ class RoundPoint:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What a run found.
+    """The result of a run.
 
     Parameters
     ----------
@@ -147,25 +147,31 @@ def tune(
         raise InputError("no client has a sample to train on")
     run = _Run(plan, engine, prices, make_optimiser(plan, engine.samples), dict(arrays))
     key = _basis(plan, basis)
-    found = Checkpoint.load(checkpoint, basis=key) if checkpoint else None
-    if found is not None:
-        run.restore(found)
-        if run.round > plan.rounds:
-            raise InputError(
-                f"{checkpoint} is of round {run.round}, but {plan.rounds} rounds were asked for: ask for more, or give "
-                "another folder"
-            )
-    else:
+    resumed = _resume(run, checkpoint, key) if checkpoint else None
+    if resumed is None:
         run.begin()
-    resumed = run.round if found is not None else None
     while run.round < plan.rounds and run.stopped is None:
         run.next_round()
         if checkpoint is not None:
             run.checkpoint(key).save(checkpoint)
         if progress is not None:
-            progress(run.round, plan.rounds, run.told())
+            progress(run.round, plan.rounds, run.summary())
     kept = run.best if run.best_round is not None else run.arrays
     return Tuned(kept, tuple(run.points), run.best_round, run.stopped, resumed)
+
+
+def _resume(run: "_Run", checkpoint: Path, key: str) -> int | None:
+    """Continue a run from its checkpoint, if there is one; return the round that the checkpoint is of."""
+    saved = Checkpoint.load(checkpoint, basis=key)
+    if saved is None:
+        return None
+    run.restore(saved)
+    if run.round > run.plan.rounds:
+        raise InputError(
+            f"{checkpoint} is of round {run.round}, but {run.plan.rounds} rounds were asked for: ask for more, or give "
+            "another folder"
+        )
+    return run.round
 
 
 @dataclass
@@ -260,16 +266,16 @@ class _Run:
         if self.bad_checks >= self.plan.patience:
             self.stopped = f"no better validation in {self.bad_checks} checks in a row; round {self.best_round} is kept"
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return one line about the last round."""
         if not self.points or self.points[-1].round != self.round:
             return f"round {self.round}: {self.stopped}"
         point = self.points[-1]
-        words = [f"round {point.round}"]
+        parts = [f"round {point.round}"]
         for name, value in (("accuracy", point.accuracy), ("validation", point.validation)):
             if value is not None:
-                words.append(f"{name} {100 * value:.2f} %")
-        return ", ".join(words)
+                parts.append(f"{name} {100 * value:.2f} %")
+        return ", ".join(parts)
 
     def checkpoint(self, basis: str) -> Checkpoint:
         """Return where the run stands."""
@@ -285,17 +291,17 @@ class _Run:
         best = self.best if self.best_round != self.round else {}  # not twice in the file
         return Checkpoint(self.arrays, best, self.optimiser.state(), self.engine.state(), notes, basis)
 
-    def restore(self, found: Checkpoint) -> None:
-        """Go on from there."""
-        notes = found.notes
-        self.arrays = {name: found.arrays[name] for name in self.arrays}
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a checkpoint."""
+        notes = saved.notes
+        self.arrays = {name: saved.arrays[name] for name in self.arrays}
         self.round, self.points = notes["round"], [RoundPoint(**point) for point in notes["points"]]
         self.bill = Bill(**notes["bill"])
         self.best_round, self.bad_checks, self.stopped = notes["best_round"], notes["bad_checks"], notes["stopped"]
         self.met = set(notes["met"])
-        self.best = found.best if found.best else dict(self.arrays)
-        self.optimiser.restore(found.optimiser)
-        self.engine.restore(found.engine)
+        self.best = saved.best if saved.best else dict(self.arrays)
+        self.optimiser.restore(saved.optimiser)
+        self.engine.restore(saved.engine)
 
 
 def _basis(plan: TuningPlan, basis: str) -> str:

@@ -13,7 +13,7 @@ _PARTS = ("parameters", "control")
 
 
 def pack_parameters(arrays: Arrays, control: Arrays | None = None, **header: Any) -> bytes:
-    """Return parameters, control variates (SCAFFOLD) and a few words as checked bytes.
+    """Return parameters, control variates (SCAFFOLD) and header fields as checked bytes.
 
     Examples
     --------
@@ -31,14 +31,14 @@ def pack_parameters(arrays: Arrays, control: Arrays | None = None, **header: Any
 def unpack_parameters(data: bytes, whose: str) -> tuple[Arrays, Arrays | None, dict[str, Any]]:
     """Read what :func:`pack_parameters` made; anything else is refused, and nothing in it is run."""
     tensors, header = unpack_tensors(data, _KIND, whose)
-    found: dict[str, Arrays] = {part: {} for part in _PARTS}
+    parts: dict[str, Arrays] = {part: {} for part in _PARTS}
     for name, array in tensors.items():
         part, slash, rest = name.partition("/")
-        if part not in found or not slash or array.dtype.kind != "f":
+        if part not in parts or not slash or array.dtype.kind != "f":
             raise InputError(f"{whose} sent '{name}' of type {array.dtype}, which is no parameter")
-        found[part][rest] = array
+        parts[part][rest] = array
     controlled = header.get("controlled") is True
-    return found["parameters"], found["control"] if controlled else None, dict(header)
+    return parts["parameters"], parts["control"] if controlled else None, dict(header)
 
 
 def message_size(arrays: Arrays, control: Arrays | None = None, **header: Any) -> int:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedmoments.classifier import Classifier
+from fedmoments.core.classifier import Classifier
 from fedmoments.errors import InputError, NotEnoughDataError
 
 __all__ = ["mask_to_labels"]
@@ -47,9 +47,9 @@ def mask_to_labels(classifier: Made, labels: Iterable[int]) -> Made:
 
     Examples
     --------
-    >>> from fedmoments.classifier import LinearClassifier
-    >>> made = LinearClassifier(weights=np.eye(3), bias=np.zeros(3), present=np.array([True, True, True]))
-    >>> mask_to_labels(made, [0, 2]).predict([[0.1, 0.9, 0.2]])
+    >>> from fedmoments.core.classifier import LinearClassifier
+    >>> global_head = LinearClassifier(weights=np.eye(3), bias=np.zeros(3), present=np.array([True, True, True]))
+    >>> mask_to_labels(global_head, [0, 2]).predict([[0.1, 0.9, 0.2]])
     array([2])
     """
     wanted = np.unique(np.asarray(list(labels)))

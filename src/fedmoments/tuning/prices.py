@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedmoments.federation.costs import client_flops, iterative_cost
+from fedmoments.core.costs import client_flops, iterative_cost
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import Arrays, Update
 from fedmoments.tuning.message import message_size
-from fedmoments.tuning.plan import TuningPlan
 
 __all__ = ["Bill", "Prices"]
 
@@ -117,7 +117,7 @@ class Prices:
             What came back. Where no messages travel, one each way is made and measured, and stands for all.
         """
         formula = iterative_cost(
-            plan.method,
+            plan.priced_as,
             d=self.dim,
             classes=self.classes,
             encoder_parameters=self.encoder_parameters,
@@ -126,9 +126,9 @@ class Prices:
             bias=True,
         )
         first = updates[0]
-        words = {"client": first.client, "samples": first.samples, "steps": first.steps, "loss": first.loss}
+        header = {"client": first.client, "samples": first.samples, "steps": first.steps, "loss": first.loss}
         sent = first.down or message_size(arrays, control, round=1)
-        came = 0 if first.up else message_size(first.arrays, first.control, round=1, **words)
+        came = 0 if first.up else message_size(first.arrays, first.control, round=1, **header)
         return Bill(
             up=sum(update.up or came for update in updates),
             down=len(asked) * sent,
@@ -148,7 +148,7 @@ class Prices:
 
     def _flops(self, plan: TuningPlan, samples: int) -> float:
         return client_flops(
-            plan.method,
+            plan.priced_as,
             samples=samples,
             encoder_flops=self.encoder_flops or 0.0,
             d=self.dim,

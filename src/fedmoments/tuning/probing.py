@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.samples import Samples
 from fedmoments.tuning.softmax_steps import StepRule, local_steps
 from fedmoments.tuning.start import BIAS, WEIGHTS, Floats, Start
@@ -195,22 +195,23 @@ class FeatureEngine:
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state that :meth:`state` returned; clients that it does not name have control variates 0."""
-        found: dict[str, Arrays] = {}
+        controls: dict[str, Arrays] = {}
         for name, array in state.items():
-            ending = next((each for each in (WEIGHTS, BIAS) if name.endswith("/" + each)), None)
+            ending = next((part for part in (WEIGHTS, BIAS) if name.endswith("/" + part)), None)
             client = name[len(_CONTROL) : -len(ending) - 1] if ending and name.startswith(_CONTROL) else None
             if client not in self._samples or ending is None:
                 raise InputError(
                     f"'{name}' is no state of this engine: it was saved with other clients or another stage"
                 )
-            found.setdefault(client, {})[ending] = array
+            controls.setdefault(client, {})[ending] = array
         self._controls = {
-            client: self._joined(arrays, f"control variates of client '{client}'") for client, arrays in found.items()
+            client: self._joined(arrays, f"control variates of client '{client}'")
+            for client, arrays in controls.items()
         }
 
 
 def _shares(plan: TuningPlan, name: str, X: ArrayLike, y: ArrayLike) -> tuple[_Part, _Part]:
-    """Return what a client trains on and its validation share, each with words for errors."""
+    """Return what a client trains on and its validation share, each with a name for error messages."""
     features, labels, whose = np.asarray(X), np.asarray(y), f"client '{name}'"
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise InputError(

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.linalg import blocks
 from fedmoments.errors import InputError
-from fedmoments.linalg import blocks
 from fedmoments.tuning.engine import Arrays, Score
 from fedmoments.tuning.start import BIAS, WEIGHTS, Floats, Start
 

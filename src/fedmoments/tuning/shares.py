@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.classifier import Classifier
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.statistics.accumulator import check_labels
 from fedmoments.errors import InputError
-from fedmoments.statistics.accumulator import check_labels
 from fedmoments.tuning.personal import mask_to_labels
 
 __all__ = ["STEPS", "Shares", "own_shares", "weigh_by_shares"]
@@ -100,8 +100,8 @@ def weigh_by_shares(classifier: Made, X: ArrayLike, y: ArrayLike, *, totals: Arr
     --------
     >>> import fedmoments as fm
     >>> X, y = [[1.0, 0.1], [0.9, 0.2], [0.3, 0.4], [0.4, 0.5], [0.1, 1.0]], [0, 0, 0, 0, 1]
-    >>> made = fm.fit("fedncm", {"other": ([[1.0, 0.0], [0.0, 1.0]], [0, 1])})
-    >>> made.predict(X), weigh_by_shares(made, X, y).predict(X)
+    >>> global_head = fm.fit("fedncm", {"other": ([[1.0, 0.0], [0.0, 1.0]], [0, 1])})
+    >>> global_head.predict(X), weigh_by_shares(global_head, X, y).predict(X)
     (array([0, 0, 1, 1, 1]), array([0, 0, 0, 0, 1]))
     """
     bias: Any = getattr(classifier, "bias", None)

@@ -94,7 +94,7 @@ def local_steps(
     velocity = np.zeros_like(parameters) if rule.momentum else None
     decay = np.where(samples.present, rule.weight_decay, 0.0).astype(start.dtype)
     buffer, scratch, losses = np.empty_like(parameters), np.empty_like(parameters), np.zeros(len(batches))
-    steps = np.array([len(each) for each in batches])
+    steps = np.array([len(own) for own in batches])
     for rows, mine in _together(batches):
         theta, g, term = parameters[mine], buffer[mine], scratch[mine]
         losses[mine] += softmax_gradients(samples, rows, theta, rule.temperature, g)
@@ -103,22 +103,32 @@ def local_steps(
         if gradients is not None and extra is not None:
             gradients[mine] += g
             g += extra[mine]
-        if rule.proximal:
-            np.subtract(theta, start, out=term)
-            g += np.multiply(term, rule.proximal, out=term)
-        if velocity is not None:
-            velocity[mine] *= rule.momentum
-            velocity[mine] += g
-        theta -= np.multiply(g if velocity is None else velocity[mine], rule.lr, out=g)
+        _pull_back(g, theta, start, rule, term)
+        _descend(theta, g, None if velocity is None else velocity[mine], rule)
     if gradients is not None:
         gradients /= steps[:, None, None].astype(start.dtype)
     return Stepped(parameters, losses / steps, gradients)
 
 
+def _pull_back(g: Floats, theta: Floats, start: Floats, rule: StepRule, term: Floats) -> None:
+    """Add FedProx's μ·(θ − θ₀) to gradients in place; ``term`` is overwritten."""
+    if rule.proximal:
+        np.subtract(theta, start, out=term)
+        g += np.multiply(term, rule.proximal, out=term)
+
+
+def _descend(theta: Floats, g: Floats, velocity: Floats | None, rule: StepRule) -> None:
+    """Move parameters against their gradients, or their velocities with momentum; all are changed in place."""
+    if velocity is not None:
+        velocity *= rule.momentum
+        velocity += g
+    theta -= np.multiply(g if velocity is None else velocity, rule.lr, out=g)
+
+
 def _together(batches: Sequence[Sequence[Ints]]) -> Iterator[tuple[Ints, slice]]:
     """Yield rows (m, B) and places of neighbouring clients that step together, all first steps before any second."""
     for step in range(max(map(len, batches), default=0)):
-        due = [each[step] if step < len(each) else None for each in batches]
+        due = [own[step] if step < len(own) else None for own in batches]
         first = 0
         for size, run in groupby(due, key=lambda rows: -1 if rows is None else len(rows)):
             stacked = list(run)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.classifier import Classifier, LinearClassifier
-from fedmoments.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.core.classifier import Classifier, LinearClassifier
+from fedmoments.core.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
 from fedmoments.errors import InputError
 from fedmoments.tuning.draws import stream
 from fedmoments.tuning.engine import Arrays
@@ -238,5 +238,5 @@ def random_start(dim: int, present: NDArray[np.bool_], *, seed: int, temperature
     """
     bound, C = 1.0 / np.sqrt(dim), len(present)
     drawn = stream(seed, "random head").random((dim + 1, C)) * 2.0 * bound - bound
-    made = LinearClassifier(weights=drawn[:dim], bias=drawn[dim], present=np.asarray(present, bool))
-    return Start("random", made, 1.0 if temperature is None else temperature)
+    classifier = LinearClassifier(weights=drawn[:dim], bias=drawn[dim], present=np.asarray(present, bool))
+    return Start("random", classifier, 1.0 if temperature is None else temperature)

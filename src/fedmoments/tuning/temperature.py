@@ -46,19 +46,19 @@ def cross_entropy_sums(
 
     Examples
     --------
-    >>> from fedmoments.classifier import LinearClassifier
+    >>> from fedmoments.core.classifier import LinearClassifier
     >>> head = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
     >>> cross_entropy_sums(Start("eye", head), [[1.0, 0.0], [0.0, 1.0]], [0, 1], [0.1, 1.0, 10.0]).round(4)
     array([1.0000e-04, 6.2650e-01, 1.2888e+00])
     """
-    if not all(0 < each < np.inf for each in temperatures):
+    if not all(0 < temperature < np.inf for temperature in temperatures):
         raise InputError(f"temperatures must be above 0, but {list(temperatures)} arrived")
     samples = Samples.of(start, [(whose, X, y)], np.float64)
     arrays = start.arrays(np.float64)
     sums = np.zeros(len(temperatures))
     for rows in samples.blocks():
         scores, labels = samples.scores(arrays, rows), samples.labels[rows]
-        sums += [cross_entropies(scores, labels, each).sum() for each in temperatures]
+        sums += [cross_entropies(scores, labels, temperature).sum() for temperature in temperatures]
     return sums
 
 
@@ -85,7 +85,7 @@ def best_temperature(sums: ArrayLike, temperatures: Sequence[float] = TEMPERATUR
     if not np.isfinite(totals).all():
         raise InputError(f"sums of cross-entropies must be finite, but {totals.tolist()} arrived")
     table = dict(zip(map(float, temperatures), totals.tolist(), strict=True))
-    return ChosenTemperature(min(table, key=lambda each: (table[each], -each)), table)
+    return ChosenTemperature(min(table, key=lambda temperature: (table[temperature], -temperature)), table)
 
 
 def choose_temperature(
@@ -104,7 +104,7 @@ def choose_temperature(
 
     Examples
     --------
-    >>> from fedmoments.classifier import LinearClassifier
+    >>> from fedmoments.core.classifier import LinearClassifier
     >>> head = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
     >>> parts = [([[1.0, 0.0], [0.0, 1.0]], [0, 1]), ([[0.0, 0.5]], [0])]
     >>> temperature, table = choose_temperature(Start("eye", head), parts)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from fedmoments.core.statistics import FixedPoint, StatisticsSpec
+from fedmoments.core.statistics.sketch_plan import Choice
 from fedmoments.errors import InputError
-from fedmoments.statistics import FixedPoint, StatisticsSpec
-from fedmoments.statistics.sketch_plan import Choice
 
 __all__ = ["ROW_TYPES", "Agreement", "rows_of"]
 

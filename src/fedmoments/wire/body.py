@@ -113,6 +113,17 @@ def read_tensors(body: memoryview, refuse: Refuse) -> tuple[dict[str, Tensor], d
     metadata = entries.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         refuse(Reason.BODY, "the metadata of its body must be texts by name, but are not")
+    tensors = _tensors(entries, data, refuse)
+    # A name that occurs twice, offsets that lie, another spelling: whatever the parser forgave is another text now.
+    expected = head_of(((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()), metadata)
+    ordered = sorted(tensors, key=lambda name: (-SIZES[tensors[name].dtype], name))
+    if head != expected or ordered != list(tensors):
+        refuse(Reason.BODY, "its body is safetensors, but not in the one way to write it that the format allows")
+    return tensors, metadata
+
+
+def _tensors(entries: dict[str, Any], data: memoryview, refuse: Refuse) -> dict[str, Tensor]:
+    """Return the tensors that lie one after the other in all of ``data``."""
     tensors: dict[str, Tensor] = {}
     start = 0
     for name, entry in entries.items():
@@ -124,12 +135,7 @@ def read_tensors(body: memoryview, refuse: Refuse) -> tuple[dict[str, Tensor], d
         start = stop
     if start != len(data):
         refuse(Reason.BODY, f"the tensors of its body have {start} bytes, but {len(data)} arrived")
-    # A name that occurs twice, offsets that lie, another spelling: whatever the parser forgave is another text now.
-    expected = head_of(((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()), metadata)
-    ordered = sorted(tensors, key=lambda name: (-SIZES[tensors[name].dtype], name))
-    if head != expected or ordered != list(tensors):
-        refuse(Reason.BODY, "its body is safetensors, but not in the one way to write it that the format allows")
-    return tensors, metadata
+    return tensors
 
 
 def _parse(text: bytes, refuse: Refuse) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.linalg import blocks, packed_diagonal
-from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
-from fedmoments.statistics.fixed_point import SLACK
-from fedmoments.statistics.moments import cell_sums
+from fedmoments.core.linalg import blocks, packed_diagonal
+from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, Statistics
+from fedmoments.core.statistics.fixed_point import SLACK
+from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import Refuse
 from fedmoments.wire.definite import check_definite
@@ -78,17 +78,21 @@ def check_index(index: Index, agreement: Agreement, refuse: Refuse) -> None:
             Reason.LABELS,
             f"labels must ascend from 0 to {n_classes - 1} without repetition, but {_some(classes)} arrived",
         )
-    most = agreement.fixed_point.max_samples
-    for name, numbers in (("class_counts", counts), ("row_counts", row_counts)):
+    _check_counts(index, agreement.fixed_point.max_samples, refuse)
+    if agreement.spec.keeps_clients_apart:
+        _check_rows(index, agreement.spec.means_per_client, refuse)
+
+
+def _check_counts(index: Index, most: int, refuse: Refuse) -> None:
+    """Check that counts are from 1 to ``most``, alone and together."""
+    for name, numbers in (("class_counts", index.class_counts), ("row_counts", index.row_counts)):
         if len(numbers) and (numbers.min() < 1 or numbers.max() > most):
             refuse(Reason.NEGATIVE_COUNT, f"'{name}' must be from 1 to {most}, but {_some(numbers)} arrived")
-    total = sum(counts.tolist())
+    total = sum(index.class_counts.tolist())
     if total > most:
         refuse(
             Reason.NEGATIVE_COUNT, f"it holds {total} samples, but max_samples={most} was agreed on for all together"
         )
-    if agreement.spec.keeps_clients_apart:
-        _check_rows(index, agreement.spec.means_per_client, refuse)
 
 
 def _check_rows(index: Index, most: int, refuse: Refuse) -> None:
@@ -220,16 +224,10 @@ def _check_powers(stats: Statistics, sums: Sums, form: FixedPoint, refuse: Refus
 
     It holds for all degrees a < b < c where a and c are even; for (0, 1, 2) it is Cauchy and Schwarz's, n·Σx² ≥ (Σx)².
     """
-    names = [name for name in POWERS if name in stats.arrays]
     for some in blocks(len(stats.classes), max(1, BLOCK_NUMBERS // stats.dim)):
         counts, values, errors = sums.counts[some], sums.values[some], sums.errors[some]
         rounding = 1 + 16 * _gamma(counts, stats.dim)
-        known: dict[int, tuple[Floats, Any]] = {0: (counts, 0.0), 1: (values, errors)}
-        for name in names:
-            array = stats.arrays[name][some]
-            degree = POWERS[name]
-            numbers = form.dequantize(packed_diagonal(array) if name in MATRICES else array, degree)
-            known[degree] = (numbers, form.resolution(degree) / 2)
+        known = {0: (counts, 0.0), 1: (values, errors), **_power_sums(stats, some, form)}
         for a, b, c in combinations(sorted(known), 3):
             if a % 2 == 0 and c % 2 == 0:
                 least = _lower(known[b]) ** (c - a)
@@ -240,6 +238,17 @@ def _check_powers(stats: Statistics, sums: Sums, form: FixedPoint, refuse: Refus
             least = np.square(_lower((values, errors))).sum(axis=1, keepdims=True)
             if (least > counts * norms * rounding).any():
                 refuse(Reason.INCONSISTENT, "its 'class_norms' are smaller than its counts and class sums allow")
+
+
+def _power_sums(stats: Statistics, some: slice, form: FixedPoint) -> dict[int, tuple[Floats, Any]]:
+    """Return sums of powers of some classes by degree, and how far they may be off."""
+    sums: dict[int, tuple[Floats, Any]] = {}
+    for name, degree in POWERS.items():
+        if name in stats.arrays:
+            array = stats.arrays[name][some]
+            numbers = form.dequantize(packed_diagonal(array) if name in MATRICES else array, degree)
+            sums[degree] = (numbers, form.resolution(degree) / 2)
+    return sums
 
 
 def _check_totals(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:

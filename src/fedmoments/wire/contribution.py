@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, RefusedError
-from fedmoments.statistics import Statistics
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.header import DOMAIN, HEADER_BYTES, SIGNED_BYTES, Buffer, Header, read_header, write_header
 from fedmoments.wire.keys import IdentityKey, PublicKey
@@ -98,7 +98,7 @@ def encode(
 
     Examples
     --------
-    >>> from fedmoments.statistics import FixedPoint, StatisticsSpec
+    >>> from fedmoments.core.statistics import FixedPoint, StatisticsSpec
     >>> agreement = Agreement("ab" * 32, "ab" * 32, "ab" * 32, 2, 3, StatisticsSpec(), FixedPoint(4.0, 1000))
     >>> stats = Statistics.of([[1.0, 2.0, 3.0]], [0], agreement.spec, n_classes=2)
     >>> len(encode(stats, agreement, client="clinic", version=1, key=IdentityKey.generate()))
@@ -142,7 +142,7 @@ def decode(data: Buffer, agreement: Agreement, key_of: Callable[[str], PublicKey
     Examples
     --------
     >>> import numpy as np
-    >>> from fedmoments.statistics import FixedPoint, StatisticsSpec
+    >>> from fedmoments.core.statistics import FixedPoint, StatisticsSpec
     >>> digest = "ab" * 32
     >>> agreement = Agreement(digest, digest, digest, 2, 3, StatisticsSpec.of("client_means"), FixedPoint(4.0, 1000))
     >>> stats = Statistics.of(np.ones((5, 3)), [0, 1, 1, 1, 1], agreement.spec, n_classes=2)

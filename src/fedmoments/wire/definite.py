@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from fedmoments.linalg import add_gram, add_packed, new_gram, packed_diagonal
-from fedmoments.statistics import FixedPoint, Statistics
+from fedmoments.core.linalg import add_gram, add_packed, new_gram, packed_diagonal
+from fedmoments.core.statistics import FixedPoint, Statistics
 from fedmoments.wire.body import Refuse
 from fedmoments.wire.mean_rows import error_norms
 from fedmoments.wire.reason import Reason
@@ -42,9 +42,11 @@ def check_definite(stats: Statistics, sums: Floats, errors: Floats, form: FixedP
         Called with the reason.
     """
     whole = [("its gram", stats.arrays["gram"], slice(None))] if "gram" in stats.arrays else []
-    each = stats.arrays.get("class_grams", ())
-    named = [f"its gram of class {label}" for label in stats.classes.tolist()] if len(each) else []
-    parts = [(name, packed, slice(at, at + 1)) for at, (name, packed) in enumerate(zip(named, each, strict=True))]
+    class_grams = stats.arrays.get("class_grams", ())
+    named = [f"its gram of class {label}" for label in stats.classes.tolist()] if len(class_grams) else []
+    parts = [
+        (name, packed, slice(at, at + 1)) for at, (name, packed) in enumerate(zip(named, class_grams, strict=True))
+    ]
     for name, packed, which in (*whole, *parts):
         counts = stats.class_counts[which, None]
         slack = _slack(packed, sums[which], errors[which], counts, form)

@@ -142,7 +142,7 @@ def read_header(data: Buffer, agreement: Agreement) -> Header:
 
     Examples
     --------
-    >>> from fedmoments.statistics import FixedPoint, StatisticsSpec
+    >>> from fedmoments.core.statistics import FixedPoint, StatisticsSpec
     >>> agreement = Agreement("ab" * 32, "ab" * 32, "ab" * 32, 2, 3, StatisticsSpec(), FixedPoint())
     >>> read_header(b"{}", agreement)
     Traceback (most recent call last):

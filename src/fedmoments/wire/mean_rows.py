@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.statistics import FixedPoint
-from fedmoments.statistics.coding import CodedRows, code_means
-from fedmoments.statistics.fixed_point import SLACK
+from fedmoments.core.statistics import FixedPoint
+from fedmoments.core.statistics.coding import CodedRows, code_means
+from fedmoments.core.statistics.fixed_point import SLACK
 from fedmoments.wire.body import Refuse, Tensor
 from fedmoments.wire.reason import Reason
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Sketches
+from fedmoments.core.statistics.coding import CodedRows, code_factors, coded_factor
+from fedmoments.core.statistics.sketch_plan import Choice
 from fedmoments.errors import InputError
-from fedmoments.statistics import Sketches
-from fedmoments.statistics.coding import CodedRows, code_factors, coded_factor
-from fedmoments.statistics.sketch_plan import Choice
 from fedmoments.wire.body import FLOATS, Refuse, Tensor
 from fedmoments.wire.reason import Reason
 

@@ -17,9 +17,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.linalg import packed_diagonal
-from fedmoments.statistics import FixedPoint, Statistics
-from fedmoments.statistics.fixed_point import SLACK
+from fedmoments.core.linalg import packed_diagonal
+from fedmoments.core.statistics import FixedPoint, Statistics
+from fedmoments.core.statistics.fixed_point import SLACK
 from fedmoments.wire.body import Refuse
 from fedmoments.wire.definite import slack_of_sums
 from fedmoments.wire.reason import Reason
@@ -71,8 +71,16 @@ def check_sketch(stats: Statistics, sums: Floats, errors: Floats, form: FixedPoi
             f"its scatter sketch has the trace {trace:.6g}, but its counts, its means and norm_bound="
             f"{form.norm_bound:g} allow {most:.6g}; clip features to the bound",
         )
-    explained = float((np.square(sums) / counts[:, None]).sum())
     slack = slack_of_sums(sums, errors, stats.class_counts[:, None]) + rounding
+    _check_second_moments(stats, sums, form, refuse, trace=trace, slack=slack)
+
+
+def _check_second_moments(
+    stats: Statistics, sums: Floats, form: FixedPoint, refuse: Refuse, *, trace: float, slack: float
+) -> None:
+    """Check that a sketch has the trace that every second moment less the class sums leaves."""
+    counts = stats.class_counts.astype(np.float64)
+    explained = float((np.square(sums) / counts[:, None]).sum())
     for name, total in _squares(stats, form).items():
         numbers = stats.dim if name == "gram" else len(counts) * (1 if name == "class_norms" else stats.dim)
         if abs(total - explained - trace) > slack + numbers * form.resolution(2) / 2:
@@ -84,10 +92,10 @@ def check_sketch(stats: Statistics, sums: Floats, errors: Floats, form: FixedPoi
 
 
 def _squares(stats: Statistics, form: FixedPoint) -> dict[str, float]:
-    """Return Σ‖x‖² as each second moment tells it."""
-    found = {}
+    """Return Σ‖x‖² by second moment that it follows from."""
+    totals = {}
     for name, packed in SECOND.items():
         if name in stats.arrays:
             numbers = packed_diagonal(stats.arrays[name]) if packed else stats.arrays[name]
-            found[name] = math.ldexp(float(numbers.astype(np.float64).sum()), -form.bits(2))
-    return found
+            totals[name] = math.ldexp(float(numbers.astype(np.float64).sum()), -form.bits(2))
+    return totals

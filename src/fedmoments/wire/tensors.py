@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
+from fedmoments.core.statistics.sketch_plan import Choice
 from fedmoments.errors import InputError, RefusedError
-from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
-from fedmoments.statistics.sketch_plan import Choice
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import FLOATS, Refuse, Tensor, head_of, read_tensors
 from fedmoments.wire.checks import Index, check_index, check_moments
@@ -134,9 +134,9 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
     return statistics, withheld
 
 
-def _check_names(found: set[str], expected: set[str], agreement: Agreement, refuse: Refuse) -> None:
-    if found != expected:
-        missing, extra = sorted(expected - found), sorted(found - expected)
+def _check_names(arrived: set[str], expected: set[str], agreement: Agreement, refuse: Refuse) -> None:
+    if arrived != expected:
+        missing, extra = sorted(expected - arrived), sorted(arrived - expected)
         refuse(Reason.BODY, f"its body must hold {agreement.spec}; it lacks {missing} and adds {str(extra)[:400]}")
 
 
@@ -179,13 +179,8 @@ def _moment(name: str, tensors: dict[str, Tensor], index: Index, agreement: Agre
     kind, dim, tensor = MOMENTS[name], agreement.dim, tensors[_MOMENT + name]
     chosen = agreement.choice(index.n_samples, len(index.classes))
     agreed = DTYPES[chosen.means or "int64"] if kind.layout is Layout.ROWS else "I64"
-    if tensor.dtype in FLOATS and not np.isfinite(tensor.floats()).all():
-        remedy = "features divided by a constant" if agreement.rows == "budget" else "rows of int64"
-        refuse(
-            Reason.NOT_FINITE,
-            f"its moment '{name}' holds NaN or infinity, where only numbers were allowed; "
-            f"means too large for {tensor.dtype} need {remedy}",
-        )
+    if tensor.dtype in FLOATS:
+        _check_finite(name, tensor, agreement, refuse)
     if tensor.dtype != agreed:
         refuse(Reason.DTYPE, f"its moment '{name}' must be {agreed}, but {tensor.dtype} arrived")
     rows = {Layout.CLASS: index.classes.shape, Layout.ROWS: index.row_labels.shape}.get(kind.layout, ())
@@ -197,6 +192,16 @@ def _moment(name: str, tensors: dict[str, Tensor], index: Index, agreement: Agre
     if kind.layout is not Layout.ROWS:
         return tensor.array("<i8")
     return read_means(tensor, tensors.get(MEAN_SCALES), index.row_counts, agreement.fixed_point, refuse)
+
+
+def _check_finite(name: str, tensor: Tensor, agreement: Agreement, refuse: Refuse) -> None:
+    if not np.isfinite(tensor.floats()).all():
+        remedy = "features divided by a constant" if agreement.rows == "budget" else "rows of int64"
+        refuse(
+            Reason.NOT_FINITE,
+            f"its moment '{name}' holds NaN or infinity, where only numbers were allowed; "
+            f"means too large for {tensor.dtype} need {remedy}",
+        )
 
 
 def _refuse_asymmetric(name: str, tensor: Tensor, refuse: Refuse) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.federation.fingerprint import Fingerprint
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, Withheld, encode
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, LedgerError, RefusedError
 from fedmoments.federation.store import FederationStore, Receipt
-from fedmoments.statistics import Statistics
 from fedmoments.wire import IdentityKey, Withheld, decode
 
 Federations = Callable[..., Any]
@@ -193,7 +193,7 @@ def test_a_batch_of_many_bytes_is_taken_in_by_several_commits(
     federation: Any, store: FederationStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     items = [federation.data(client) for client in "abcd"]
-    monkeypatch.setattr("fedmoments.federation.store.store.BATCH_BYTES", 2 * len(items[0]) + 100)
+    monkeypatch.setattr("fedmoments.federation.store.arrivals.PART_BYTES", 2 * len(items[0]) + 100)
     commits = []
     writing = store._database.writing
 

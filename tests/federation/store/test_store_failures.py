@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import HANG
 
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store import FederationStore, Receipt
@@ -108,7 +109,7 @@ def run(kind: str, ledger: Path, items: list[bytes], file: Path, bundle: Path, *
     bundle.write_bytes(pack_bundle(items))
     command = [sys.executable, __file__, kind, str(ledger), str(bundle), str(file)]
     done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300, check=False
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=HANG, check=False
     )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
@@ -204,7 +205,7 @@ def test_a_full_file_refuses_one_batch_and_takes_it_later(federation_of: Any, tm
 def test_a_writer_that_does_not_let_go_is_named(
     federation: Any, store: FederationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedmoments.federation.store.database.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("fedmoments.durable.file.BUSY_SECONDS", 0.2)
     with FederationStore.open(store.path) as other:
         store._database.connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match=r"not taken in.*database is locked.*send it again"):
@@ -218,7 +219,7 @@ def test_leaving_says_when_a_reader_keeps_old_bytes_alive(
 ) -> None:
     data = federation.data("a")
     store.submit(data)
-    monkeypatch.setattr("fedmoments.federation.store.database.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("fedmoments.durable.file.BUSY_SECONDS", 0.2)
     with FederationStore.open(store.path) as leaver:
         with store._database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM payloads").fetchone() == (1,)

@@ -1,27 +1,35 @@
 """Masked reports, batches and releases in the ledger: exactly once each, whatever arrives, and the log explains all."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
+from fedmoments.core.maps import Normalize
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, PrivacyError, RefusedError
-from fedmoments.federation import Fingerprint
-from fedmoments.federation.masked_sums import LedgerLeader, parts_of, plain_sum
-from fedmoments.federation.store import FederationStore, Receipt
+from fedmoments.federation.store import Batch, FederationStore, Receipt
+from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.terms import Terms
-from fedmoments.maps import Normalize
+from fedmoments.privacy.modes.opened import Opened
+from fedmoments.privacy.modes.parties import Sitting
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import Helper, HelperKey, make_report
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.privacy.secure.broadcast import Broadcast
+from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, encode
 
 CLIENTS = ("a", "b", "c", "d")
+
+
+def _never(broadcast: Broadcast, clients: frozenset[str]) -> NoReturn:
+    raise AssertionError("plain sums have one phase")
 
 
 class World:
@@ -47,6 +55,12 @@ class World:
         vector = self.terms.layout.pack(self.stats[client])
         public, key = self.terms.privacy.helper, self.keys[client]
         return make_report(vector, self.terms.context, client=client, version=version, helper=public, key=key)
+
+    def opened(self, store: FederationStore, batch: Batch) -> Opened:
+        """Add up a batch as a server does, with the helper in this process."""
+        mode = self.terms.privacy.mode
+        gate = mode.gate(self.helper, self.terms, minimum=2)
+        return mode.open(Sitting(self.terms, store, store.leader(batch), gate, _never, print))
 
 
 @pytest.fixture
@@ -102,16 +116,46 @@ def test_a_sum_stands_in_the_place_of_its_clients_and_their_reports_are_erased(
     batch = store.open_batch([each.report for each in store.waiting()], {"why": "test"})
     assert store.waiting() == ()
     assert "part of the sum" in refusal(store.report_many([world.report("a", version=2)]))
-    stats = plain_sum(LedgerLeader(store, batch), world.helper, store)
-    store.keep_sums(batch, parts_of(stats, batch.name))
+    opened = world.opened(store, batch)
+    opened.keep(store, batch)
     assert store.statistics() == Statistics.merge(world.stats.values())
     with pytest.raises(LedgerError, match="not in the ledger"):
-        store.report(batch.reports[0])
+        store.leader(batch).request()
+    with pytest.raises(LedgerError, match="not in the ledger"):
+        BatchReports(store._database, store.terms, batch).masked(batch.reports[0])
     with pytest.raises(LedgerError, match="is not taken in again"):
-        store.keep_sums(batch, parts_of(stats, batch.name))
+        opened.keep(store, batch)
     assert store.verify().whole
     raw = b"".join(path.read_bytes() for path in store.path.parent.glob("ledger*"))
     assert all(report[-32:] not in raw for report in reports)
+
+
+def test_a_leader_that_crashed_asks_again_what_it_asked(world: World, tmp_path: Path) -> None:
+    with FederationStore.create(tmp_path / "ledger", world.terms) as store:
+        store.enrol_many((name, key.public, None) for name, key in world.keys.items())
+        store.report_many([world.report(name) for name in CLIENTS])
+        batch = store.open_batch([waiting.report for waiting in store.waiting()][:3], {})
+        request = store.leader(batch).request()
+        world.helper.sum(request)  # the answer is lost with the leader
+    with FederationStore.open(tmp_path / "ledger") as store:
+        assert "part of the sum" in refusal(store.report_many([world.report("a", version=2)]))
+        store.report_many([world.report("d", version=2)])
+        [batch] = [batch for batch in store.batches() if batch.status == "asked"]
+        leader = store.leader(batch)
+        again = leader.request()
+        assert again == request
+        plain = sum(world.terms.layout.pack(world.stats[name]) for name in "abc")
+        assert np.array_equal(leader.finish(again, world.helper.sum(again)), plain)
+
+
+def test_a_report_under_another_reports_id_is_refused(world: World, store: FederationStore) -> None:
+    first = world.report("a")
+    store.report_many([first])
+    name = store.waiting()[0].report
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.token_bytes", lambda n: bytes.fromhex(name) if n == len(name) // 2 else os.urandom(n))
+        assert "conflict" in refusal(store.report_many([world.report("b")]))
+    assert [waiting.client for waiting in store.waiting()] == ["a"]
 
 
 def test_a_batch_of_what_does_not_wait_is_not_opened(world: World, store: FederationStore) -> None:
@@ -245,7 +289,7 @@ def test_verify_finds_damage_in_releases_and_their_account(tmp_path: Path, damag
 def test_verify_finds_damage_in_what_was_added_up(world: World, store: FederationStore, damage: str) -> None:
     store.report_many([world.report(name) for name in CLIENTS])
     batch = store.open_batch([each.report for each in store.waiting()], {"why": "test"})
-    store.keep_sums(batch, parts_of(plain_sum(LedgerLeader(store, batch), world.helper, store), batch.name))
+    world.opened(store, batch).keep(store, batch)
     assert store.verify().whole
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.execute(damage)

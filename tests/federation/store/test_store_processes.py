@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import HANG
 
 from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.wire import pack_bundle, unpack_bundle
@@ -99,7 +100,7 @@ def harass(ledger: Path, items: list[bytes], folder: Path, writers: int, kills: 
                 seen["processes killed"] += os.WIFSIGNALED(status)
                 running[number] = start(ledger, items, notes[number], number)
             seen["kill points"] += 1
-        assert time.monotonic() - seen["begun"] < 600, "the writers do not come to an end"
+        assert time.monotonic() - seen["begun"] < HANG, "the writers do not come to an end"
     seen["seconds"] = round(time.monotonic() - seen.pop("begun"), 1)
     return seen
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.statistics import SketchPlan, Statistics, StatisticsSpec
+from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
 from fedmoments.errors import LedgerError
 from fedmoments.federation.store import FederationStore
-from fedmoments.federation.store.statistics_bytes import pack_statistics, unpack_statistics
-from fedmoments.statistics import SketchPlan, Statistics, StatisticsSpec
 from fedmoments.wire import decode
 
 Federations = Callable[..., Any]
@@ -43,7 +43,7 @@ def test_statistics_are_the_merged_contributions_with_their_owners(
             np.testing.assert_array_equal(getattr(found.sketches, name), getattr(merged.sketches, name))
         np.testing.assert_array_equal(found.row_owners, merged.row_owners)
         assert found.sketches.owners.tolist() == list(range(len(CLIENTS)))
-        assert unpack_statistics(pack_statistics(found)) == found
+        assert unpack_statistics(pack_statistics(found), "the row") == found
         means = StatisticsSpec.of("client_means", *more)
         assert store.statistics(means) == merged.restricted(means)
         assert store.statistics(StatisticsSpec.of("scatter_sketch")).spec.sketch == plan

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, MissingMomentError
 from fedmoments.federation.store import FederationStore, Receipt
-from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.wire import decode
 
 Federations = Callable[..., Any]

@@ -77,7 +77,7 @@ class Evaluation:
         order = np.argsort(-wrong, axis=None, kind="stable")[: max(most, 0)]
         pairs = [(*divmod(int(place), len(wrong)), int(wrong.flat[place])) for place in order]
         names = self.class_names
-        return tuple(Confusion(names[true], names[found], count) for true, found, count in pairs if count)
+        return tuple(Confusion(names[true], names[predicted], count) for true, predicted, count in pairs if count)
 
     def to_dict(self, *, per_class: bool = False, most: int = 5) -> dict[str, Any]:
         """Return the figures, ready for JSON."""
@@ -110,8 +110,8 @@ class Calibration:
 
     Examples
     --------
-    >>> found = Calibration(np.array([0, 10]), np.array([0.0, 9.0]), np.array([0, 8]), 1.0)
-    >>> round(found.expected_error, 3)
+    >>> calibration = Calibration(np.array([0, 10]), np.array([0.0, 9.0]), np.array([0, 8]), 1.0)
+    >>> round(calibration.expected_error, 3)
     0.1
     """
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.classifier import Classifier
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.linalg import blocks
+from fedmoments.core.statistics.accumulator import check_labels, check_shape
 from fedmoments.errors import InputError, MergeError, RefusedError
 from fedmoments.federation.evaluation.figures import Calibration, Evaluation
 from fedmoments.federation.policy import ClientPolicy
-from fedmoments.linalg import blocks
-from fedmoments.statistics.accumulator import check_labels, check_shape
 from fedmoments.wire import Reason
 
 __all__ = ["N_BINS", "LocalEvaluation"]
@@ -51,10 +51,10 @@ class LocalEvaluation:
 
     Examples
     --------
-    >>> from fedmoments.classifier import LinearClassifier
-    >>> made = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
-    >>> here = LocalEvaluation.of(made, [[9.0, 0.0]], [0], temperature=1.0)
-    >>> there = LocalEvaluation.of(made, [[9.0, 0.0], [0.0, 9.0]], [1, 1], temperature=1.0)
+    >>> from fedmoments.core.classifier import LinearClassifier
+    >>> classifier = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> here = LocalEvaluation.of(classifier, [[9.0, 0.0]], [0], temperature=1.0)
+    >>> there = LocalEvaluation.of(classifier, [[9.0, 0.0], [0.0, 9.0]], [1, 1], temperature=1.0)
     >>> both = here + there
     >>> both.n_samples, round(both.accuracy, 3), both.balanced_accuracy
     (3, 0.667, 0.75)
@@ -101,8 +101,8 @@ class LocalEvaluation:
         features = check_shape(X)
         labels = check_labels(y, len(features), classifier.n_classes)
         chosen = np.flatnonzero(ClientPolicy(min_count=min_count).select(labels)[0])
-        found = LocalEvaluation.zero(classifier.n_classes, n_bins)
-        table = found.confusion.reshape(-1)
+        evaluation = LocalEvaluation.zero(classifier.n_classes, n_bins)
+        table = evaluation.confusion.reshape(-1)
         for block in blocks(len(chosen)):
             rows = chosen[block]
             scores = classifier.scores(features[rows])
@@ -110,10 +110,10 @@ class LocalEvaluation:
             np.add.at(table, labels[rows] * classifier.n_classes + answers, 1)
             sure = np.rint(ONE * _confidences(scores, temperature)).astype(np.int64)
             place = np.minimum(sure * n_bins // ONE, n_bins - 1)
-            np.add.at(found.counts, place, 1)
-            np.add.at(found.hits, place[answers == labels[rows]], 1)
-            np.add.at(found.confidences, place, sure)
-        return found
+            np.add.at(evaluation.counts, place, 1)
+            np.add.at(evaluation.hits, place[answers == labels[rows]], 1)
+            np.add.at(evaluation.confidences, place, sure)
+        return evaluation
 
     @staticmethod
     def zero(n_classes: int, n_bins: int = N_BINS) -> "LocalEvaluation":
@@ -134,7 +134,7 @@ class LocalEvaluation:
     def __add__(self, other: "LocalEvaluation") -> "LocalEvaluation":
         if not isinstance(other, LocalEvaluation):
             return NotImplemented
-        shapes = [(len(each.confusion), len(each.counts)) for each in (self, other)]
+        shapes = [(len(evaluation.confusion), len(evaluation.counts)) for evaluation in (self, other)]
         if shapes[0] != shapes[1]:
             raise MergeError(f"evaluations of (classes, bins) {shapes[0]} and {shapes[1]} cannot be added up")
         if self.n_samples + other.n_samples > MOST_SAMPLES:
@@ -240,9 +240,9 @@ def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArr
     return np.asarray(1.0 / np.exp(below).sum(axis=1, dtype=np.float64))
 
 
-def _read(data: bytes, found: LocalEvaluation) -> LocalEvaluation:
+def _read(data: bytes, evaluation: LocalEvaluation) -> LocalEvaluation:
     """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
-    n_classes, n_bins = len(found.confusion), len(found.counts)
+    n_classes, n_bins = len(evaluation.confusion), len(evaluation.counts)
     tensors = _tensors(data, n_classes, n_bins)
     cells, cell_counts = tensors["cells"], tensors["cell_counts"]
     if len(cells) and (cells[0] < 0 or cells[-1] >= n_classes**2 or (cells[1:] <= cells[:-1]).any()):
@@ -252,11 +252,11 @@ def _read(data: bytes, found: LocalEvaluation) -> LocalEvaluation:
     for name in ("cell_counts", "counts", "hits"):
         if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
             raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
-    found.confusion.reshape(-1)[cells] = cell_counts
+    evaluation.confusion.reshape(-1)[cells] = cell_counts
     for name in ("counts", "hits", "confidences"):
-        getattr(found, name)[:] = tensors[name]
-    _check_totals(found)
-    return found
+        getattr(evaluation, name)[:] = tensors[name]
+    _check_totals(evaluation)
+    return evaluation
 
 
 def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
@@ -284,18 +284,20 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     return tensors
 
 
-def _check_totals(found: LocalEvaluation) -> None:
+def _check_totals(evaluation: LocalEvaluation) -> None:
     """Refuse numbers that no test gives together."""
-    total, answers = int(found.confusion.sum()), int(found.counts.sum())
+    total, answers = int(evaluation.confusion.sum()), int(evaluation.counts.sum())
     if total != answers or total > MOST_SAMPLES:
         raise _Flaw(
             Reason.INCONSISTENT, f"counts {total} samples and {answers} answers; at most {MOST_SAMPLES} are allowed"
         )
-    if (found.hits > found.counts).any() or found.hits.sum() != np.trace(found.confusion):
+    if (evaluation.hits > evaluation.counts).any() or evaluation.hits.sum() != np.trace(evaluation.confusion):
         raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
-    n_bins = len(found.counts)
+    n_bins = len(evaluation.counts)
     least = [-(-place * ONE // n_bins) for place in range(n_bins + 1)]  # that falls into a bin
-    for place, (count, sure) in enumerate(zip(found.counts.tolist(), found.confidences.tolist(), strict=True)):
+    for place, (count, sure) in enumerate(
+        zip(evaluation.counts.tolist(), evaluation.confidences.tolist(), strict=True)
+    ):
         most = ONE if place == n_bins - 1 else least[place + 1] - 1
         if not count * least[place] <= sure <= count * most:
             raise _Flaw(Reason.OUT_OF_RANGE, f"has {count} answers in bin {place} with confidences of another bin")

@@ -14,16 +14,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from fedmoments.durable import Connection, DurableFile, Kind
 from fedmoments.errors import InputError, LedgerError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox.checks import MOST_TEXT, facts_of, follows, read_receipt
-from fedmoments.federation.outbox.database import Database
 from fedmoments.federation.outbox.record import Record
 from fedmoments.federation.terms import Terms
 from fedmoments.wire import check_client_id
 from fedmoments.wire.header import MOST_VERSIONS
 
 __all__ = ["Newest", "Outbox", "Refusal"]
+
+_SCHEMA = """
+-- facts: JSON for the record; receipt: JSON of the server; refusal: JSON of reason and sentence; payload: last, for it
+-- is long and seldom read, and NULL once it was forgotten
+CREATE TABLE contributions (
+    federation TEXT NOT NULL, client TEXT NOT NULL, version INTEGER NOT NULL, source TEXT NOT NULL,
+    digest TEXT NOT NULL, facts TEXT NOT NULL, receipt TEXT, refusal TEXT, payload BLOB,
+    PRIMARY KEY (federation, client, version)
+);
+-- no version up to this one can be taken in any more
+CREATE TABLE floors (
+    federation TEXT NOT NULL, client TEXT NOT NULL, above INTEGER NOT NULL, PRIMARY KEY (federation, client)
+);
+"""
+#: "fmOb" in the header of every outbox.
+_KIND = Kind(
+    "outbox", 0x666D4F62, _SCHEMA, 1, remedy="choose another folder, and rejoin above the last version that was sent"
+)
 
 
 class Refusal(NamedTuple):
@@ -46,7 +64,7 @@ class Outbox:
     """One folder, for any number of federations and clients; threads and processes may share it.
 
     ==================  ============================================================================================
-    ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.federation.outbox.database`)
+    ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.durable`)
     ``record.jsonl``    everything that left, a line each (see :mod:`fedmoments.federation.outbox.record`): ``time``
                         (UTC), ``event`` (audited, prepared, sent, acknowledged, refused, evaluated, tuned, scored
                         or declined), ``federation`` (id), ``name``, ``client``, ``version``, ``digest``,
@@ -68,7 +86,7 @@ class Outbox:
     --------
     >>> import tempfile
     >>> from fedmoments import Statistics, StatisticsSpec
-    >>> from fedmoments.federation import Fingerprint
+    >>> from fedmoments.samples.fingerprint import Fingerprint
     >>> from fedmoments.wire import IdentityKey, encode
     >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
     >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 2, StatisticsSpec())
@@ -89,7 +107,8 @@ class Outbox:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._record = Record(self.folder / "record.jsonl")
-        self._database = Database(self.folder / "outbox.db", self._record)
+        self._database = DurableFile.at(self.folder / "outbox.db", _KIND, companion=self._record)
+        self._record.make()
 
     def close(self) -> None:
         """Close the file; what was stored stays."""
@@ -103,7 +122,7 @@ class Outbox:
     ) -> None:
         self.close()
 
-    def batch(self) -> AbstractContextManager[None]:
+    def batch(self) -> AbstractContextManager[Connection]:
         """Group everything inside in one transaction: much faster for many clients.
 
         Nothing of it is on the disk before the block ends, so no contribution may leave before; when the block raises,
@@ -165,13 +184,13 @@ class Outbox:
                 return stored
             data = make(version)
             facts = facts_of(data, terms, client, version) if describe is None else dict(describe(data, version))
-            with self._database.writing():
+            with self._database.writing() as connection:
                 if self._last(terms.id, client) != before:
                     continue  # another process was faster: take what it stored, or make the version after it
-                self._database.rows(
+                connection.execute(
                     "INSERT INTO contributions (federation, client, version, source, digest, facts, payload) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    *(terms.id, client, version, source, facts["digest"], json.dumps(facts), data),
+                    (terms.id, client, version, source, facts["digest"], json.dumps(facts), data),
                 )
                 self._record.add("prepared", **facts)
             return data
@@ -192,7 +211,7 @@ class Outbox:
             When it is no receipt, is for something that this outbox did not make, or contradicts one that it holds.
         """
         new = read_receipt(receipt)
-        with self._database.writing():
+        with self._database.writing() as connection:
             facts, held = self._known(new.federation, new.client, new.version)
             if new.digest != facts["digest"]:
                 raise LedgerError(
@@ -201,10 +220,10 @@ class Outbox:
                 )
             if held is not None and not follows(new, read_receipt(held)):
                 return
-            self._database.rows(
+            connection.execute(
                 "UPDATE contributions SET receipt = ?, refusal = NULL "
                 "WHERE federation = ? AND client = ? AND version = ?",
-                *(new.to_json(), new.federation, new.client, new.version),
+                (new.to_json(), new.federation, new.client, new.version),
             )
             self._record.add("acknowledged", **facts, seq=new.seq, chain=new.chain, sentence=new.event)
 
@@ -217,11 +236,11 @@ class Outbox:
             When this outbox made no such version.
         """
         refusal = Refusal(str(reason)[:MOST_TEXT], sentence[:MOST_TEXT])
-        with self._database.writing():
+        with self._database.writing() as connection:
             facts, _ = self._known(terms_id, client, version)
-            self._database.rows(
+            connection.execute(
                 "UPDATE contributions SET refusal = ? WHERE federation = ? AND client = ? AND version = ?",
-                *(json.dumps(refusal), terms_id, client, version),
+                (json.dumps(refusal), terms_id, client, version),
             )
             self._record.add("refused", **facts, sentence=": ".join(refusal))
 
@@ -229,14 +248,14 @@ class Outbox:
 
     def newest(self, terms_id: str, client: str) -> Newest | None:
         """Return what is known of a client's newest contribution; None if there is none."""
-        found = self._database.rows(
+        rows = self._database.rows(
             "SELECT version, digest, receipt, refusal FROM contributions WHERE federation = ? AND client = ? "
             "ORDER BY version DESC LIMIT 1",
             *(terms_id, client),
         )
-        if not found:
+        if not rows:
             return None
-        version, digest, receipt, refusal = found[0]
+        version, digest, receipt, refusal = rows[0]
         return Newest(version, digest, receipt, Refusal(*json.loads(refusal)) if refusal else None)
 
     def acknowledged(self, terms_id: str, client: str) -> bool:
@@ -246,13 +265,13 @@ class Outbox:
 
     def pending(self, terms_id: str) -> tuple[str, ...]:
         """Return the clients whose newest contribution has no receipt and was not forgotten, sorted."""
-        found = self._database.rows(
+        rows = self._database.rows(
             "SELECT client FROM contributions AS mine WHERE federation = ? AND receipt IS NULL "
             "AND payload IS NOT NULL AND version = (SELECT max(version) FROM contributions AS all_of_it "
             "WHERE all_of_it.federation = mine.federation AND all_of_it.client = mine.client) ORDER BY client",
             terms_id,
         )
-        return tuple(client for (client,) in found)
+        return tuple(client for (client,) in rows)
 
     def federations(self) -> tuple[tuple[str, str], ...]:
         """Return the federations for which something was made here: pairs of terms' id and client, sorted.
@@ -264,8 +283,8 @@ class Outbox:
         ...     outbox.federations()
         ()
         """
-        found = self._database.rows("SELECT DISTINCT federation, client FROM contributions ORDER BY federation, client")
-        return tuple((federation, client) for federation, client in found)
+        rows = self._database.rows("SELECT DISTINCT federation, client FROM contributions ORDER BY federation, client")
+        return tuple((federation, client) for federation, client in rows)
 
     # ---------------------------------------------------------------------------------------------- the rest
 
@@ -276,11 +295,11 @@ class Outbox:
         """
         if type(above) is not int or not 0 <= above < MOST_VERSIONS:
             raise InputError(f"versions are whole numbers from 0 to {MOST_VERSIONS - 1}, not {above!r}")
-        with self._database.writing():
-            self._database.rows(
+        with self._database.writing() as connection:
+            connection.execute(
                 "INSERT INTO floors VALUES (?, ?, ?) "
                 "ON CONFLICT (federation, client) DO UPDATE SET above = max(above, excluded.above)",
-                *(terms_id, client, above),
+                (terms_id, client, above),
             )
 
     def forget(self, terms_id: str, client: str) -> None:
@@ -291,14 +310,13 @@ class Outbox:
         LedgerError
             In a batch, or when another process is reading and the bytes cannot be overwritten yet: try again.
         """
-        if self._database.in_transaction:
+        if self._database.is_writing:
             raise LedgerError("bytes cannot be forgotten inside of a batch: end it first")
-        with self._database.writing():
-            self._database.rows(
-                "UPDATE contributions SET payload = NULL WHERE federation = ? AND client = ?", terms_id, client
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE contributions SET payload = NULL WHERE federation = ? AND client = ?", (terms_id, client)
             )
-        if self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
-            raise LedgerError(f"another process is reading {self.folder}: its bytes are not overwritten yet; try again")
+        self._database.erase_log()
 
     def audited(self, terms: Terms, client: str, version: int, notes: Mapping[str, Any]) -> None:
         """Record what a version that is being made reveals, and what the client's rules did about it.
@@ -315,72 +333,56 @@ class Outbox:
         """
         with self._database.writing():
             last, _ = self._last(terms.id, client)
-            facts = {"federation": terms.id, "name": terms.name, "client": client, "version": version}
-            self._record.add("audited", **facts, moments=list(terms.spec.sent), **notes, replaces=last or None)
+            facts = {"version": version, "moments": list(terms.spec.sent), **notes, "replaces": last or None}
+            self.sending("audited", terms, client, **facts)
 
     def evaluated(self, terms: Terms, client: str, result: LocalEvaluation) -> None:
         """Record that the results of an evaluation are being sent."""
         data = result.to_bytes()
-        with self._database.writing():
-            self._record.add(
-                "evaluated",
-                federation=terms.id,
-                name=terms.name,
-                client=client,
-                digest=sha256(data).hexdigest(),
-                bytes=len(data),
-                classes=int((result.confusion.sum(axis=1) > 0).sum()),
-                samples=result.n_samples,
-            )
-
-    def tuned(self, terms: Terms, client: str, **facts: Any) -> None:
-        """Record that parameters which were trained on the client's samples are being sent.
-
-        Parameters
-        ----------
-        terms, client
-            For whom, and whose.
-        facts
-            ``run``, ``round``, ``stage``, ``bytes``, ``samples`` and ``digest`` of what is sent.
-        """
-        with self._database.writing():
-            self._record.add("tuned", federation=terms.id, name=terms.name, client=client, **facts)
-
-    def scored(self, terms: Terms, client: str, **facts: Any) -> None:
-        """Record that sums of results of parameters are being sent; facts are ``run``, ``part`` and ``samples``."""
-        with self._database.writing():
-            self._record.add("scored", federation=terms.id, name=terms.name, client=client, **facts)
+        facts = {"digest": sha256(data).hexdigest(), "bytes": len(data)}
+        classes = int((result.confusion.sum(axis=1) > 0).sum())
+        self.sending("evaluated", terms, client, **facts, classes=classes, samples=result.n_samples)
 
     def declined(self, terms: Terms, client: str, sentence: str) -> None:
         """Record that the client was asked and did not do it, and why."""
+        self.sending("declined", terms, client, sentence=sentence[:MOST_TEXT])
+
+    def sending(self, event: str, terms: Terms, client: str, **facts: Any) -> None:
+        """Record what is being sent that is no contribution, and is not kept.
+
+        Parameters
+        ----------
+        event
+            ``tuned``: parameters that were trained on the client's samples; ``scored``: sums of results of parameters.
+        terms, client, facts
+            For whom, whose, and what the table of the class says of it.
+        """
         with self._database.writing():
-            self._record.add(
-                "declined", federation=terms.id, name=terms.name, client=client, sentence=sentence[:MOST_TEXT]
-            )
+            self._record.add(event, federation=terms.id, name=terms.name, client=client, **facts)
 
     # ---------------------------------------------------------------------------------------------- inside
 
     def _last(self, terms_id: str, client: str) -> tuple[int, int]:
         """Return the newest version, 0 if there is none, and the version up to which no other can be taken in."""
-        found = self._database.rows(
+        rows = self._database.rows(
             "SELECT (SELECT coalesce(max(version), 0) FROM contributions WHERE federation = ? AND client = ?), "
             "(SELECT coalesce(max(above), 0) FROM floors WHERE federation = ? AND client = ?)",
             *(terms_id, client, terms_id, client),
         )
-        return found[0][0], found[0][1]
+        return rows[0][0], rows[0][1]
 
     def _reusable(self, terms_id: str, client: str, source: str, last: int, floor: int) -> tuple[bytes | None, int]:
         """Return the newest bytes if they can be sent (again), else None and the version to make."""
-        found = self._database.rows(
+        rows = self._database.rows(
             "SELECT payload FROM contributions WHERE federation = ? AND client = ? AND version = ? AND source = ? "
             "AND version > ?",
             *(terms_id, client, last, source, floor),
         )
-        return (found[0][0] if found else None), max(last, floor) + 1
+        return (rows[0][0] if rows else None), max(last, floor) + 1
 
     def _known(self, terms_id: str, client: str, version: int) -> tuple[dict[str, Any], str | None]:
         """Return facts and receipt of a version that was made here."""
-        found = self._database.rows(
+        rows = self._database.rows(
             "SELECT facts, receipt FROM contributions WHERE federation = ? AND client = ? AND version = ?",
             *(
                 terms_id,
@@ -388,10 +390,10 @@ class Outbox:
                 version if 1 <= version <= MOST_VERSIONS else 0,
             ),  # what SQLite cannot hold was not made
         )
-        if not found:
+        if not rows:
             raise LedgerError(
                 f"version {version} of client '{client}' for the federation {terms_id[:12]}… was never made in the "
                 f"outbox {self.folder}: was it made in another folder?"
             )
-        facts, receipt = found[0]
+        facts, receipt = rows[0]
         return json.loads(facts), receipt

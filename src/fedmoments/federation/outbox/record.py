@@ -43,7 +43,7 @@ class Record:
         """Write all lines that wait, and force them to the disk."""
         if not self._lines:
             return
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._open()
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut off by a kill, or by a full disk
@@ -55,6 +55,15 @@ class Record:
         finally:
             os.close(descriptor)
         self._lines.clear()
+
+    def make(self) -> None:
+        """Make the file if it is not there; only its owner may read it."""
+        os.close(self._open())
+
+    def _open(self) -> int:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)  # one that is there may have a wider mode
+        return descriptor
 
     def drop(self) -> None:
         """Forget all lines that wait."""

@@ -30,13 +30,13 @@ restored      file, checksum
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fedmoments.maps.canonical import canonical_json
+from fedmoments.core.maps.canonical import canonical_json
+from fedmoments.durable import Connection
 
 __all__ = ["Entry", "append", "entries", "entry", "head"]
 
@@ -101,7 +101,7 @@ def _hash(previous: str, seq: int, time: str, event: str, facts: str) -> str:
     return hashlib.sha256((previous + line).encode()).hexdigest()
 
 
-def append(connection: sqlite3.Connection, event: str, facts: dict[str, Any], *, genesis: str = "") -> Entry:
+def append(connection: Connection, event: str, facts: dict[str, Any], *, genesis: str = "") -> Entry:
     """Write the next entry; call it inside a transaction.
 
     Parameters
@@ -123,19 +123,19 @@ def append(connection: sqlite3.Connection, event: str, facts: dict[str, Any], *,
     return new
 
 
-def head(connection: sqlite3.Connection) -> str:
+def head(connection: Connection) -> str:
     """Return the hash of the last entry, as the ledger noted it beside the log."""
     row = connection.execute("SELECT value FROM meta WHERE name = 'head'").fetchone()
     return str(row[0]) if row else ""
 
 
-def entry(connection: sqlite3.Connection, seq: int) -> Entry:
+def entry(connection: Connection, seq: int) -> Entry:
     """Return the entry of that number, which must exist."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM audit WHERE seq = ?", (seq,)).fetchone()  # noqa: S608
     return Entry(*row)
 
 
-def entries(connection: sqlite3.Connection, *, after: int = 0, at_most: int = -1) -> Iterator[Entry]:
+def entries(connection: Connection, *, after: int = 0, at_most: int = -1) -> Iterator[Entry]:
     """Yield entries in order, those behind number ``after``."""
     query = f"SELECT {_COLUMNS} FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
     for row in connection.execute(query, (after, at_most)):

@@ -8,18 +8,20 @@ log hold for it as for any other. With an epsilon it enters with noise on it ins
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
+from fedmoments.federation.store.arrivals import Arrival
 from fedmoments.federation.store.audit import append, entry
-from fedmoments.federation.store.intake import Arrival, take_in, take_out
+from fedmoments.federation.store.intake import read_contribution, take_in, take_out
 from fedmoments.federation.store.members import enrol
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.terms import Terms
-from fedmoments.statistics import Statistics
 from fedmoments.wire import IdentityKey, encode
 
 __all__ = ["Batch", "batches", "dissolve", "keep_result", "keep_sums", "open_batch", "reopen", "results_of"]
@@ -62,7 +64,7 @@ class Batch:
         return tuple(report for _, report in self.members)
 
 
-def open_batch(connection: sqlite3.Connection, reports: Sequence[str], plan: Mapping[str, Any]) -> Batch:
+def open_batch(connection: Connection, reports: Sequence[str], plan: Mapping[str, Any]) -> Batch:
     """Put waiting reports into a batch, inside a transaction.
 
     Raises
@@ -83,7 +85,7 @@ def open_batch(connection: sqlite3.Connection, reports: Sequence[str], plan: Map
     return Batch(name, "asked", tuple((client, report) for client, _, report in rows), dict(plan))
 
 
-def batches(connection: sqlite3.Connection) -> tuple[Batch, ...]:
+def batches(connection: Connection) -> tuple[Batch, ...]:
     """Return all batches in the order in which they were opened."""
     members: dict[str, list[tuple[str, str]]] = {}
     rows = connection.execute("SELECT batch, client, report FROM reports WHERE batch IS NOT NULL ORDER BY client")
@@ -93,9 +95,7 @@ def batches(connection: sqlite3.Connection) -> tuple[Batch, ...]:
     return tuple(Batch(name, status, tuple(members.get(name, ())), json.loads(plan)) for name, status, plan in rows)
 
 
-def keep_sums(
-    connection: sqlite3.Connection, terms: Terms, batch: Batch, sums: Mapping[str, Statistics], source: str
-) -> None:
+def keep_sums(connection: Connection, terms: Terms, batch: Batch, sums: Mapping[str, Statistics], source: str) -> None:
     """Take in the sums of a batch as contributions, erase its reports, and write both down; inside a transaction.
 
     Parameters
@@ -115,27 +115,27 @@ def keep_sums(
         enrol(connection, name, key.public, None)
         connection.execute("INSERT INTO parts VALUES (?, ?)", (name, batch.name))
         data = encode(stats, terms.agreement, client=name, version=1, key=key)
-        arrivals.append(Arrival.of(connection, terms.agreement, data, source))
+        arrivals.append(Arrival.of(data, source, partial(read_contribution, connection, terms.agreement)))
     for answer in take_in(connection, terms.agreement, arrivals):
         if isinstance(answer, RefusedError):
             raise answer
     _close(connection, batch, {"parts": list(sums)})
 
 
-def keep_result(connection: sqlite3.Connection, batch: Batch, result: bytes, facts: Mapping[str, Any]) -> None:
+def keep_result(connection: Connection, batch: Batch, result: bytes, facts: Mapping[str, Any]) -> None:
     """Keep the noised sum of a batch, or what two phases gave, and erase its reports, inside a transaction."""
     _require_asked(connection, batch)
     connection.execute("UPDATE batches SET result = ? WHERE batch = ?", (result, batch.name))
     _close(connection, batch, {"parts": [], "result": hashlib.sha256(result).hexdigest(), **facts})
 
 
-def results_of(connection: sqlite3.Connection) -> dict[str, bytes]:
+def results_of(connection: Connection) -> dict[str, bytes]:
     """Return the noised sums, or what two phases gave, that are in, by batch."""
     rows = connection.execute("SELECT batch, result FROM batches WHERE result IS NOT NULL ORDER BY batch")
     return dict(rows.fetchall())
 
 
-def dissolve(connection: sqlite3.Connection, terms: Terms, name: str, reason: str) -> Receipt | None:
+def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Receipt | None:
     """Take a whole batch out, inside a transaction; the helper adds up no other report of its clients.
 
     Returns None when there is no batch of that name.
@@ -164,7 +164,7 @@ def dissolve(connection: sqlite3.Connection, terms: Terms, name: str, reason: st
     return _receipt(connection, terms, new.seq)
 
 
-def reopen(connection: sqlite3.Connection, name: str, without: Sequence[str], reason: str) -> None:
+def reopen(connection: Connection, name: str, without: Sequence[str], reason: str) -> None:
     """Undo a batch that the helper refused: its reports wait again, but for those of some clients; in a transaction.
 
     Clients whose reports are unsound are taken out; they may report again, with higher versions.
@@ -182,12 +182,12 @@ def reopen(connection: sqlite3.Connection, name: str, without: Sequence[str], re
     connection.execute("DELETE FROM batches WHERE batch = ?", (name,))
 
 
-def _receipt(connection: sqlite3.Connection, terms: Terms, seq: int) -> Receipt:
-    found = entry(connection, seq)
-    return Receipt(terms.id, found.details["batch"], 1, "", found.seq, found.hash, found.event, found.time)
+def _receipt(connection: Connection, terms: Terms, seq: int) -> Receipt:
+    written = entry(connection, seq)
+    return Receipt(terms.id, written.details["batch"], 1, "", written.seq, written.hash, written.event, written.time)
 
 
-def _require_asked(connection: sqlite3.Connection, batch: Batch) -> None:
+def _require_asked(connection: Connection, batch: Batch) -> None:
     row = connection.execute("SELECT status FROM batches WHERE batch = ?", (batch.name,)).fetchone()
     if row is None or row[0] != "asked":
         raise LedgerError(
@@ -195,7 +195,7 @@ def _require_asked(connection: sqlite3.Connection, batch: Batch) -> None:
         )
 
 
-def _close(connection: sqlite3.Connection, batch: Batch, facts: Mapping[str, Any]) -> None:
+def _close(connection: Connection, batch: Batch, facts: Mapping[str, Any]) -> None:
     append(connection, "collected", {"batch": batch.name, "reports": len(batch.members), **facts})
     connection.execute("UPDATE batches SET status = 'collected' WHERE batch = ?", (batch.name,))
     connection.execute("UPDATE reports SET data = NULL WHERE batch = ?", (batch.name,))

@@ -1,67 +1,33 @@
 """Taking in and taking out: what one transaction does to contributions, running sums and log together."""
 
-import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from fedmoments.durable import Connection
 from fedmoments.errors import FixedPointOverflowError, LedgerError, RefusedError
+from fedmoments.federation.store.arrivals import Arrival, answer_each
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.members import key_of
 from fedmoments.federation.store.payloads import stored
 from fedmoments.federation.store.receipt import Receipt
-from fedmoments.federation.store.refusals import quarantine, record_refusal
 from fedmoments.federation.store.totals import Change, total_samples
 from fedmoments.wire import Agreement, Contribution, Reason, decode
 from fedmoments.wire.header import Buffer
 
-__all__ = ["Arrival", "take_in", "take_out"]
+__all__ = ["read_contribution", "take_in", "take_out"]
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """What arrived, and what it was found to be.
-
-    Parameters
-    ----------
-    data
-        The bytes.
-    content
-        The contribution in them, its signature verified; or why it is refused.
-    source
-        Where it came from, as the server knows it.
-    """
-
-    data: Buffer
-    content: Contribution | RefusedError
-    source: str
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection, agreement: Agreement, data: Buffer, source: str) -> "Arrival":
-        """Decode what arrived, with the keys of those who are enrolled."""
-        try:
-            return cls(data, decode(data, agreement, lambda client: key_of(connection, client)), source)
-        except RefusedError as error:
-            return cls(data, error, source)
+def read_contribution(connection: Connection, agreement: Agreement, data: Buffer) -> Contribution:
+    """Decode a contribution, with the keys of those who are enrolled."""
+    return decode(data, agreement, lambda client: key_of(connection, client))
 
 
 def take_in(
-    connection: sqlite3.Connection, agreement: Agreement, arrivals: Iterable[Arrival]
+    connection: Connection, agreement: Agreement, arrivals: Iterable[Arrival[Contribution]]
 ) -> list[Receipt | RefusedError]:
-    """Take in each arrival or refuse and log it, all inside one transaction; return the answers in order."""
-    answers: list[Receipt | RefusedError] = []
+    """Take in each contribution or refuse and log it, all inside one transaction; return the answers in order."""
     intake = _Intake(connection, agreement)
-    for arrival in arrivals:
-        data, content, source = arrival.data, arrival.content, arrival.source
-        try:
-            if isinstance(content, RefusedError):
-                raise content
-            answers.append(intake.take(content, data, source=source))
-        except RefusedError as error:
-            if error.reason == Reason.CONFLICT and isinstance(content, Contribution):
-                quarantine(connection, content.header, data, source=source)
-            record_refusal(connection, error, source=source, size=len(data))
-            answers.append(RefusedError(error.reason, error.sentence, error.client))  # without its frames
+    answers = answer_each(connection, arrivals, intake.take)
     intake.finish()
     return answers
 
@@ -77,12 +43,12 @@ class _Intake:
         What the contributions were decoded with.
     """
 
-    def __init__(self, connection: sqlite3.Connection, agreement: Agreement) -> None:
+    def __init__(self, connection: Connection, agreement: Agreement) -> None:
         self._connection, self._agreement = connection, agreement
         self._change = Change(agreement.spec)
         self._samples = total_samples(connection)
 
-    def take(self, contribution: Contribution, data: Buffer, *, source: str) -> Receipt:
+    def take(self, contribution: Contribution, data: Buffer, source: str) -> Receipt:
         """Take in one contribution, or return the receipt that it already has.
 
         Parameters
@@ -180,7 +146,7 @@ class _Intake:
         return Receipt.of(self._agreement.federation, new)
 
 
-def take_out(connection: sqlite3.Connection, agreement: Agreement, client: str) -> Receipt:
+def take_out(connection: Connection, agreement: Agreement, client: str) -> Receipt:
     """Remove all of a client's contribution inside a transaction; a client that left gets the same receipt again."""
     query = "SELECT version, digest FROM contributions WHERE client = ?"
     row = connection.execute(query, (client,)).fetchone()

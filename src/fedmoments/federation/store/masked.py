@@ -6,43 +6,24 @@ be stolen one day, they would be the client's numbers.
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
+from fedmoments.federation.store.arrivals import Arrival, answer_each
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.members import key_of
 from fedmoments.federation.store.receipt import Receipt
-from fedmoments.federation.store.refusals import record_refusal
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES
 from fedmoments.privacy.secure.report import Report, read_report
 from fedmoments.wire import PublicKey, Reason
 from fedmoments.wire.header import Buffer
 
-__all__ = ["Masked", "Waiting", "stored_envelope", "stored_report", "take_reports", "waiting", "withdraw"]
-
-
-@dataclass(frozen=True)
-class Masked:
-    """What arrived: the bytes, the report in them with its signature verified or why it is refused, and from where."""
-
-    data: Buffer
-    content: Report | RefusedError
-    source: str
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection, terms: Terms, data: Buffer, source: str) -> "Masked":
-        """Read what arrived, with the keys of those who are enrolled."""
-        try:
-            report = read_report(
-                bytes(data), terms.context, terms.layout.size, lambda client: key_of(connection, client)
-            )
-        except RefusedError as error:
-            return cls(data, error, source)
-        return cls(data, report, source)
+__all__ = ["Waiting", "read_masked", "stored_envelope", "stored_report", "take_reports", "waiting", "withdraw"]
 
 
 @dataclass(frozen=True)
@@ -71,23 +52,19 @@ class Waiting:
     bytes: int
 
 
+def read_masked(connection: Connection, terms: Terms, data: Buffer) -> Report:
+    """Read a masked report, with the keys of those who are enrolled."""
+    return read_report(bytes(data), terms.context, terms.layout.size, lambda client: key_of(connection, client))
+
+
 def take_reports(
-    connection: sqlite3.Connection, terms: Terms, arrivals: Iterable[Masked]
+    connection: Connection, terms: Terms, arrivals: Iterable[Arrival[Report]]
 ) -> list[Receipt | RefusedError]:
     """Take in each report or refuse and log it, all inside one transaction; return the answers in order."""
-    answers: list[Receipt | RefusedError] = []
-    for arrival in arrivals:
-        try:
-            if isinstance(arrival.content, RefusedError):
-                raise arrival.content
-            answers.append(_take(connection, terms, arrival.content, arrival.data, arrival.source))
-        except RefusedError as error:
-            record_refusal(connection, error, source=arrival.source, size=len(arrival.data))
-            answers.append(RefusedError(error.reason, error.sentence, error.client))  # without its frames
-    return answers
+    return answer_each(connection, arrivals, partial(_take, connection, terms))
 
 
-def _take(connection: sqlite3.Connection, terms: Terms, report: Report, data: Buffer, source: str) -> Receipt:
+def _take(connection: Connection, terms: Terms, report: Report, data: Buffer, source: str) -> Receipt:
     """Take in one report, or return the receipt that it already has."""
     client, version, digest = report.client, report.version, hashlib.sha256(data).hexdigest()
     key_of(connection, client)  # it may have been revoked since it was read
@@ -114,7 +91,7 @@ def _take(connection: sqlite3.Connection, terms: Terms, report: Report, data: Bu
     return Receipt.of(terms.id, new)
 
 
-def _require_new(connection: sqlite3.Connection, report: Report, digest: str, current: Any) -> None:
+def _require_new(connection: Connection, report: Report, digest: str, current: Any) -> None:
     client, version = report.client, report.version
     if current is not None and current[3] is not None:
         raise RefusedError(
@@ -130,16 +107,8 @@ def _require_new(connection: sqlite3.Connection, report: Report, digest: str, cu
             f"({digest}) arrived under the same version: a new report needs a higher version",
             client,
         )
-    query = "SELECT version, event FROM departures JOIN audit USING (seq) WHERE client = ?"
-    gone = connection.execute(query, (client,)).fetchone()
-    if gone is not None and gone[1] == "dissolved":
-        raise RefusedError(
-            Reason.REPLAYED,
-            f"client {client!r} was in a batch that has left, and the helper adds up one report of a client for ever: "
-            "take part in a new federation",
-            client,
-        )
-    last = current[0] if current else gone[0] if gone else 0
+    departed = _departed_version(connection, client)
+    last = current[0] if current else departed
     if version <= last:
         raise RefusedError(
             Reason.REPLAYED,
@@ -153,7 +122,21 @@ def _require_new(connection: sqlite3.Connection, report: Report, digest: str, cu
         )
 
 
-def waiting(connection: sqlite3.Connection) -> tuple[Waiting, ...]:
+def _departed_version(connection: Connection, client: str) -> int:
+    """Return the version with which a client left, 0 if it did not; refuse a client whose batch has left."""
+    query = "SELECT version, event FROM departures JOIN audit USING (seq) WHERE client = ?"
+    gone = connection.execute(query, (client,)).fetchone()
+    if gone is not None and gone[1] == "dissolved":
+        raise RefusedError(
+            Reason.REPLAYED,
+            f"client {client!r} was in a batch that has left, and the helper adds up one report of a client for ever: "
+            "take part in a new federation",
+            client,
+        )
+    return int(gone[0]) if gone else 0
+
+
+def waiting(connection: Connection) -> tuple[Waiting, ...]:
     """Return the reports that are in no batch, in order of their clients' names."""
     rows = connection.execute(
         "SELECT client, version, digest, report, bytes FROM reports WHERE batch IS NULL ORDER BY client"
@@ -161,7 +144,7 @@ def waiting(connection: sqlite3.Connection) -> tuple[Waiting, ...]:
     return tuple(Waiting(*row) for row in rows)
 
 
-def stored_report(connection: sqlite3.Connection, terms: Terms, report: str) -> Report:
+def stored_report(connection: Connection, terms: Terms, report: str) -> Report:
     """Return a report that is in; its signature was verified when it was taken in."""
     row = connection.execute("SELECT client, digest, data FROM reports WHERE report = ?", (report,)).fetchone()
     if row is None or row[2] is None or hashlib.sha256(row[2]).hexdigest() != row[1]:
@@ -170,7 +153,7 @@ def stored_report(connection: sqlite3.Connection, terms: Terms, report: str) -> 
     return read_report(row[2], terms.context, terms.layout.size, lambda _: PublicKey(key))
 
 
-def stored_envelope(connection: sqlite3.Connection, report: str) -> bytes:
+def stored_envelope(connection: Connection, report: str) -> bytes:
     """Return the envelope of a report that is in: what the helper gets, which checks it."""
     query = "SELECT substr(data, 1, ?) FROM reports WHERE report = ? AND data IS NOT NULL"
     row = connection.execute(query, (ENVELOPE_BYTES, report)).fetchone()
@@ -179,7 +162,7 @@ def stored_envelope(connection: sqlite3.Connection, report: str) -> bytes:
     return bytes(row[0])
 
 
-def withdraw(connection: sqlite3.Connection, terms: Terms, client: str) -> Receipt | None:
+def withdraw(connection: Connection, terms: Terms, client: str) -> Receipt | None:
     """Take a client's report out, inside a transaction; None if it has none.
 
     Raises

@@ -2,35 +2,41 @@
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
+from fedmoments.durable import Connection, DurableFile
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError, RefusedError
 from fedmoments.federation.store import batches as table
 from fedmoments.federation.store import masked, releases
+from fedmoments.federation.store.arrivals import Arrival, in_parts
 from fedmoments.federation.store.audit import append
+from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
-from fedmoments.federation.store.database import Database
-from fedmoments.federation.store.masked import Masked, Waiting
+from fedmoments.federation.store.masked import Waiting
 from fedmoments.federation.store.members import enrolled
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.releases import Release
-from fedmoments.federation.store.statistics_bytes import pack_statistics, unpack_statistics
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES
-from fedmoments.privacy.secure.report import Report
-from fedmoments.statistics import Statistics
+from fedmoments.privacy.secure.leader import Leader
 from fedmoments.wire.header import Buffer
 
 __all__ = ["MaskedLedger"]
+
+Content = TypeVar("Content")
+Rules = TypeVar("Rules")
 
 
 class MaskedLedger:
     """What a ledger does with contributions one by one and with masked reports; see :class:`FederationStore`."""
 
-    _database: Database
+    _database: DurableFile
     terms: Terms
 
     def contributions(self) -> Iterator[tuple[str, Statistics]]:
@@ -39,16 +45,17 @@ class MaskedLedger:
             clients = stored_clients(connection)
         for client in clients:
             with self._database.reading() as connection:
-                yield client, stored(connection, self.terms.agreement, client).statistics
+                part = stored(connection, self.terms.agreement, client).statistics
+            yield client, part  # outside, so that whoever takes it may use the ledger
 
     def holders(self) -> list[tuple[str, dict[int, int]]]:
         """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
         with self._database.reading() as connection:
-            found = []
+            holders = []
             for client in stored_clients(connection):
                 part = stored(connection, self.terms.agreement, client).statistics
-                found.append((client, dict(zip(part.classes.tolist(), part.class_counts.tolist(), strict=True))))
-            return found
+                holders.append((client, dict(zip(part.classes.tolist(), part.class_counts.tolist(), strict=True))))
+            return holders
 
     def report_many(self, items: Sequence[Buffer], *, source: str | Sequence[str] = "") -> list[Receipt | RefusedError]:
         """Take in many masked reports with one commit, each accepted or refused by itself.
@@ -64,28 +71,31 @@ class MaskedLedger:
             For each item its receipt (event ``reported``), or why it was refused. The same report again gets the same
             receipt; another one under the same version is refused.
         """
-        sources = [source] * len(items) if isinstance(source, str) else list(source)
-        with self._database.reading() as connection:  # signatures are checked before others have to wait
-            arrivals = [
-                Masked.of(connection, self.terms, data, origin) for data, origin in zip(items, sources, strict=True)
-            ]
-        with self._database.writing(f"{len(items)} reports were not taken in") as connection:
-            return masked.take_reports(connection, self.terms, arrivals)
+        return self._take_many(in_parts(items, source), "report", masked.read_masked, masked.take_reports, self.terms)
+
+    def _take_many(
+        self,
+        parts: Iterable[list[tuple[Buffer, str]]],
+        what: str,
+        read: Callable[[Connection, Rules, Buffer], Content],
+        take: Callable[[Connection, Rules, list[Arrival[Content]]], list[Receipt | RefusedError]],
+        rules: Rules,
+    ) -> list[Receipt | RefusedError]:
+        """Read and take in what arrived, a transaction for each part."""
+        answers: list[Receipt | RefusedError] = []
+        for part in parts:
+            with self._database.reading(settled=False) as connection:  # read before others have to wait
+                arrivals = [Arrival.of(data, source, partial(read, connection, rules)) for data, source in part]
+            lost = f"the {what} was" if len(part) == 1 else f"{len(part)} {what}s were"
+            advice = "free space or mend the disk, then send it again"
+            with self._database.writing(f"{lost} not taken in", advice) as connection:
+                answers += take(connection, rules, arrivals)
+        return answers
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return the reports that are in no batch yet, in order of their clients' names."""
         with self._database.reading() as connection:
             return masked.waiting(connection)
-
-    def report(self, name: str) -> Report:
-        """Return the report of an id whose batch was not collected yet."""
-        with self._database.reading() as connection:
-            return masked.stored_report(connection, self.terms, name)
-
-    def envelopes(self, names: Sequence[str]) -> list[bytes]:
-        """Return the envelopes of reports whose batch was not collected yet: all that the helper gets of them."""
-        with self._database.reading() as connection:
-            return [masked.stored_envelope(connection, name) for name in names]
 
     def open_batch(self, reports: Sequence[str], plan: Mapping[str, Any]) -> Batch:
         """Put waiting reports into a batch: from now on they can be neither replaced nor withdrawn.
@@ -104,6 +114,12 @@ class MaskedLedger:
         """Return all batches in the order in which they were opened."""
         with self._database.reading() as connection:
             return table.batches(connection)
+
+    def leader(self, batch: Batch) -> Leader:
+        """Return the leader that adds up a batch which was not collected yet."""
+        terms = self.terms
+        reports = BatchReports(self._database, terms, batch)
+        return Leader(terms.context, terms.layout.size, terms.privacy.batch, reports)
 
     def keep_sums(self, batch: Batch, sums: Mapping[str, Statistics], *, source: str = "") -> None:
         """Take the sums of a batch in as contributions and erase its masked reports, with one commit.
@@ -154,10 +170,10 @@ class MaskedLedger:
             When they are not over yet.
         """
         with self._database.reading() as connection:
-            found = table.results_of(connection)
-        if not found:
+            results = table.results_of(connection)
+        if not results:
             raise NotEnoughDataError(f"both phases of '{self.terms.name}' are not over: nothing can be fitted yet")
-        return unpack_statistics(next(iter(found.values())))
+        return unpack_statistics(next(iter(results.values())), "what two phases gave")
 
     def release(self) -> Release:
         """Return the noised statistics that all is fitted from under an epsilon.
@@ -173,15 +189,15 @@ class MaskedLedger:
         """
         with self._database.writing("nothing was released") as connection:
             terms = self.terms
-            if terms.privacy.epsilon is None:
+            if not terms.privacy.mode.noise.is_on:
                 raise InputError(f"the terms of '{terms.name}' have no epsilon: there is nothing to noise")
             state, merged = "", None
-            if not terms.privacy.secure:
+            if terms.privacy.mode.reads_contributions:
                 merged = read_statistics(connection, terms.agreement, terms.spec)
                 state = state_digest(connection, terms, merged)
-            found = releases.read_release(connection, terms, state)
-            if found is not None:
-                return found
+            former = releases.read_release(connection, terms, state)
+            if former is not None:
+                return former
             if merged is None or not merged.n_samples:
                 raise NotEnoughDataError(f"nothing is in the ledger of '{terms.name}' that could be released")
             return releases.release(connection, terms, state, merged)
@@ -202,7 +218,7 @@ class MaskedLedger:
             if row is not None:
                 known = json.loads(row[0])
                 return bytes.fromhex(known["nonce"]), dict(known["roster"])
-            keys = {each.client: each.key.hex for each in enrolled(connection) if each.status == "enrolled"}
+            keys = {member.client: member.key.hex for member in enrolled(connection) if member.status == "enrolled"}
             nonce = secrets.token_bytes(NONCE_BYTES)
             value = json.dumps({"nonce": nonce.hex(), "roster": keys})
             connection.execute("INSERT INTO meta VALUES ('cohorts', ?)", (value,))

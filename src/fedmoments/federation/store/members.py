@@ -1,8 +1,8 @@
 """Who may contribute: the enrolled clients and their keys."""
 
-import sqlite3
 from dataclasses import dataclass
 
+from fedmoments.durable import Connection
 from fedmoments.errors import InputError, LedgerError, RefusedError
 from fedmoments.federation.store.audit import append
 from fedmoments.wire import PublicKey, Reason, check_client_id
@@ -40,7 +40,7 @@ class Enrolled:
     status: str
 
 
-def enrol(connection: sqlite3.Connection, client: str, key: PublicKey, node_key: str | None) -> None:
+def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | None) -> None:
     """Enrol a client inside a transaction; see `FederationStore.enrol`."""
     check_client_id(client)
     if node_key is not None and not (0 < len(node_key) <= MOST_NODE_KEY and node_key.isprintable()):
@@ -72,7 +72,7 @@ def enrol(connection: sqlite3.Connection, client: str, key: PublicKey, node_key:
     append(connection, "enrolled", {"client": client, "key": key.hex, "node_key": node_key})
 
 
-def revoke(connection: sqlite3.Connection, client: str) -> None:
+def revoke(connection: Connection, client: str) -> None:
     """Revoke a client inside a transaction; see `FederationStore.revoke`."""
     row = connection.execute("SELECT status FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
@@ -82,7 +82,7 @@ def revoke(connection: sqlite3.Connection, client: str) -> None:
         append(connection, "revoked", {"client": client})
 
 
-def enrolled(connection: sqlite3.Connection) -> tuple[Enrolled, ...]:
+def enrolled(connection: Connection) -> tuple[Enrolled, ...]:
     """Return all who were ever enrolled, in order of name; sums of batches are no clients."""
     rows = connection.execute(
         "SELECT client, key, node_key, status FROM clients WHERE client NOT IN (SELECT client FROM parts) "
@@ -91,7 +91,7 @@ def enrolled(connection: sqlite3.Connection) -> tuple[Enrolled, ...]:
     return tuple(Enrolled(client, PublicKey(key), node_key, status) for client, key, node_key, status in rows)
 
 
-def key_of(connection: sqlite3.Connection, client: str) -> PublicKey:
+def key_of(connection: Connection, client: str) -> PublicKey:
     """Return the key of a client that may contribute.
 
     Raises

@@ -1,16 +1,17 @@
 """Contributions as they are kept: the very bytes that a client signed, read again without asking for its key."""
 
 import hashlib
-import sqlite3
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedmoments.core.maps.canonical import sha256_of_json
+from fedmoments.core.statistics import MOMENTS, Layout, Sketches, Statistics, StatisticsSpec
+from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
-from fedmoments.maps.canonical import sha256_of_json
-from fedmoments.statistics import MOMENTS, Layout, Sketches, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement, Contribution
 from fedmoments.wire.header import HEADER_BYTES, read_header
 from fedmoments.wire.tensors import read_body
@@ -18,7 +19,7 @@ from fedmoments.wire.tensors import read_body
 __all__ = ["read_statistics", "state_digest", "stored", "stored_clients"]
 
 
-def stored(connection: sqlite3.Connection, agreement: Agreement, client: str) -> Contribution:
+def stored(connection: Connection, agreement: Agreement, client: str) -> Contribution:
     """Return the contribution of a client that is in.
 
     Its signature was verified when it was taken in, and a key may have been revoked since; now its bytes must be those
@@ -51,22 +52,33 @@ def stored(connection: sqlite3.Connection, agreement: Agreement, client: str) ->
     return Contribution(header, statistics, withheld, len(data))
 
 
-def stored_clients(connection: sqlite3.Connection) -> list[str]:
+def stored_clients(connection: Connection) -> list[str]:
     """Return the names of all who are in, in the order of their UTF-8 bytes."""
     return [client for (client,) in connection.execute("SELECT client FROM contributions ORDER BY client")]
 
 
-def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
+def read_statistics(connection: Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
     """Return all contributions that are in, merged; see `FederationStore.statistics`. Inside a transaction."""
     totals = read_totals(connection, agreement, wanted.additive)
     if not wanted.keeps_clients_apart:
         return totals
     spec = wanted.with_plan(agreement.spec.plan)
+    apart, index = _read_apart(connection, agreement, spec)
+    arrays = {name: totals.raw(name) for name in spec.sent if not MOMENTS[name].layout.apart} | apart
+    form, sizes = agreement.fixed_point, (agreement.n_classes, agreement.dim)
+    return Statistics(spec, *sizes, totals.classes, totals.class_counts, arrays, fixed_point=form, **index)
+
+
+def _read_apart(
+    connection: Connection, agreement: Agreement, spec: StatisticsSpec
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the moments that are kept apart by client, mean rows and sketches, and the index of their rows."""
     length = connection.execute("SELECT coalesce(sum(mean_rows), 0) FROM contributions").fetchone()[0]
     index: dict[str, Any] = {name: np.zeros(length, np.int64) for name in ("row_labels", "row_counts", "row_owners")}
     apart = [name for name in spec.sent if MOMENTS[name].layout is Layout.ROWS]
-    arrays = {name: totals.raw(name) for name in spec.sent if not MOMENTS[name].layout.apart}
-    arrays |= {name: np.zeros((length, MOMENTS[name].width(agreement.dim)), np.int64) for name in apart}
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.zeros((length, MOMENTS[name].width(agreement.dim)), np.int64) for name in apart
+    }
     sketches: list[Sketches] = []
     start = 0
     for owner, client in enumerate(stored_clients(connection)):
@@ -83,11 +95,10 @@ def read_statistics(connection: sqlite3.Connection, agreement: Agreement, wanted
         blocks = Sketches.of(sketches, range(len(sketches)), agreement.dim)
         arrays["scatter_sketch"] = blocks.rows
         index |= {"sketch_sizes": blocks.sizes, "sketch_residuals": blocks.residuals, "sketch_owners": blocks.owners}
-    form, sizes = agreement.fixed_point, (agreement.n_classes, agreement.dim)
-    return Statistics(spec, *sizes, totals.classes, totals.class_counts, arrays, fixed_point=form, **index)
+    return arrays, index
 
 
-def state_digest(connection: sqlite3.Connection, terms: Terms, merged: Statistics) -> str:
+def state_digest(connection: Connection, terms: Terms, merged: Statistics) -> str:
     """Return the SHA-256 of the state: terms, merged statistics and who is in, without versions and times."""
     clients = stored_clients(connection)
     return sha256_of_json({"federation": terms.id, "statistics": merged.digest(), "clients": clients})

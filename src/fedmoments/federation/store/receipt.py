@@ -3,9 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
+from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.errors import FileFormatError
 from fedmoments.federation.store.audit import Entry
-from fedmoments.maps.canonical import canonical_json
 
 __all__ = ["Receipt"]
 

@@ -10,9 +10,9 @@
 So ``source`` should be something that a sender cannot choose at will: the node's id, not a name from its message.
 """
 
-import sqlite3
 import time
 
+from fedmoments.durable import Connection
 from fedmoments.errors import RefusedError
 from fedmoments.federation.store.audit import append
 from fedmoments.wire import Header
@@ -37,7 +37,7 @@ QUARANTINE_BYTES = 2**28
 MOST_TEXT = 1_000
 
 
-def record_refusal(connection: sqlite3.Connection, error: RefusedError, *, source: str, size: int) -> None:
+def record_refusal(connection: Connection, error: RefusedError, *, source: str, size: int) -> None:
     """Count a refusal and log it, unless the rules of the module say that counting is enough; in a transaction.
 
     Parameters
@@ -66,7 +66,7 @@ def record_refusal(connection: sqlite3.Connection, error: RefusedError, *, sourc
         _count(connection, key, times=1, entries=0, logged=logged or 0.0)
 
 
-def quarantine(connection: sqlite3.Connection, header: Header, data: Buffer, *, source: str) -> None:
+def quarantine(connection: Connection, header: Header, data: Buffer, *, source: str) -> None:
     """Keep a contribution that contradicts one that was taken in, dropping the oldest ones that are too many."""
     key = (header.client, header.version, header.digest)
     known = "SELECT 1 FROM quarantine WHERE client = ? AND version = ? AND digest = ?"
@@ -90,7 +90,7 @@ def quarantine(connection: sqlite3.Connection, header: Header, data: Buffer, *, 
         _count(connection, (source, "conflict", header.client), times=0, entries=1, logged=0.0)
 
 
-def _counted_source(connection: sqlite3.Connection, source: str) -> str:
+def _counted_source(connection: Connection, source: str) -> str:
     source = source[:MOST_TEXT]
     if connection.execute("SELECT 1 FROM refusals WHERE source = ? LIMIT 1", (source,)).fetchone():
         return source
@@ -98,14 +98,12 @@ def _counted_source(connection: sqlite3.Connection, source: str) -> str:
     return source if counters < MOST_COUNTERS else "others"
 
 
-def _has_room(connection: sqlite3.Connection, source: str) -> bool:
+def _has_room(connection: Connection, source: str) -> bool:
     used = connection.execute("SELECT coalesce(sum(entries), 0) FROM refusals WHERE source = ?", (source,)).fetchone()
     return bool(used[0] < ENTRIES_PER_SOURCE)
 
 
-def _count(
-    connection: sqlite3.Connection, key: tuple[str, str, str], *, times: int, entries: int, logged: float
-) -> None:
+def _count(connection: Connection, key: tuple[str, str, str], *, times: int, entries: int, logged: float) -> None:
     connection.execute(
         "INSERT INTO refusals (source, reason, client, times, entries, logged) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET times = times + excluded.times, entries = entries + excluded.entries, "
@@ -114,5 +112,5 @@ def _count(
     )
 
 
-def _is_enrolled(connection: sqlite3.Connection, client: str) -> bool:
+def _is_enrolled(connection: Connection, client: str) -> bool:
     return connection.execute("SELECT 1 FROM clients WHERE client = ?", (client,)).fetchone() is not None

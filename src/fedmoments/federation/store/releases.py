@@ -10,7 +10,6 @@ in one of them hides it in all: however many batches there are, the account is c
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError
 from fedmoments.federation.store.audit import append
 from fedmoments.federation.store.batches import Batch, keep_result, results_of
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.dp import Accountant, noise_vector, plan, repair
 from fedmoments.privacy.dp.releases import check_norms
-from fedmoments.statistics import Statistics
 
 __all__ = ["Release", "keep_released", "read_release", "read_spent", "release"]
 
@@ -73,7 +73,7 @@ class Release:
         return repair(self.noisy, self.terms.layout, self.terms.fixed_point, agreed, servers=servers)
 
 
-def release(connection: sqlite3.Connection, terms: Terms, state: str, merged: Statistics) -> Release:
+def release(connection: Connection, terms: Terms, state: str, merged: Statistics) -> Release:
     """Return the release of a state, made and charged now if there is none; inside a transaction.
 
     Raises
@@ -81,9 +81,9 @@ def release(connection: sqlite3.Connection, terms: Terms, state: str, merged: St
     PrivacyError
         When the budget does not allow it; nothing is changed then.
     """
-    found = read_release(connection, terms, state)
-    if found is not None:
-        return found
+    stored = read_release(connection, terms, state)
+    if stored is not None:
+        return stored
     layout, form, agreed = terms.layout, terms.fixed_point, terms.privacy
     check_norms(merged, form.norm_bound)
     facts = _charge(connection, terms, state)
@@ -94,9 +94,9 @@ def release(connection: sqlite3.Connection, terms: Terms, state: str, merged: St
     return Release(state, noisy, terms, facts)
 
 
-def read_release(connection: sqlite3.Connection, terms: Terms, state: str) -> Release | None:
+def read_release(connection: Connection, terms: Terms, state: str) -> Release | None:
     """Return the release of a state, if there is one."""
-    if terms.privacy.secure:
+    if not terms.privacy.mode.reads_contributions:
         return _of_batches(connection, terms)
     row = connection.execute("SELECT facts, data FROM releases WHERE state = ?", (state,)).fetchone()
     if row is None:
@@ -104,7 +104,7 @@ def read_release(connection: sqlite3.Connection, terms: Terms, state: str) -> Re
     return Release(state, _numbers(row[1], terms), terms, json.loads(row[0]))
 
 
-def _of_batches(connection: sqlite3.Connection, terms: Terms) -> Release | None:
+def _of_batches(connection: Connection, terms: Terms) -> Release | None:
     """Return the sum of all noised batches; both servers' noise is in each of them."""
     parts = results_of(connection)
     if not parts:
@@ -113,13 +113,13 @@ def _of_batches(connection: sqlite3.Connection, terms: Terms) -> Release | None:
     for data in parts.values():
         total += _numbers(data, terms)
     n = len(parts)
-    made = plan(terms.layout, terms.fixed_point, terms.privacy)
-    noise = {name: sigma * (2.0 * n) ** 0.5 for name, sigma in made.sigmas.items()}
-    facts = {**made.describe(), "noise": noise, "servers": 2, "batches": n}
+    noise_plan = plan(terms.layout, terms.fixed_point, terms.privacy)
+    noise = {name: sigma * (2.0 * n) ** 0.5 for name, sigma in noise_plan.sigmas.items()}
+    facts = {**noise_plan.describe(), "noise": noise, "servers": 2, "batches": n}
     return Release(hashlib.sha256(b"".join(parts.values())).hexdigest(), total, terms, facts, n)
 
 
-def keep_released(connection: sqlite3.Connection, terms: Terms, batch: Batch, noised: bytes) -> None:
+def keep_released(connection: Connection, terms: Terms, batch: Batch, noised: bytes) -> None:
     """Keep the noised sum of a secure batch, and charge the account once for all of them; inside a transaction."""
     facts: dict[str, Any] = {"charged": False}
     if not _account(connection, terms).spendings:
@@ -127,10 +127,10 @@ def keep_released(connection: sqlite3.Connection, terms: Terms, batch: Batch, no
     keep_result(connection, batch, noised, facts)
 
 
-def read_spent(connection: sqlite3.Connection, terms: Terms) -> dict[str, Any] | None:
+def read_spent(connection: Connection, terms: Terms) -> dict[str, Any] | None:
     """Return what was spent and what is left of the budget; None without an epsilon."""
     agreed = terms.privacy
-    if agreed.epsilon is None:
+    if not agreed.mode.noise.is_on:
         return None
     account = _account(connection, terms)
     return {
@@ -144,11 +144,11 @@ def read_spent(connection: sqlite3.Connection, terms: Terms) -> dict[str, Any] |
     }
 
 
-def _account(connection: sqlite3.Connection, terms: Terms) -> Accountant:
+def _account(connection: Connection, terms: Terms) -> Accountant:
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (_ACCOUNT,)).fetchone()
     if row is None:
-        made = connection.execute("SELECT count(*) FROM releases").fetchone()[0]
-        if made or results_of(connection):
+        n_releases = connection.execute("SELECT count(*) FROM releases").fetchone()[0]
+        if n_releases or results_of(connection):
             raise LedgerError("the ledger holds releases, but no account of them: it is damaged; restore a snapshot")
         return Accountant(float(terms.privacy.epsilon or 0.0), terms.privacy.delta)
     account, agreed = Accountant.from_dict(json.loads(row[0])), terms.privacy
@@ -160,13 +160,13 @@ def _account(connection: sqlite3.Connection, terms: Terms) -> Accountant:
     return account
 
 
-def _charge(connection: sqlite3.Connection, terms: Terms, what: str) -> dict[str, Any]:
+def _charge(connection: Connection, terms: Terms, what: str) -> dict[str, Any]:
     """Charge the account for one release, and return what it promises."""
     account = _account(connection, terms)
-    made = plan(terms.layout, terms.fixed_point, terms.privacy)
-    account.record(made.ratio, what[:16])
+    noise_plan = plan(terms.layout, terms.fixed_point, terms.privacy)
+    account.record(noise_plan.ratio, what[:16])
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ACCOUNT, json.dumps(account.to_dict())))
-    return {**made.describe(), "spent": account.spent}
+    return {**noise_plan.describe(), "spent": account.spent}
 
 
 def _numbers(data: bytes, terms: Terms) -> Words:

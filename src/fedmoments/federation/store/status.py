@@ -1,17 +1,17 @@
 """Status: who is in, with how much, and what went wrong lately."""
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedmoments.core.statistics import StatisticsSpec
+from fedmoments.durable import Connection
 from fedmoments.federation.store.audit import Entry, entry, head
 from fedmoments.federation.store.batches import batches
 from fedmoments.federation.store.masked import waiting
 from fedmoments.federation.store.releases import read_spent
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
-from fedmoments.statistics import StatisticsSpec
 
 __all__ = ["Contributor", "Status", "read_status"]
 
@@ -122,7 +122,7 @@ class Status:
         return sum(count > 0 for count in self.class_counts)
 
 
-def read_status(connection: sqlite3.Connection, terms: Terms) -> Status:
+def read_status(connection: Connection, terms: Terms) -> Status:
     """Return the state, inside a transaction that reads."""
 
     def number(query: str) -> int:
@@ -153,7 +153,7 @@ def read_status(connection: sqlite3.Connection, terms: Terms) -> Status:
         quarantined=number("SELECT count(*) FROM quarantine"),
         entries=number("SELECT max(seq) FROM audit"),
         head=head(connection),
-        waiting=tuple(each.client for each in waiting(connection)),
-        batches={each.name: len(each.members) for each in batches(connection) if each.status == "collected"},
+        waiting=tuple(report.client for report in waiting(connection)),
+        batches={batch.name: len(batch.members) for batch in batches(connection) if batch.status == "collected"},
         spent=read_spent(connection, terms),
     )

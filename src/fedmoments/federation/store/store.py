@@ -6,12 +6,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fedmoments.core.maps.canonical import canonical_json
+from fedmoments.core.statistics import Statistics, StatisticsSpec
+from fedmoments.durable import DurableFile, part_of, put_in_place
 from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
 from fedmoments.federation.store import audit, members
+from fedmoments.federation.store.arrivals import in_parts
 from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.store.batches import dissolve
-from fedmoments.federation.store.database import Database, part_of, put_in_place
-from fedmoments.federation.store.intake import Arrival, take_in, take_out
+from fedmoments.federation.store.intake import read_contribution, take_in, take_out
 from fedmoments.federation.store.masked import withdraw
 from fedmoments.federation.store.masked_ledger import MaskedLedger
 from fedmoments.federation.store.members import Enrolled
@@ -19,18 +22,15 @@ from fedmoments.federation.store.payloads import read_statistics, state_digest
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.snapshot import check_snapshot, write_snapshot
 from fedmoments.federation.store.status import Status, read_status
+from fedmoments.federation.store.tables import LEDGER
 from fedmoments.federation.store.totals import check_fits
 from fedmoments.federation.store.verification import Verification, verify
 from fedmoments.federation.terms import Terms
-from fedmoments.maps.canonical import canonical_json
-from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.wire import PublicKey
 from fedmoments.wire.header import Buffer
 
 __all__ = ["FederationStore"]
 
-#: A batch of more bytes is taken in by several transactions, so that memory and waiting writers are spared.
-BATCH_BYTES = 2**25
 #: Longest JSON text of what a note says.
 MOST_NOTE = 2**16
 
@@ -55,7 +55,7 @@ class FederationStore(MaskedLedger):
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from fedmoments.federation import Fingerprint
+    >>> from fedmoments.samples.fingerprint import Fingerprint
     >>> from fedmoments.wire import IdentityKey, encode
     >>> fingerprint = Fingerprint("none", "none", None, ("cat", "dog"))
     >>> terms = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, StatisticsSpec.of("client_means"))
@@ -73,10 +73,10 @@ class FederationStore(MaskedLedger):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._database = Database(path)
-        self.path = self._database.path
+        self.path = Path(path)
+        self._database = DurableFile(self.path, LEDGER)
         try:
-            with self._database.reading() as connection:
+            with self._database.reading(settled=False) as connection:
                 row = connection.execute("SELECT value FROM meta WHERE name = 'terms'").fetchone()
             if row is None:
                 raise FileFormatError(f"the ledger {self.path} lacks the terms of its federation: restore a snapshot")
@@ -98,12 +98,10 @@ class FederationStore(MaskedLedger):
         """
         check_fits(terms)
         target = Path(path)
-        with part_of(target) as part:
-            with Database.build(part) as connection:
-                connection.execute("INSERT INTO meta VALUES ('terms', ?)", (terms.to_json(),))
-                facts = {"name": terms.name, "federation": terms.id}
-                audit.append(connection, "created", facts, genesis=terms.id)
-            put_in_place(part, target)
+        with DurableFile.making(target, LEDGER) as connection:
+            connection.execute("INSERT INTO meta VALUES ('terms', ?)", (terms.to_json(),))
+            facts = {"name": terms.name, "federation": terms.id}
+            audit.append(connection, "created", facts, genesis=terms.id)
         return cls(target)
 
     @classmethod
@@ -165,7 +163,7 @@ class FederationStore(MaskedLedger):
 
     def enrolled(self) -> tuple[Enrolled, ...]:
         """Return all who were ever enrolled, in order of name."""
-        with self._database.reading() as connection:
+        with self._database.reading(settled=False) as connection:
             return members.enrolled(connection)
 
     # ---------------------------------------------------------------------------------------------- contributions
@@ -209,28 +207,11 @@ class FederationStore(MaskedLedger):
         list
             For each item its receipt, or why it was refused.
         """
-        sources = [source] * len(items) if isinstance(source, str) else list(source)
-        answers: list[Receipt | RefusedError] = []
-        part: list[tuple[Buffer, str]] = []
-        size = 0
-        for data, origin in zip(items, sources, strict=True):
-            if part and size + len(data) > BATCH_BYTES:
-                answers += self._submit_part(part)
-                part, size = [], 0
-            part.append((data, origin))
-            size += len(data)
-        return answers + self._submit_part(part) if part else answers
-
-    def _submit_part(self, items: Sequence[tuple[Buffer, str]]) -> list[Receipt | RefusedError]:
-        if self.terms.privacy.secure:
+        if items and not self.terms.privacy.mode.reads_contributions:
             raise InputError(f"'{self.terms.name}' takes masked reports only: nobody may send it clear numbers")
-        with self._database.reading() as connection:  # decoded before others have to wait
-            arrivals = [Arrival.of(connection, self.terms.agreement, data, source) for data, source in items]
-        what = "the contribution was" if len(items) == 1 else f"{len(items)} contributions were"
-        with self._database.writing(
-            f"{what} not taken in", "free space or mend the disk, then send it again"
-        ) as writer:
-            return take_in(writer, self.terms.agreement, arrivals)
+        return self._take_many(
+            in_parts(items, source), "contribution", read_contribution, take_in, self.terms.agreement
+        )
 
     def leave(self, client: str) -> Receipt:
         """Take a client's contribution out, as if it had never joined; what was quarantined of it goes too.
@@ -286,18 +267,18 @@ class FederationStore(MaskedLedger):
                 f"statistics of {wanted} were asked for, but the federation '{self.terms.name}' collects "
                 f"{self.terms.spec}: ask for less, or found a federation with other terms"
             )
-        with self._database.reading() as connection:
+        with self._database.reading(settled=False) as connection:
             return read_statistics(connection, self.terms.agreement, wanted)
 
     def digest(self) -> str:
         """Return the SHA-256 of the state: terms, merged statistics and who is in, without versions and times."""
-        with self._database.reading() as connection:
+        with self._database.reading(settled=False) as connection:
             merged = read_statistics(connection, self.terms.agreement, self.terms.spec)
             return state_digest(connection, self.terms, merged)
 
     def status(self) -> Status:
         """Return who is in, with how much, and what was refused lately."""
-        with self._database.reading() as connection:
+        with self._database.reading(settled=False) as connection:
             return read_status(connection, self.terms)
 
     # ---------------------------------------------------------------------------------------------- the log
@@ -322,7 +303,7 @@ class FederationStore(MaskedLedger):
         """Yield the entries of the log in order, those included that are written meanwhile."""
         last = 0
         while True:
-            with self._database.reading() as connection:
+            with self._database.reading(settled=False) as connection:
                 page = list(audit.entries(connection, after=last, at_most=500))
             if not page:
                 return
@@ -338,8 +319,7 @@ class FederationStore(MaskedLedger):
             A hash that must be in the log: ``chain`` of a receipt, or a ``head`` that was noted elsewhere. Without it,
             a log that was cut off at its end looks like a younger one.
         """
-        with self._database.reading() as connection:
-            return verify(connection, self.terms.agreement, expect)
+        return verify(self._database, self.terms.agreement, expect)
 
     # ---------------------------------------------------------------------------------------------- snapshots
 
@@ -349,9 +329,9 @@ class FederationStore(MaskedLedger):
         Other processes may write meanwhile. Returns the checksum; never overwrites.
         """
         target = Path(path)
-        with self._database.reading() as connection:
+        with self._database.reading(settled=False) as connection:
             head = audit.head(connection)
-            checksum = write_snapshot(connection, target)
+            checksum = write_snapshot(self._database, target)
         facts = {"file": target.name, "checksum": checksum, "bytes": target.stat().st_size, "head": head}
         with self._database.writing(f"the snapshot {target} was made, but not logged") as connection:
             audit.append(connection, "snapshot", facts)
@@ -380,11 +360,15 @@ class FederationStore(MaskedLedger):
         source, target = Path(snapshot), Path(path)
         with part_of(target) as part:
             checksum = check_snapshot(source, part)
-            with cls(part) as store:
-                found = store.verify()
-                if not found.whole:
+            try:
+                store = cls(part)
+            except FileFormatError as error:
+                raise FileFormatError(f"the snapshot {source} is damaged ({error}): use another snapshot") from error
+            with store:
+                outcome = store.verify()
+                if not outcome.whole:
                     raise FileFormatError(
-                        f"the snapshot {source} does not hold a sound ledger: {'; '.join(found.problems[:3])}"
+                        f"the snapshot {source} does not hold a sound ledger: {'; '.join(outcome.problems[:3])}"
                     )
                 with store._database.writing(f"{target} was not restored") as connection:
                     audit.append(connection, "restored", {"file": source.name, "checksum": checksum})

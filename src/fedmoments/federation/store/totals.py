@@ -5,17 +5,16 @@ are not split by class stand too. A label without samples has no rows. So the ta
 nothing else: not of the order of arrival, nor of who came and left.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
+from fedmoments.durable import MOST_BLOB_BYTES, Connection
 from fedmoments.errors import InputError, LedgerError
-from fedmoments.federation.store.database import MOST_BLOB_BYTES
 from fedmoments.federation.terms import Terms
-from fedmoments.statistics import MOMENTS, Layout, Statistics, StatisticsSpec
 from fedmoments.wire import Agreement
 
 __all__ = ["ALL_CLASSES", "Change", "check_fits", "read_totals", "stored_totals", "total_samples"]
@@ -73,7 +72,7 @@ class Change:
         """Return the sums of all labels that have samples: the table that adding to nothing would give."""
         return {key: values for key, values in self.sums.items() if self.sums[_COUNTS, key[1]][0] != 0}
 
-    def apply(self, connection: sqlite3.Connection) -> None:
+    def apply(self, connection: Connection) -> None:
         """Add the change to the stored sums, inside a transaction; labels left without samples lose their rows.
 
         Raises
@@ -102,42 +101,46 @@ class Change:
         connection.executemany("DELETE FROM totals WHERE label = ?", [(label,) for label in emptied])
 
 
-def total_samples(connection: sqlite3.Connection) -> int:
+def total_samples(connection: Connection) -> int:
     """Return how many samples all contributions that are in hold together."""
     row = connection.execute(_SELECT, (_COUNTS, ALL_CLASSES)).fetchone()
     return int(_numbers(row[0], 1, _COUNTS, ALL_CLASSES)[0]) if row else 0
 
 
-def stored_totals(connection: sqlite3.Connection) -> Iterator[tuple[tuple[str, int], bytes]]:
+def stored_totals(connection: Connection) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yield ((moment, label), bytes of the sums) of every row."""
     for name, label, data in connection.execute("SELECT moment, label, data FROM totals ORDER BY moment, label"):
         yield (name, label), data
 
 
-def read_totals(connection: sqlite3.Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
+def read_totals(connection: Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
     """Return the sums of ``wanted``, whose moments all add up, over all who are in; in fixed point."""
     spec = _least_stored(agreement.spec.additive, wanted)
     counted = [(label, data) for label, data in _column(connection, _COUNTS) if label != ALL_CLASSES]
     classes = np.array([label for label, _ in counted], np.int64)
     counts = np.array([_numbers(data, 1, _COUNTS, label)[0] for label, data in counted], np.int64)
-    arrays: dict[str, NDArray[Any]] = {}
-    for name in spec.sent:
-        width = MOMENTS[name].width(agreement.dim)
-        if MOMENTS[name].layout is Layout.GLOBAL:
-            arrays[name] = np.zeros(width, np.int64)
-            for label, data in _column(connection, name):
-                arrays[name] += _numbers(data, width, name, label)
-            continue
-        arrays[name] = np.zeros((len(classes), width), np.int64)
-        places = {label: place for place, (label, _) in enumerate(counted)}
-        for label, data in _column(connection, name):
-            if label not in places:
-                raise LedgerError(f"class {label} has a '{name}' but no samples: the ledger is damaged; run verify")
-            arrays[name][places[label]] = _numbers(data, width, name, label)
+    places = {label: place for place, (label, _) in enumerate(counted)}
+    arrays = {name: _read_moment(connection, name, agreement.dim, places) for name in spec.sent}
     stats = Statistics(
         spec, agreement.n_classes, agreement.dim, classes, counts, arrays, fixed_point=agreement.fixed_point
     )
     return stats.restricted(wanted)
+
+
+def _read_moment(connection: Connection, name: str, dim: int, places: dict[int, int]) -> NDArray[Any]:
+    """Return the sums of a moment, (width,) over all classes or (p, width) with class c at ``places[c]``."""
+    width = MOMENTS[name].width(dim)
+    if MOMENTS[name].layout is Layout.GLOBAL:
+        total = np.zeros(width, np.int64)
+        for label, data in _column(connection, name):
+            total += _numbers(data, width, name, label)
+        return total
+    sums = np.zeros((len(places), width), np.int64)
+    for label, data in _column(connection, name):
+        if label not in places:
+            raise LedgerError(f"class {label} has a '{name}' but no samples: the ledger is damaged; run verify")
+        sums[places[label]] = _numbers(data, width, name, label)
+    return sums
 
 
 def check_fits(terms: Terms) -> None:
@@ -152,7 +155,7 @@ def check_fits(terms: Terms) -> None:
             )
 
 
-def _column(connection: sqlite3.Connection, name: str) -> Iterator[tuple[int, bytes]]:
+def _column(connection: Connection, name: str) -> Iterator[tuple[int, bytes]]:
     yield from connection.execute("SELECT label, data FROM totals WHERE moment = ? ORDER BY label", (name,))
 
 

@@ -9,14 +9,13 @@ A log that was cut off at its end, consistently, cannot be told from a younger o
 in the chain.
 """
 
-import sqlite3
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
-from fedmoments.errors import LedgerError
-from fedmoments.federation.store.audit import Entry, entries, head
-from fedmoments.federation.store.masked_replay import MaskedReplay, differences
+from fedmoments.durable import Connection, DurableFile
+from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.federation.store.audit import entries, head
 from fedmoments.federation.store.payloads import stored, stored_clients
+from fedmoments.federation.store.replay import Replay
 from fedmoments.federation.store.totals import Change, stored_totals
 from fedmoments.wire import Agreement
 
@@ -64,59 +63,25 @@ class Verification:
         return self.chain_whole and self.replay_equal
 
 
-@dataclass
-class _Replay:
-    """What the log says, entry by entry."""
-
-    members: dict[str, tuple[str, str | None, str]] = field(default_factory=dict)
-    present: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    gone: dict[str, tuple[int, int]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.masked = MaskedReplay(self.gone, self.problems)
-
-    def follow(self, entry: Entry) -> None:
-        facts = entry.details
-        client = facts.get("client", "")
-        if self.masked.follow(entry, facts):
-            return
-        if entry.event == "enrolled":
-            self.members[client] = (facts["key"], facts["node_key"], "enrolled")
-        elif entry.event == "revoked":
-            self.members[client] = (*self.members[client][:2], "revoked")
-        elif entry.event in ("joined", "replaced"):
-            self._enter(entry, facts)
-        elif entry.event == "left":
-            if self.present.get(client, (0, ""))[:2] != (facts["version"], facts["digest"]):
-                self.problems.append(f"entry {entry.seq}: client {client!r} left with what it had not contributed")
-            self.present.pop(client, None)
-            self.gone[client] = (facts["version"], entry.seq)
-
-    def _enter(self, entry: Entry, facts: dict[str, Any]) -> None:
-        client, version = facts["client"], facts["version"]
-        last = self.present.get(client, self.gone.get(client, (0,)))[0]
-        if version <= last or (entry.event == "replaced") != (client in self.present):
-            self.problems.append(
-                f"entry {entry.seq}: client {client!r} {entry.event} with version {version} after {last}"
-            )
-        self.present[client] = (version, facts["digest"], entry.seq)
-        self.gone.pop(client, None)
-
-
-def verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | None = None) -> Verification:
-    """Check the whole ledger, inside a transaction that reads; see `FederationStore.verify`."""
+def verify(file: DurableFile, agreement: Agreement, expect: str | None = None) -> Verification:
+    """Check the whole ledger: its pages, its log and its tables; see `FederationStore.verify`."""
+    damage = file.damage()
     try:
-        return _verify(connection, agreement, expect)
-    except sqlite3.DatabaseError as error:
-        problem = f"the file is damaged, so that not all of it can be read: {error}"
-        return Verification(chain_whole=False, replay_equal=False, entries=0, clients=0, head="", problems=(problem,))
+        with file.reading(settled=False) as connection:
+            outcome = _verify(connection, agreement, expect)
+    except FileFormatError as error:
+        damage = damage or [str(error)]
+        outcome = Verification(chain_whole=False, replay_equal=False, entries=0, clients=0, head="")
+    if not damage:
+        return outcome
+    problems = (*(f"the file is damaged: {line}" for line in damage), *outcome.problems)
+    return replace(outcome, chain_whole=False, replay_equal=False, problems=problems)
 
 
-def _verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | None) -> Verification:
+def _verify(connection: Connection, agreement: Agreement, expect: str | None) -> Verification:
     chain: list[str] = []
-    replay = _Replay()
-    length, last, found = 0, agreement.federation, expect is None
+    replay = Replay()
+    length, last, expected_seen = 0, agreement.federation, expect is None
     for entry in entries(connection):
         length += 1
         if entry.seq != length:
@@ -127,7 +92,7 @@ def _verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | 
         if not entry.is_sound:
             chain.append(f"entry {entry.seq} ({entry.event}) does not have the hash of what it says")
         last = entry.hash
-        found = found or entry.hash == expect
+        expected_seen = expected_seen or entry.hash == expect
         try:
             replay.follow(entry)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -135,37 +100,18 @@ def _verify(connection: sqlite3.Connection, agreement: Agreement, expect: str | 
     noted = head(connection)
     if noted != last:
         chain.append(f"the log ends with the hash {last}, but {noted} was noted as its head: its end is missing")
-    if not found:
+    if not expected_seen:
         chain.append(f"no entry has the hash {expect}: the log was cut off, rewritten, or is not the one meant")
-    problems = [*replay.problems, *_compare_members(connection, replay), *_compare_contributions(connection, replay)]
-    problems += replay.masked.compare(connection)
+    problems = replay.compare(connection)
     clients = stored_clients(connection)
     problems += _compare_totals(connection, agreement, clients)
-    told = [*chain, *problems]
-    if len(told) > MOST_PROBLEMS:
-        told = [*told[:MOST_PROBLEMS], f"… and {len(told) - MOST_PROBLEMS} more"]
-    return Verification(not chain, not problems, length, len(clients), last, tuple(told))
+    sentences = [*chain, *problems]
+    if len(sentences) > MOST_PROBLEMS:
+        sentences = [*sentences[:MOST_PROBLEMS], f"… and {len(sentences) - MOST_PROBLEMS} more"]
+    return Verification(not chain, not problems, length, len(clients), last, tuple(sentences))
 
 
-def _compare_members(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
-    rows = connection.execute("SELECT client, hex(key), node_key, status FROM clients")
-    held = {client: (key.lower(), node_key, status) for client, key, node_key, status in rows}
-    return differences("the enrolment of client", held, replay.members)
-
-
-def _compare_contributions(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
-    rows = connection.execute("SELECT client, version, digest, seq FROM contributions")
-    held = {client: (version, digest, seq) for client, version, digest, seq in rows}
-    gone = {client: tuple(rest) for client, *rest in connection.execute("SELECT client, version, seq FROM departures")}
-    orphans = connection.execute("SELECT client FROM payloads WHERE client NOT IN (SELECT client FROM contributions)")
-    return [
-        *differences("the contribution of client", held, replay.present),
-        *differences("the departure of client", gone, replay.gone),
-        *(f"a payload of client {client!r} belongs to no contribution" for (client,) in orphans),
-    ]
-
-
-def _compare_totals(connection: sqlite3.Connection, agreement: Agreement, clients: list[str]) -> list[str]:
+def _compare_totals(connection: Connection, agreement: Agreement, clients: list[str]) -> list[str]:
     """Compute the running sums anew, in the memory of one contribution and the sums, and compare every byte."""
     change = Change(agreement.spec)
     problems = []

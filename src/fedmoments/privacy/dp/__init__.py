@@ -7,7 +7,7 @@ the promise.
 from fedmoments.privacy.dp.accountant import Accountant, Spending, epsilon_of, least_ratio
 from fedmoments.privacy.dp.budget import parse_budget, shares_of
 from fedmoments.privacy.dp.client_clip import clip_client
-from fedmoments.privacy.dp.compatibility import check_head, check_protection, check_rules
+from fedmoments.privacy.dp.compatibility import check_rules
 from fedmoments.privacy.dp.discrete import discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
 from fedmoments.privacy.dp.randomness import Stream
@@ -20,8 +20,6 @@ __all__ = [
     "Released",
     "Spending",
     "Stream",
-    "check_head",
-    "check_protection",
     "check_rules",
     "clip_client",
     "discrete_gaussian",

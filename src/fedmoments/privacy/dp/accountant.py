@@ -114,12 +114,12 @@ class Accountant:
 
     def least(self, releases: int = 1) -> float:
         """Return the least σ/Δ with which so many more releases fit the budget; infinite when it is spent."""
-        room = least_ratio(self.epsilon, self.delta) ** -2 - sum(each.ratio**-2 for each in self.spendings)
+        room = least_ratio(self.epsilon, self.delta) ** -2 - sum(spending.ratio**-2 for spending in self.spendings)
         return math.sqrt(releases / room) if room > 0 else math.inf
 
     def allows(self, ratio: float) -> bool:
         """Say whether one more release of that σ/Δ fits the budget."""
-        total = sum(each.ratio**-2 for each in self.spendings) + _check_ratio(ratio) ** -2
+        total = sum(spending.ratio**-2 for spending in self.spendings) + _check_ratio(ratio) ** -2
         return total <= least_ratio(self.epsilon, self.delta) ** -2 * (1 + ROUNDING)
 
     def require(self, ratio: float) -> None:
@@ -145,12 +145,12 @@ class Accountant:
         self.spendings = (*self.spendings, Spending(ratio, what))
 
     def _together(self, *more: float) -> float:
-        total = sum(each.ratio**-2 for each in self.spendings) + sum(ratio**-2 for ratio in more)
+        total = sum(spending.ratio**-2 for spending in self.spendings) + sum(ratio**-2 for ratio in more)
         return total**-0.5 if total else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account as plain values, ready for JSON: what a ledger keeps."""
-        rows = [{"ratio": each.ratio, "what": each.what} for each in self.spendings]
+        rows = [{"ratio": spending.ratio, "what": spending.what} for spending in self.spendings]
         return {"epsilon": self.epsilon, "delta": self.delta, "spendings": rows}
 
     @classmethod

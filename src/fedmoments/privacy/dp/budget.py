@@ -81,7 +81,7 @@ def shares_of(word: str, layout: DenseLayout) -> dict[str, float]:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout = DenseLayout(StatisticsSpec.of("gram"), n_classes=10, dim=16)
     >>> shares_of("counts=1,sums=3,second=2", layout)
     {'counts': 0.07142857142857142, 'sums': 0.6428571428571429, 'gram': 0.2857142857142857}

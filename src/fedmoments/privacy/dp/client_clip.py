@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedmoments.core.linalg import packed_diagonal
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
-from fedmoments.linalg import packed_diagonal
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.noise_plan import MATRICES, NoisePlan, plan
 from fedmoments.privacy.dp.sensitivity import COUNTS
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import Statistics
 
 __all__ = ["clip_client", "weighted_norm"]
 
@@ -29,24 +29,24 @@ __all__ = ["clip_client", "weighted_norm"]
 STEPS = 40
 
 
-def weighted_norm(stats: Statistics, made: NoisePlan) -> float:
+def weighted_norm(stats: Statistics, noise_plan: NoisePlan) -> float:
     """Return the norm of a contribution in the weights of a release: one sample has at most 1.
 
     Examples
     --------
-    >>> from fedmoments.statistics import FixedPoint, StatisticsSpec
+    >>> from fedmoments.core.statistics import FixedPoint, StatisticsSpec
     >>> form, layout = FixedPoint(1.0, 1000), DenseLayout(StatisticsSpec.of("gram"), n_classes=2, dim=2)
     >>> stats = Statistics.of([[0.6, 0.8]], [0], layout.spec, n_classes=2, fixed_point=form)
     >>> round(weighted_norm(stats, plan(layout, form, Agreed(epsilon=1.0))), 4)
     1.0
     """
-    energy = made.weights[COUNTS] ** 2 * float(np.square(stats.class_counts.astype(np.float64)).sum())
+    energy = noise_plan.weights[COUNTS] ** 2 * float(np.square(stats.class_counts.astype(np.float64)).sum())
     for name in stats.spec.sent:
         values = stats.class_array(name)
         squares = float(np.square(values).sum())
         if name in MATRICES:
             squares = 2.0 * squares - float(np.square(packed_diagonal(values)).sum())
-        energy += made.weights[name] ** 2 * squares
+        energy += noise_plan.weights[name] ** 2 * squares
     return math.sqrt(energy)
 
 
@@ -62,7 +62,7 @@ def clip_client(stats: Statistics, agreed: Agreed) -> Statistics:
 
     Examples
     --------
-    >>> from fedmoments.statistics import FixedPoint, StatisticsSpec
+    >>> from fedmoments.core.statistics import FixedPoint, StatisticsSpec
     >>> form = FixedPoint(1.0, 10**5)
     >>> stats = Statistics.of([[0.6, 0.8]] * 50, [0] * 50, StatisticsSpec(), n_classes=2, fixed_point=form)
     >>> clip_client(stats, Agreed(epsilon=1.0, unit="client", client_norm=10.0)).counts
@@ -74,15 +74,15 @@ def clip_client(stats: Statistics, agreed: Agreed) -> Statistics:
             f"{stats!r} and client_norm {agreed.client_norm} arrived"
         )
     layout = DenseLayout(stats.spec, stats.n_classes, stats.dim)
-    made, bound = plan(layout, stats.fixed_point, agreed), agreed.client_norm
-    if weighted_norm(stats, made) <= bound:
+    noise_plan, bound = plan(layout, stats.fixed_point, agreed), agreed.client_norm
+    if weighted_norm(stats, noise_plan) <= bound:
         return stats
     if not layout.of_all:  # with moments of all classes, the plan made sure of room for every class
-        stats = _fewer_classes(stats, max(1, int((bound / (2.0 * made.weights[COUNTS])) ** 2)))
+        stats = _fewer_classes(stats, max(1, int((bound / (2.0 * noise_plan.weights[COUNTS])) ** 2)))
     low, high = 0.0, 1.0
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
-        fits = weighted_norm(_scaled(stats, middle), made) <= bound
+        fits = weighted_norm(_scaled(stats, middle), noise_plan) <= bound
         low, high = (middle, high) if fits else (low, middle)
     return _scaled(stats, low)
 

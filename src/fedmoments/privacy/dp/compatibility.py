@@ -20,11 +20,9 @@ send other statistics first, are refused for any unit.
 """
 
 from fedmoments.errors import PrivacyError
-from fedmoments.heads.head import Head
-from fedmoments.privacy.dp.noise_plan import require_additive
-from fedmoments.privacy.protection import Agreed, Protection
+from fedmoments.privacy.protection import Agreed
 
-__all__ = ["check_head", "check_protection", "check_rules"]
+__all__ = ["check_rules"]
 
 
 def check_rules(
@@ -42,7 +40,7 @@ def check_rules(
     Parameters
     ----------
     agreed
-        Nothing is refused without an epsilon.
+        With an epsilon; :meth:`fedmoments.privacy.modes.noise.Noise.check_rules` refuses nothing without one.
     min_count, max_per_class, obfuscation, max_samples, robust, small_classes
         Rules of clients and server, as in :class:`~fedmoments.privacy.protection.Protection` and in a client's policy.
 
@@ -53,13 +51,11 @@ def check_rules(
 
     Examples
     --------
-    >>> check_rules(Agreed(), min_count=5)
+    >>> check_rules(Agreed(epsilon=2.0))
     >>> check_rules(Agreed(epsilon=2.0), min_count=5)
     Traceback (most recent call last):
     fedmoments.errors.PrivacyError: min_count = 5 and differential privacy of one sample exclude each other: ...
     """
-    if agreed.epsilon is None:
-        return
     if robust is not None:
         raise PrivacyError(
             f"the robust filter '{robust}' and differential privacy exclude each other: which clients it leaves out "
@@ -82,54 +78,3 @@ def check_rules(
                 f"{'Say min_count = 1' if name == 'min_count' else 'Leave the rule out'} (with secure sums the server "
                 "sees no client's classes anyway), or hide whole clients (unit 'client')"
             )
-
-
-def check_protection(protection: Protection) -> None:
-    """Refuse a simulated protection whose rules its noise does not account for; see the module.
-
-    Examples
-    --------
-    >>> check_protection(Protection(Agreed(epsilon=2.0), robust="mad"))
-    Traceback (most recent call last):
-    fedmoments.errors.PrivacyError: the robust filter 'mad' and differential privacy exclude each other: ...
-    """
-    check_rules(
-        protection.agreed,
-        min_count=protection.min_count,
-        obfuscation=protection.obfuscation,
-        max_samples=protection.max_samples,
-        robust=protection.robust,
-    )
-
-
-def check_head(head: Head, agreed: Agreed) -> None:
-    """Refuse a head that cannot be fitted from one release of sums.
-
-    Parameters
-    ----------
-    head
-        Any.
-    agreed
-        Nothing is refused without an epsilon.
-
-    Raises
-    ------
-    PrivacyError
-        Why not, and what to choose instead.
-
-    Examples
-    --------
-    >>> from fedmoments.heads.registry import make_head
-    >>> check_head(make_head("gh-lda"), Agreed(epsilon=2.0))
-    >>> check_head(make_head("fed3r-rf"), Agreed(epsilon=2.0))
-    Traceback (most recent call last):
-    fedmoments.errors.PrivacyError: FourierRidge first asks for counts + sums + class_norms, ...
-    """
-    if agreed.epsilon is None:
-        return
-    require_additive(head.needs)
-    if head.pilot_needs is not None:
-        raise PrivacyError(
-            f"{type(head).__name__} first asks for {head.pilot_needs}, which would leave without noise: give the "
-            "hyper-parameter that it is estimated for (bandwidth) as a public number"
-        )

@@ -101,20 +101,20 @@ def _proposals(scales: Floats, source: Stream) -> tuple[Ints, NDArray[np.bool_]]
 
 
 def _short_coins(exponents: Floats, source: Stream) -> NDArray[np.bool_]:
-    """Return coins that fall well with probability exp(−exponent), each exponent from 0 to 1."""
+    """Return coins, true with probability exp(−exponent), each exponent from 0 to 1."""
     fair = (source.words(len(exponents)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return np.asarray(fair < np.exp(-exponents))
 
 
 def _coins(exponents: Floats, source: Stream) -> NDArray[np.bool_]:
-    """Return coins that fall well with probability exp(−exponent), each exponent 0 or more."""
+    """Return coins, true with probability exp(−exponent), each exponent 0 or more."""
     whole = np.floor(exponents)
     kept = _short_coins(exponents - whole, source)
     return kept & (_geometric(len(exponents), source) >= whole)
 
 
 def _geometric(n: int, source: Stream) -> NDArray[np.uint64]:
-    """Return how many coins of 1/e fall well before one does not, (n,): P(v ≥ k) = exp(−k)."""
+    """Return how many coins of probability 1/e are true before the first false one, (n,): P(v ≥ k) = exp(−k)."""
     counts = np.zeros(n, np.uint64)
     running = np.arange(n)
     while len(running):

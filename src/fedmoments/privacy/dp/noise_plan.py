@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.linalg import packed_size
+from fedmoments.core.statistics import MOMENTS, FixedPoint, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError
-from fedmoments.linalg import packed_size
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.accountant import epsilon_of, least_ratio
 from fedmoments.privacy.dp.budget import shares_of
 from fedmoments.privacy.dp.discrete import MAX_SCALE
 from fedmoments.privacy.dp.sensitivity import COUNTS, degree_of, largest_norm, rounding, sample_sensitivity
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import MOMENTS, FixedPoint, StatisticsSpec
 
 __all__ = ["MARGIN", "ROUNDING_SCALE", "NoisePlan", "plan", "require_additive"]
 
@@ -72,8 +72,8 @@ class NoisePlan:
     Examples
     --------
     >>> layout = DenseLayout(StatisticsSpec.of("gram"), n_classes=10, dim=16)
-    >>> made = plan(layout, FixedPoint(1.0, 10**5), Agreed(epsilon=2.0, budget="equal"))
-    >>> {name: round(sigma, 3) for name, sigma in made.sigmas.items()}
+    >>> noise_plan = plan(layout, FixedPoint(1.0, 10**5), Agreed(epsilon=2.0, budget="equal"))
+    >>> {name: round(sigma, 3) for name, sigma in noise_plan.sigmas.items()}
     {'counts': 3.765, 'sums': 3.453, 'gram': 3.453}
     """
 
@@ -205,7 +205,7 @@ def plan(layout: DenseLayout, form: FixedPoint, agreed: Agreed) -> NoisePlan:
         sensitivity = sample_sensitivity(layout, weights, norm, agreed.neighbours)
         sensitivity += rounding(layout, weights, form, agreed.neighbours)
     ratio = least_ratio(float(agreed.epsilon), agreed.delta) * math.sqrt(agreed.releases)
-    made = NoisePlan(
+    noise_plan = NoisePlan(
         layout=layout,
         form=form,
         shares=MappingProxyType(shares),
@@ -217,8 +217,8 @@ def plan(layout: DenseLayout, form: FixedPoint, agreed: Agreed) -> NoisePlan:
         unit=agreed.unit,
         neighbours=agreed.neighbours,
     )
-    made.check_grid()
-    return made
+    noise_plan.check_grid()
+    return noise_plan
 
 
 def _check_room(layout: DenseLayout, weight: float, client_norm: float) -> None:

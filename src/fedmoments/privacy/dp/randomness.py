@@ -1,7 +1,7 @@
 """Random bits for noise that protects: the ChaCha20 key stream of 32 bytes from the operating system.
 
 Whoever can guess the noise can subtract it, so a generator made for statistics (NumPy's, Python's ``random``) will not
-do: a few of its outputs betray all others. A stream of ChaCha20 cannot be told from fair coins without its key.
+do: all its outputs follow from a few. Without its key, a ChaCha20 stream is indistinguishable from random bits.
 """
 
 import os

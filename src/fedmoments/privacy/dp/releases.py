@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import FixedPoint, Statistics
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.accountant import Accountant
@@ -26,7 +27,6 @@ from fedmoments.privacy.dp.repairs import repair
 from fedmoments.privacy.dp.scatters import SCATTERS
 from fedmoments.privacy.dp.sensitivity import largest_norm
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import FixedPoint, Statistics
 
 __all__ = ["Released", "check_norms", "finish", "noise_vector", "release"]
 
@@ -85,7 +85,7 @@ def noise_vector(layout: DenseLayout, form: FixedPoint, agreed: Agreed, source: 
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout = DenseLayout(StatisticsSpec(), n_classes=3, dim=2)
     >>> noise_vector(layout, FixedPoint(1.0, 10**5), Agreed(epsilon=1.0)).shape
     (12,)
@@ -103,7 +103,7 @@ def check_norms(stats: Statistics, clip: float) -> None:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> check_norms(Statistics.of([[3.0, 4.0]], [0], StatisticsSpec(), n_classes=1), clip=1.0)
     Traceback (most recent call last):
     fedmoments.errors.PrivacyError: the sums of class 0 have a mean of norm 5, ... clip norm of 1: ...
@@ -150,7 +150,7 @@ def release(stats: Statistics, agreed: Agreed, accountant: Accountant, source: S
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> X, y = np.array([[1.0, 0.0]] * 200 + [[0.0, 1.0]] * 300), [0] * 200 + [1] * 300
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=3, fixed_point=FixedPoint(1.0, 10**5))
     >>> account = Accountant(2.0, 1e-5)
@@ -162,9 +162,9 @@ def release(stats: Statistics, agreed: Agreed, accountant: Accountant, source: S
     if stats.fixed_point is None:
         raise InputError(f"noise is added to statistics in fixed point, but {stats!r} arrived: quantize them first")
     layout = DenseLayout(stats.spec, stats.n_classes, stats.dim)
-    made = plan(layout, stats.fixed_point, agreed)
+    noise_plan = plan(layout, stats.fixed_point, agreed)
     check_norms(stats, 1.0 if agreed.clip is None else agreed.clip)
-    accountant.record(made.ratio, f"{stats.spec}, C={stats.n_classes}, d={stats.dim}")
+    accountant.record(noise_plan.ratio, f"{stats.spec}, C={stats.n_classes}, d={stats.dim}")
     noise = noise_vector(layout, stats.fixed_point, agreed, source)
     noisy = layout.pack(stats) + noise.view(np.uint64)
     return finish(noisy, layout, stats.fixed_point, agreed)
@@ -187,7 +187,7 @@ def finish(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout, form, agreed = DenseLayout(StatisticsSpec(), 2, 2), FixedPoint(1.0, 10**5), Agreed(epsilon=8.0)
     >>> stats = Statistics.of([[0.6, 0.8]] * 100, [1] * 100, layout.spec, n_classes=2, fixed_point=form)
     >>> mine, theirs = noise_vector(layout, form, agreed), noise_vector(layout, form, agreed)

@@ -12,13 +12,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import MOMENTS, FixedPoint, Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.noise_plan import plan
 from fedmoments.privacy.dp.scatters import SCATTERS, repair_class_moment, repair_gram
 from fedmoments.privacy.dp.sensitivity import COUNTS, largest_norm
 from fedmoments.privacy.protection import Agreed
-from fedmoments.statistics import MOMENTS, FixedPoint, Statistics
 
 __all__ = ["DROP_BELOW", "repair"]
 
@@ -55,7 +55,7 @@ def repair(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout, form = DenseLayout(StatisticsSpec(), n_classes=2, dim=2), FixedPoint(1.0, 10**5)
     >>> stats = Statistics.of([[0.6, 0.8]] * 100, [1] * 100, layout.spec, n_classes=2, fixed_point=form)
     >>> repair(layout.pack(stats), layout, form, Agreed(epsilon=8.0)).classes

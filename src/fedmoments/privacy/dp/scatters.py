@@ -32,7 +32,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
+from fedmoments.core.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
 
 __all__ = ["SCATTERS", "ScatterForm", "repair_class_moment", "repair_gram"]
 

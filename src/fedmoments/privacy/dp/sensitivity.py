@@ -31,9 +31,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fedmoments.core.statistics import MOMENTS, FixedPoint
+from fedmoments.core.statistics.fixed_point import SLACK
+from fedmoments.errors import PrivacyError
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.statistics import MOMENTS, FixedPoint
-from fedmoments.statistics.fixed_point import SLACK
 
 __all__ = ["COUNTS", "degree_of", "largest_norm", "rounding", "sample_sensitivity"]
 
@@ -81,7 +82,7 @@ def sample_sensitivity(layout: DenseLayout, weights: Mapping[str, float], norm: 
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout = DenseLayout(StatisticsSpec.of("gram"), n_classes=3, dim=4)
     >>> unit = {"counts": 1.0, "sums": 1.0, "gram": 1.0}
     >>> round(sample_sensitivity(layout, unit, 1.0, "add-remove") ** 2, 9)
@@ -89,6 +90,12 @@ def sample_sensitivity(layout: DenseLayout, weights: Mapping[str, float], norm: 
     >>> round(sample_sensitivity(layout, unit, 1.0, "replace") ** 2, 9)
     6.0
     """
+    for name in layout.spec.sent:
+        if not MOMENTS.is_built_in(name):
+            raise PrivacyError(
+                f"how much one sample can change the moment '{name}', which is not a part of fedmoments, is proven "
+                "nowhere: no noise hides it for sure. Measure it without an epsilon, or leave it out"
+            )
     energies = {name: (weights[name] * norm ** degree_of(name)) ** 2 for name in (COUNTS, *layout.spec.sent)}
     total = sum(energies.values())
     if neighbours == "add-remove":
@@ -117,7 +124,7 @@ def rounding(layout: DenseLayout, weights: Mapping[str, float], form: FixedPoint
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> layout = DenseLayout(StatisticsSpec.of("gram"), n_classes=3, dim=4)
     >>> rounding(layout, {"counts": 1.0, "sums": 1.0, "gram": 1.0}, FixedPoint(1.0, 10**6), "replace") < 1e-10
     True

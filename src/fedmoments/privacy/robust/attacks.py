@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.robust.cells import stack
 from fedmoments.privacy.robust.moving import relabelled, rescattered, translated
 from fedmoments.privacy.robust.spread import FINEST, within_variance
-from fedmoments.statistics import Statistics
 
 __all__ = ["ATTACKS", "Attack", "parse_attack", "poison"]
 
@@ -94,23 +94,23 @@ class Attack:
     ) -> Callable[[Statistics], Statistics]:
         """Return what every attacker does."""
         some = next(iter(statistics.values()))
-        told = self.settings
+        settings = self.settings
         if self.name == "flip":
             moved = (np.arange(some.n_classes) + 1) % some.n_classes
-            return lambda stats: relabelled(stats, moved, told["factor"])
+            return lambda stats: relabelled(stats, moved, settings["factor"])
         if self.name == "target":
-            if told["class"] >= some.n_classes:
+            if settings["class"] >= some.n_classes:
                 raise InputError(
-                    f"the attack aims at class {told['class']}, but there are {some.n_classes}: "
+                    f"the attack aims at class {settings['class']}, but there are {some.n_classes}: "
                     f"choose one from 0 to {some.n_classes - 1}"
                 )
-            moved = np.full(some.n_classes, told["class"])
-            return lambda stats: relabelled(stats, moved, told["factor"])
+            moved = np.full(some.n_classes, settings["class"])
+            return lambda stats: relabelled(stats, moved, settings["factor"])
         if self.name == "junk":
-            return lambda stats: rescattered(stats, told["kind"], rng)
+            return lambda stats: rescattered(stats, settings["kind"], rng)
         steps = self._steps(statistics, rng)
         same = np.arange(some.n_classes)
-        return lambda stats: relabelled(translated(stats, steps), same, told["factor"])
+        return lambda stats: relabelled(translated(stats, steps), same, settings["factor"])
 
     def _steps(self, statistics: Mapping[Any, Statistics], rng: np.random.Generator) -> NDArray[np.float64]:
         """Return by how much every class mean moves, (C, d)."""
@@ -140,17 +140,17 @@ def parse_attack(word: str) -> tuple[Attack, ...]:
 
 
 def _parse_one(word: str) -> Attack:
-    name, *told = word.split(":")
+    name, *values = word.split(":")
     if name not in ATTACKS:
         raise UnknownNameError("attack", name, ATTACKS)
     wanted = ATTACKS[name]
-    if not 1 <= len(told) <= 1 + len(wanted) or any(default is None for _, default in wanted[len(told) - 1 :]):
+    if not 1 <= len(values) <= 1 + len(wanted) or any(default is None for _, default in wanted[len(values) - 1 :]):
         form = ":".join([name, "SHARE", *(key.upper() for key, _ in wanted)])
         raise InputError(f"an attack '{name}' is written {form}, not '{word}'")
-    share = _number(word, "share of clients", told[0])
+    share = _number(word, "share of clients", values[0])
     if not 0 < share <= 1:
-        raise InputError(f"the share of clients in the attack '{word}' must be above 0 and up to 1, not {told[0]}")
-    texts = [*told[1:], *(str(default) for _, default in wanted[len(told) - 1 :])]
+        raise InputError(f"the share of clients in the attack '{word}' must be above 0 and up to 1, not {values[0]}")
+    texts = [*values[1:], *(str(default) for _, default in wanted[len(values) - 1 :])]
     return Attack(name, share, {key: _setting(word, key, text) for (key, _), text in zip(wanted, texts, strict=True)})
 
 
@@ -191,7 +191,7 @@ def poison(statistics: Mapping[Any, Statistics], word: str, seed: int = 0) -> tu
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> honest = {k: Statistics.of([[1.0]], [0], StatisticsSpec(), n_classes=2) for k in "abcd"}
     >>> sent, attackers = poison(honest, "flip:0.25:10")
     >>> [sent[client].counts.tolist() for client in sorted(attackers)]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.arithmetic import require_mergeable
 from fedmoments.errors import InputError
-from fedmoments.statistics import Statistics
-from fedmoments.statistics.arithmetic import require_mergeable
 
 __all__ = ["Cells", "stack"]
 
@@ -60,7 +60,7 @@ def stack(statistics: Mapping[Any, Statistics]) -> Cells:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> one = Statistics.of([[1.0], [3.0]], [0, 0], StatisticsSpec(), n_classes=2)
     >>> two = Statistics.of([[4.0], [5.0]], [1, 0], StatisticsSpec(), n_classes=2)
     >>> cells = stack({"a": one, "b": two})

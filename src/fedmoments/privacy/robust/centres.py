@@ -7,7 +7,7 @@ voice weighs more than twice the median holder's, so that a large count buys lit
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.linalg import blocks
+from fedmoments.core.linalg import blocks
 from fedmoments.privacy.robust.cells import Cells
 
 __all__ = ["class_centres", "margins", "weighted_median"]

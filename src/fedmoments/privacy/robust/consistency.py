@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fedmoments.core.linalg import packed_diagonal
+from fedmoments.core.statistics import FixedPoint, Statistics
 from fedmoments.errors import FixedPointOverflowError, InputError
-from fedmoments.linalg import packed_diagonal
-from fedmoments.statistics import FixedPoint, Statistics
 from fedmoments.wire import Agreement, Reason
 from fedmoments.wire.checks import check_moments
 
@@ -25,12 +25,12 @@ ROOM = 16.0
 UNSIGNED = "0" * 64
 
 
-class _FoundError(Exception):
-    """The first thing that was found wrong."""
+class _InconsistentError(Exception):
+    """The first inconsistency of a client's statistics."""
 
 
 def _refuse(reason: Reason, message: str) -> NoReturn:
-    raise _FoundError(f"{reason}: {message}")
+    raise _InconsistentError(f"{reason}: {message}")
 
 
 def cap_reason(
@@ -47,7 +47,7 @@ def cap_reason(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[1.0]] * 5, [0, 0, 0, 0, 1], StatisticsSpec(), n_classes=2)
     >>> cap_reason(stats, max_samples=4)
     'bad-count: it claims 5 samples, but a client may have 4 at most'
@@ -87,7 +87,7 @@ def moment_reason(stats: Statistics, form: FixedPoint, *, rows: str = "int64") -
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[0.6, 0.0], [0.0, 0.8]], [0, 1], StatisticsSpec.of("gram"), n_classes=2)
     >>> form = FixedPoint(norm_bound=1.0, max_samples=100)
     >>> moment_reason(stats, form) is None
@@ -106,8 +106,8 @@ def moment_reason(stats: Statistics, form: FixedPoint, *, rows: str = "int64") -
         check_moments(exact, agreement, _refuse)
     except FixedPointOverflowError as error:
         return f"{Reason.OUT_OF_RANGE}: {error}"
-    except _FoundError as found:
-        return str(found)
+    except _InconsistentError as error:
+        return str(error)
     return None
 
 
@@ -135,19 +135,19 @@ def inconsistencies(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> parties = {k: Statistics.of([[0.5]] * k, [0] * k, StatisticsSpec(), n_classes=1) for k in (1, 2, 9)}
     >>> inconsistencies(parties, max_samples=5, norm_bound=1.0)
     {9: 'bad-count: it claims 9 samples, but a client may have 5 at most'}
     """
     bound = _bound(list(statistics.values()), norm_bound)
-    found: dict[Hashable, str] = {}
+    reasons: dict[Hashable, str] = {}
     for client, stats in statistics.items():
         reason = cap_reason(stats, max_samples=max_samples, max_class_samples=max_class_samples)
         reason = reason or moment_reason(stats, _form(stats, bound), rows=rows)
         if reason:
-            found[client] = reason
-    return found
+            reasons[client] = reason
+    return reasons
 
 
 def _form(stats: Statistics, bound: FixedPoint | float) -> FixedPoint:

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.robust.cells import Cells, stack
 from fedmoments.privacy.robust.centres import class_centres, margins
 from fedmoments.privacy.robust.consistency import cap_reason, inconsistencies
 from fedmoments.privacy.robust.scales import excess, mad, own_share
 from fedmoments.privacy.robust.spread import measure_scatter
-from fedmoments.statistics import Statistics
 
 __all__ = ["FILTERS", "Filter", "Suspicion", "check_strictness", "suspects"]
 
@@ -114,7 +114,7 @@ def suspects(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> rng, spec = np.random.default_rng(0), StatisticsSpec()
     >>> data = {k: (rng.normal(size=(20, 8)), rng.integers(0, 2, 20)) for k in "abcdefgh"}
     >>> honest = {k: Statistics.of(X + 5 * y[:, None], y, spec, n_classes=2) for k, (X, y) in data.items()}
@@ -128,21 +128,34 @@ def suspects(
         raise UnknownNameError("robust filter", filter, FILTERS)
     check_strictness(strictness)
     if checked:
-        caps = {"max_samples": max_samples, "max_class_samples": max_class_samples}
-        reasons = {c: r for c, s in statistics.items() if (r := cap_reason(s, **caps)) is not None}
+        reasons = _over_caps(statistics, max_samples, max_class_samples)
     else:
         reasons = inconsistencies(
-            statistics,
-            max_samples=max_samples,
-            max_class_samples=max_class_samples,
-            norm_bound=norm_bound,
+            statistics, max_samples=max_samples, max_class_samples=max_class_samples, norm_bound=norm_bound
         )
     left = {client: stats for client, stats in statistics.items() if client not in reasons}
     if filter is None or not left:
-        return Suspicion({client: reasons[client] for client in statistics if client in reasons})
-    found = Filter(stack(left), list(left.values()), strictness).run()
-    dropped = {**reasons, **found.dropped}
-    return Suspicion({c: dropped[c] for c in statistics if c in dropped}, found.scores, found.untested)
+        return Suspicion(_ordered(reasons, statistics))
+    suspicion = Filter(stack(left), list(left.values()), strictness).run()
+    dropped = _ordered({**reasons, **suspicion.dropped}, statistics)
+    return Suspicion(dropped, suspicion.scores, suspicion.untested)
+
+
+def _ordered(reasons: Mapping[Hashable, str], statistics: Mapping[Any, Statistics]) -> dict[Hashable, str]:
+    """Return the reasons in the order of all clients."""
+    return {client: reasons[client] for client in statistics if client in reasons}
+
+
+def _over_caps(
+    statistics: Mapping[Any, Statistics], max_samples: int | None, max_class_samples: int | None
+) -> dict[Hashable, str]:
+    """Return the clients with more samples than the caps allow, and why."""
+    reasons: dict[Hashable, str] = {}
+    for client, stats in statistics.items():
+        reason = cap_reason(stats, max_samples=max_samples, max_class_samples=max_class_samples)
+        if reason is not None:
+            reasons[client] = reason
+    return reasons
 
 
 def check_strictness(strictness: float) -> None:
@@ -153,10 +166,10 @@ def check_strictness(strictness: float) -> None:
 
 @dataclass
 class _Finding:
-    """Deviations of K clients as a share of what is allowed, and the words for each."""
+    """Deviations of K clients as a share of what is allowed, and the reason for each."""
 
     shares: Floats
-    words: list[str]
+    reasons: list[str]
 
 
 class Filter:
@@ -189,7 +202,7 @@ class Filter:
             findings = [self._samples(keep), *self._means(keep), *self._scatter(keep)]
             for finding in findings:
                 for k in np.flatnonzero(keep & (finding.shares > worst)):
-                    worst[k], reasons[k] = finding.shares[k], finding.words[k]
+                    worst[k], reasons[k] = finding.shares[k], finding.reasons[k]
             now = keep & (worst <= 1)
             if now.sum() == keep.sum():
                 break
@@ -200,9 +213,9 @@ class Filter:
     def _samples(self, keep: Mask) -> _Finding:
         samples = self.cells.samples
         usable = keep & (samples > 0)
-        shares, words = np.zeros(len(samples)), [""] * len(samples)
+        shares, reasons = np.zeros(len(samples)), [""] * len(samples)
         if usable.sum() < MAJORITY:
-            return _Finding(shares, words)
+            return _Finding(shares, reasons)
         logs = np.log(np.maximum(samples, 1))
         base = self._class_medians(logs, usable) if self.single else np.zeros(len(logs))
         centre, spread = mad((logs - base)[usable])
@@ -210,8 +223,8 @@ class Filter:
         shares[usable] = (logs - base - centre)[usable] / allowed
         for k in np.flatnonzero(shares > 1):
             most = math.exp(base[k] + centre + allowed)
-            words[k] = f"samples: it claims {samples[k]}, but among the others {most:.0f} would already be unusual"
-        return _Finding(shares, words)
+            reasons[k] = f"samples: it claims {samples[k]}, but among the others {most:.0f} would already be unusual"
+        return _Finding(shares, reasons)
 
     def _class_medians(self, logs: Floats, usable: Mask) -> Floats:
         """Return for every client, which is one cell, the median over the clients of its class."""
@@ -236,12 +249,12 @@ class Filter:
         logs = excess(np.einsum("ij,ij->i", gaps, gaps), variances[labels] + 1.0 / cells.counts[at])
         _, spread = mad(logs)
         spread = max(spread, ALIKE)
-        one, words = np.zeros(n), [""] * n
+        one, one_reasons = np.zeros(n), [""] * n
         shares = logs / (spread * self.limits["class"])
         order = np.argsort(shares, kind="stable")
         one[holders[order]] = np.maximum(shares[order], 0.0)
         for i in order[shares[order] > 1]:
-            words[holders[i]] = (
+            one_reasons[holders[i]] = (
                 f"a class: its mean of class {labels[i]} over {cells.counts[at[i]]} samples lies "
                 f"{math.exp(logs[i] / 2):.1f} times as far from the others' as is usual"
             )
@@ -250,22 +263,22 @@ class Filter:
         scores = np.bincount(holders, weights=logs, minlength=n)[some] / sizes[some]
         centre, _ = mad(scores)
         deviations = np.maximum(own_share(scores, sizes[some], spread), ALIKE)
-        every, told = np.zeros(n), [""] * n
+        every, every_reasons = np.zeros(n), [""] * n
         every[some] = (scores - centre) / (deviations * self.limits["classes"])
         for k, score in zip(some.tolist(), scores.tolist(), strict=True):
-            told[k] = (
+            every_reasons[k] = (
                 f"all classes: its means of {sizes[k]:.0f} classes lie {math.exp((score - centre) / 2):.1f} times as "
                 "far from the others' as is usual"
             )
-        return [_Finding(one, words), _Finding(every, told), self._places(at, centres, voices)]
+        return [_Finding(one, one_reasons), _Finding(every, every_reasons), self._places(at, centres, voices)]
 
     def _places(self, at: NDArray[np.int64], centres: Floats, voices: NDArray[np.int64]) -> _Finding:
         """Ask whether the means of a client lie nearer to the centres of other classes than of their own."""
         cells, n = self.cells, len(self.cells.clients)
-        shares, words = np.zeros(n), [""] * n
+        shares, reasons = np.zeros(n), [""] * n
         known = np.flatnonzero(voices >= MAJORITY)
         if len(known) < 2:
-            return _Finding(shares, words)
+            return _Finding(shares, reasons)
         nearer = margins(cells.means[at], cells.labels[at], centres[known], known)
         samples = np.bincount(cells.holders[at], weights=cells.counts[at], minlength=n)
         some = np.flatnonzero(samples)
@@ -275,14 +288,14 @@ class Filter:
         z = np.where((gaps > 0) & (scores < 0), np.minimum(z, gaps / ALIKE), 0.0)
         shares[some] = z / self.limits["places"]
         for k in some:
-            words[k] = "places: its class means lie nearer to the centres of other classes than of their own"
-        return _Finding(shares, words)
+            reasons[k] = "places: its class means lie nearer to the centres of other classes than of their own"
+        return _Finding(shares, reasons)
 
     def _scatter(self, keep: Mask) -> list[_Finding]:
         scatter = measure_scatter(self.parts, keep) if self.parts else None
         if scatter is None:
             return []
-        found = []
+        findings = []
         for name, numbers in scatter.numbers.items():
             known = np.flatnonzero(keep & np.isfinite(numbers))
             if len(known) < MAJORITY:
@@ -292,29 +305,32 @@ class Filter:
             freedom = np.maximum(scatter.freedom[known], 1)
             z = np.sqrt(HALF_CHI * np.exp(excess(np.square(gaps), 1.0 / freedom)))
             z = np.minimum(z, np.abs(gaps) / ALIKE)
-            shares, words = np.zeros(len(keep)), [""] * len(keep)
+            shares, reasons = np.zeros(len(keep)), [""] * len(keep)
             shares[known] = z / self.limits["scatter"]
             for k, gap in zip(known.tolist(), gaps.tolist(), strict=True):
-                words[k] = f"scatter: the {SAID[name]} of its second moments is {math.exp(gap):.3g} times what is usual"
-            found.append(_Finding(shares, words))
+                reasons[k] = (
+                    f"scatter: the {SCATTER_NAMES[name]} of its second moments is {math.exp(gap):.3g} times what is "
+                    "usual"
+                )
+            findings.append(_Finding(shares, reasons))
         if scatter.shape is not None:
-            found.append(self._shape(scatter.shape, 1.0 / np.maximum(scatter.freedom, 1) + scatter.variance, keep))
-        return found
+            findings.append(self._shape(scatter.shape, 1.0 / np.maximum(scatter.freedom, 1) + scatter.variance, keep))
+        return findings
 
     def _shape(self, distances: Floats, variances: Floats, keep: Mask) -> _Finding:
-        shares, words = np.zeros(len(keep)), [""] * len(keep)
+        shares, reasons = np.zeros(len(keep)), [""] * len(keep)
         known = np.flatnonzero(keep & np.isfinite(distances))
         if len(known) < MAJORITY:
-            return _Finding(shares, words)
+            return _Finding(shares, reasons)
         logs = excess(distances[known], variances[known])
         shares[known] = logs / (max(mad(logs)[1], SIMILAR) * self.limits["scatter"])
         for k, log in zip(known.tolist(), logs.tolist(), strict=True):
-            words[k] = (
+            reasons[k] = (
                 f"scatter: the directions of its second moments differ {math.exp(log / 2):.1f} times as much from the "
                 "others' as is usual"
             )
-        return _Finding(shares, words)
+        return _Finding(shares, reasons)
 
 
 #: What the numbers of a scatter are, in words.
-SAID = {"size": "size", "narrow": "weight in narrow directions"}
+SCATTER_NAMES = {"size": "size", "narrow": "weight in narrow directions"}

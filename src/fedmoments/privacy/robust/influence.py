@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.classifier import Classifier
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.heads import Head
+from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
-from fedmoments.heads import Head
 from fedmoments.privacy.robust.cells import Cells, stack
-from fedmoments.statistics import Ledger, Statistics
 
 __all__ = ["Influence", "influences", "mean_moves"]
 
@@ -83,8 +83,8 @@ def influences(
 
     Examples
     --------
-    >>> from fedmoments.heads import make_head
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.heads import make_head
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> X, spec = np.array([[0.0, 1.0], [1.0, 0.0]]), StatisticsSpec()
     >>> parties = {k: Statistics.of(X, [0, 1], spec, n_classes=2) for k in "abcefgh"}
     >>> parties["d"] = Statistics.of(X, [1, 0], spec, n_classes=2)
@@ -102,13 +102,13 @@ def influences(
     places = np.unique(np.linspace(0, len(cells.labels) - 1, min(points, len(cells.labels))).round().astype(np.int64))
     reference = cells.means[places]
     before = _probabilities(head.fit(total), head, reference)
-    found = []
+    rows = []
     for k in chosen.tolist():
         client = cells.clients[k]
         part = parts[client]
         change, flips = _changes(before, head, total, part, reference)
-        found.append(Influence(client, change, flips, part.n_samples, part.n_samples / max(total.n_samples, 1)))
-    return sorted(found, key=lambda each: (-each.change, str(each.client)))
+        rows.append(Influence(client, change, flips, part.n_samples, part.n_samples / max(total.n_samples, 1)))
+    return sorted(rows, key=lambda influence: (-influence.change, str(influence.client)))
 
 
 def _changes(before: Floats, head: Head, total: Statistics, part: Statistics, reference: Floats) -> tuple[float, float]:
@@ -130,7 +130,7 @@ def mean_moves(cells: Cells) -> Floats:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> one = Statistics.of([[0.0], [2.0]], [0, 0], StatisticsSpec(), n_classes=1)
     >>> two = Statistics.of([[7.0]], [0], StatisticsSpec(), n_classes=1)
     >>> mean_moves(stack({"a": one, "b": two}))
@@ -150,5 +150,5 @@ def mean_moves(cells: Cells) -> Floats:
 
 def _probabilities(classifier: Classifier, head: Head, reference: Floats) -> Floats:
     """Return class probabilities of the reference points, which lie behind the feature map already."""
-    made = classifier.mapped(None).predict_proba(reference, temperature=head.temperature)
-    return np.asarray(made, np.float64)
+    probabilities = classifier.mapped(None).predict_proba(reference, temperature=head.temperature)
+    return np.asarray(probabilities, np.float64)

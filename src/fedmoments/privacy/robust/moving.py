@@ -4,16 +4,16 @@ With x → x + δ of a class: A → A + nδ and S → S + Aδᵀ + δAᵀ + nδ�
 is centred, so it does not move; with counts times a factor its rows grow by the root of it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.linalg import pack_symmetric, packed_diagonal
+from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, Statistics
+from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.errors import InputError
-from fedmoments.linalg import pack_symmetric, packed_diagonal
-from fedmoments.statistics import MOMENTS, FixedPoint, Layout, Statistics
-from fedmoments.statistics.moments import cell_sums
 
 __all__ = ["relabelled", "rescattered", "translated"]
 
@@ -38,44 +38,68 @@ def relabelled(stats: Statistics, moved: Ints, factor: int = 1) -> Statistics:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[1.0], [3.0]], [0, 1], StatisticsSpec(), n_classes=2)
     >>> relabelled(stats, np.array([1, 0]), 10).sums.ravel()
     array([30., 10.])
     """
     if stats.fixed_point:
         factor = max(min(factor, stats.fixed_point.max_samples // max(stats.n_samples, 1)), 1)
-    classes, places = np.unique(moved[stats.classes], return_inverse=True)
-    joins = len(classes) < len(stats.classes)
-    row_order = np.argsort(moved[stats.row_labels], kind="stable")
-    row_labels, row_counts = moved[stats.row_labels][row_order], stats.row_counts[row_order]
-    row_places = np.searchsorted(classes, row_labels)
-    if joins:
-        row_counts = _summed(row_counts[:, None], row_places, len(classes))[:, 0]
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, array in stats.arrays.items():
-        layout = MOMENTS[name].layout
-        if layout is Layout.CLASS:
-            arrays[name] = _summed(array, places, len(classes)) * factor
-        elif layout is Layout.SKETCH:
-            arrays[name] = array * np.sqrt(factor)
-        elif layout is Layout.ROWS:
-            rows = array[row_order]
-            arrays[name] = (_summed(rows, row_places, len(classes)) if joins else rows) * factor
-        else:
-            arrays[name] = array * factor
+    new = _NewLabels.of(stats, moved)
+    arrays = {name: new.moment(MOMENTS[name].layout, array, factor) for name, array in stats.arrays.items()}
     if stats.fixed_point and factor > 1:
-        _smooth(arrays, factor, stats.dim, len(classes))
+        _smooth(arrays, factor, stats.dim, len(new.classes))
+    apart = stats.spec.keeps_clients_apart
     return replace(
         stats,
-        classes=classes.astype(np.int64),
-        class_counts=_summed(stats.class_counts[:, None], places, len(classes))[:, 0] * factor,
+        classes=new.classes,
+        class_counts=new.by_class(stats.class_counts[:, None])[:, 0] * factor,
         arrays=arrays,
-        row_labels=classes.astype(np.int64) if joins and stats.spec.keeps_clients_apart else row_labels,
-        row_counts=row_counts * factor if stats.spec.keeps_clients_apart else stats.row_counts,
+        row_labels=new.classes if new.joins and apart else new.row_labels,
+        row_counts=new.by_row(stats.row_counts[:, None])[:, 0] * factor if apart else stats.row_counts,
         row_owners=stats.row_owners[:0],  # one client's, numbered anew
         sketch_residuals=stats.sketch_residuals * factor,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _NewLabels:
+    """Where the classes (p,) and mean rows (r,) of statistics are under new labels; those of one label are added up."""
+
+    classes: Ints
+    places: Ints
+    row_order: Ints
+    row_labels: Ints
+    joins: bool
+
+    @classmethod
+    def of(cls, stats: Statistics, moved: Ints) -> "_NewLabels":
+        """Return them where class c is called moved[c]."""
+        classes, places = np.unique(moved[stats.classes], return_inverse=True)
+        row_order = np.argsort(moved[stats.row_labels], kind="stable")
+        row_labels = moved[stats.row_labels][row_order]
+        return cls(classes.astype(np.int64), places, row_order, row_labels, len(classes) < len(stats.classes))
+
+    def by_class(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return one row a new class of an array with one row a class."""
+        return _summed(array, self.places, len(self.classes))
+
+    def by_row(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return mean rows in the new order, one a class where classes join."""
+        rows = array[self.row_order]
+        if not self.joins:
+            return rows
+        return _summed(rows, np.searchsorted(self.classes, self.row_labels), len(self.classes))
+
+    def moment(self, layout: Layout, array: NDArray[Any], factor: int) -> NDArray[Any]:
+        """Return a moment under the new labels, of ``factor`` times as many samples."""
+        if layout is Layout.SKETCH:
+            return np.asarray(array * np.sqrt(factor))
+        if layout is Layout.CLASS:
+            array = self.by_class(array)
+        elif layout is Layout.ROWS:
+            array = self.by_row(array)
+        return array * factor
 
 
 def _smooth(arrays: dict[str, NDArray[Any]], factor: int, dim: int, p: int) -> None:
@@ -114,7 +138,7 @@ def translated(stats: Statistics, steps: Floats) -> Statistics:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> spec = StatisticsSpec.of("class_grams")
     >>> X, y, steps = np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([0, 1]), np.array([[0.5, 0.0], [1.0, -1.0]])
     >>> moved = translated(Statistics.of(X, y, spec, n_classes=2), steps)
@@ -137,7 +161,7 @@ def translated(stats: Statistics, steps: Floats) -> Statistics:
         elif name == "class_norms":
             arrays[name] = array + (2 * moves * sums + counts * moves**2).sum(axis=1, keepdims=True)
         elif name == "class_grams":
-            grown = [pack_symmetric(_growth(*each)) for each in zip(sums, moves, known.class_counts, strict=True)]
+            grown = [pack_symmetric(_growth(*cell)) for cell in zip(sums, moves, known.class_counts, strict=True)]
             arrays[name] = array + np.array(grown).reshape(array.shape)
         elif name == "gram":
             cross = sums.T @ moves
@@ -170,7 +194,7 @@ def rescattered(stats: Statistics, kind: str, rng: np.random.Generator) -> Stati
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[1.0, 0.0], [0.0, 1.0]], [0, 0], StatisticsSpec.of("gram"), n_classes=1)
     >>> rescattered(stats, "empty", np.random.default_rng(0)).gram
     array([[0.5, 0.5],

@@ -11,7 +11,7 @@ __all__ = ["robust_record"]
 
 def robust_record(
     suspicion: Suspicion | None = None,
-    found: Sequence[Influence] = (),
+    influences: Sequence[Influence] = (),
     *,
     clients: int,
     head: str = "",
@@ -45,7 +45,7 @@ def robust_record(
         "dropped": [{"client": str(client), "reason": reason} for client, reason in dropped.items()],
         "untested": suspicion.untested if suspicion else 0,
         "head": head,
-        "influence": [each.to_dict() for each in found],
+        "influence": [influence.to_dict() for influence in influences],
     }
     if attack is not None:
         who = frozenset(attackers)

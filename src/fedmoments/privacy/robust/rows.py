@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.errors import MissingMomentError
 from fedmoments.privacy.robust.cells import Cells
 from fedmoments.privacy.robust.filtering import Filter, check_strictness
-from fedmoments.statistics import Statistics
-from fedmoments.statistics.moments import cell_sums
 
 __all__ = ["suspect_rows", "without_rows"]
 
@@ -40,7 +40,7 @@ def suspect_rows(
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> rng, spec = np.random.default_rng(0), StatisticsSpec.of("client_means")
     >>> parts = [Statistics.of(rng.normal(size=(9, 8)) + 9 * (k == 3), [0] * 9, spec, n_classes=1) for k in range(8)]
     >>> list(suspect_rows(Statistics.merge(parts)))
@@ -81,7 +81,7 @@ def without_rows(stats: Statistics, rows: dict[int, str]) -> Statistics:
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[1.0], [5.0]], [0, 1], StatisticsSpec.of("client_means"), n_classes=2)
     >>> without_rows(stats, {1: "too far"}).counts
     array([1, 0])

@@ -53,14 +53,14 @@ def excess(distances: Floats, variances: Floats) -> Floats:
     if not len(distances):
         return np.zeros(0)
     logs = np.log(np.maximum(distances, np.finfo(np.float64).tiny))
-    found: Floats = np.zeros(len(logs))
+    deviations: Floats = np.zeros(len(logs))
     best = math.inf
     for ratio in RATIOS:
         tried = logs - np.log(ratio + variances)
         centre, spread = mad(tried)
         if spread < best * (1 - 1e-9):
-            best, found = spread, tried - centre
-    return found
+            best, deviations = spread, tried - centre
+    return deviations
 
 
 def own_share(scores: Floats, sizes: Floats, spread: float) -> Floats:

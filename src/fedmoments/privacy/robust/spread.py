@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from fedmoments.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
+from fedmoments.core.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
+from fedmoments.core.statistics import Statistics
 from fedmoments.privacy.robust.cells import Cells
-from fedmoments.statistics import Statistics
 
 __all__ = ["FINEST", "Scatter", "measure_scatter", "within_variance"]
 
@@ -107,7 +107,7 @@ def within_variance(parts: Sequence[Statistics], cells: Cells) -> float:
     Examples
     --------
     >>> from fedmoments.privacy.robust.cells import stack
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[0.0], [2.0], [4.0]], [0, 0, 0], StatisticsSpec.of("gram"), n_classes=1)
     >>> round(within_variance([stats], stack({"a": stats})), 9)
     4.0

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.core.statistics.fixed_point import MAX_BITS, RANGE_BITS, SLACK
 from fedmoments.errors import FedMomentsError, FileFormatError, FixedPointOverflowError, InputError
 from fedmoments.files import pack_tensors, unpack_tensors
-from fedmoments.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
 from fedmoments.privacy.secure.context import Context
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.statistics.fixed_point import MAX_BITS, RANGE_BITS, SLACK
 
 __all__ = ["Broadcast"]
 
@@ -61,13 +61,13 @@ class Broadcast:
     --------
     >>> form = FixedPoint(norm_bound=4.0, max_samples=100)
     >>> parts = [Statistics.of([[x], [3.0]], [0, 1], StatisticsSpec(), n_classes=2, fixed_point=form) for x in (1, 2)]
-    >>> told = Broadcast.of(parts[0] + parts[1], np.array([2, 2]))
-    >>> told.means.tolist(), told.weights.tolist(), told.bits
+    >>> broadcast = Broadcast.of(parts[0] + parts[1], np.array([2, 2]))
+    >>> broadcast.means.tolist(), broadcast.weights.tolist(), broadcast.bits
     ([[1.5], [3.0]], [1.0, 1.0], 56)
-    >>> Broadcast.from_bytes(told.to_bytes()).digest == told.digest
+    >>> Broadcast.from_bytes(broadcast.to_bytes()).digest == broadcast.digest
     True
-    >>> total = told.vector(parts[0]) + told.vector(parts[1])
-    >>> told.read(total)  # the scatter of two means at 1 and 2, and its trace
+    >>> total = broadcast.vector(parts[0]) + broadcast.vector(parts[1])
+    >>> broadcast.read(total)  # the scatter of two means at 1 and 2, and its trace
     array([0.5, 0.5])
     """
 
@@ -152,19 +152,14 @@ class Broadcast:
             if not all(type(number) is int for number in (n_classes, bits)):
                 raise InputError(f"n_classes and bits must be whole numbers, not {n_classes!r} and {bits!r}")
             form = FixedPoint(**header["form"])
-            told = cls(n_classes, tensors["classes"], tensors["means"], tensors["weights"], bits, form)
-            told._check()
+            broadcast = cls(n_classes, tensors["classes"], tensors["means"], tensors["weights"], bits, form)
+            broadcast._check()
         except (KeyError, TypeError, ValueError, FedMomentsError) as error:
             raise FileFormatError(f"the broadcast of the server is not sound: {error}") from error
-        return told
+        return broadcast
 
     def _check(self) -> None:
-        p = len(self.classes)
-        kinds = [(each.dtype.str, each.ndim) for each in (self.classes, self.means, self.weights)]
-        if kinds != [("<i8", 1), ("<f8", 2), ("<f8", 1)] or self.weights.shape != (p,) or self.means.shape[0] != p:
-            raise InputError(f"labels, means and weights of {p} classes were expected, but {kinds} arrived")
-        if p and (self.classes[0] < 0 or self.classes[-1] >= self.n_classes or (np.diff(self.classes) <= 0).any()):
-            raise InputError(f"labels must ascend from 0 to {self.n_classes - 1} without repetition")
+        self._check_labels()
         longest = self.form.norm_bound * (1 + SLACK)
         if not (np.linalg.norm(self.means, axis=1) <= longest).all():
             raise InputError(
@@ -174,6 +169,15 @@ class Broadcast:
             raise InputError(f"weights must be from 0 to the agreed max_samples {self.form.max_samples}")
         if not LEAST_BITS <= self.bits <= RANGE_BITS:
             raise InputError(f"bits must be a whole number from {LEAST_BITS} to {RANGE_BITS}, not {self.bits!r}")
+
+    def _check_labels(self) -> None:
+        """Refuse labels out of order, and arrays of another type or shape than theirs."""
+        p = len(self.classes)
+        kinds = [(array.dtype.str, array.ndim) for array in (self.classes, self.means, self.weights)]
+        if kinds != [("<i8", 1), ("<f8", 2), ("<f8", 1)] or self.weights.shape != (p,) or self.means.shape[0] != p:
+            raise InputError(f"labels, means and weights of {p} classes were expected, but {kinds} arrived")
+        if p and (self.classes[0] < 0 or self.classes[-1] >= self.n_classes or (np.diff(self.classes) <= 0).any()):
+            raise InputError(f"labels must ascend from 0 to {self.n_classes - 1} without repetition")
 
     # ---------------------------------------------------------------------------------------------- the second phase
 
@@ -199,12 +203,12 @@ class Broadcast:
             )
         mine = stats.restricted(StatisticsSpec())
         places = np.isin(mine.classes, self.classes)
-        told = np.searchsorted(self.classes, mine.classes[places])
+        own = np.searchsorted(self.classes, mine.classes[places])
         counts = mine.class_counts[places].astype(np.float64)
-        centred = mine.class_array("sums")[places] / counts[:, None] - self.means[told]
+        centred = mine.class_array("sums")[places] / counts[:, None] - self.means[own]
         spread = float(counts @ np.einsum("ij,ij->i", centred, centred))
         matrix = new_gram(self.dim)
-        add_gram(matrix, centred * np.sqrt(counts * self.weights[told])[:, None])
+        add_gram(matrix, centred * np.sqrt(counts * self.weights[own])[:, None])
         numbers = np.append(np.ldexp(pack_symmetric(matrix), self.bits), np.ldexp(spread, self.form.bits(2)))
         if np.abs(numbers).max() > math.ldexp(1 + SLACK, RANGE_BITS):
             raise FixedPointOverflowError(

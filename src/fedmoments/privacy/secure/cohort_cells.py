@@ -56,28 +56,39 @@ def plan_openings(held: Ints, contributors: int) -> tuple[tuple[Opening, ...], t
     --------
     >>> held = np.array([[3, 1, 1], [4, 1, 0], [1, 1, 1]])
     >>> openings, suppressed = plan_openings(held, 3)
-    >>> [(each.cohorts, each.labels) for each in openings]  # of class 0 the third cohort joins the first
+    >>> [(opening.cohorts, opening.labels) for opening in openings]  # of class 0 the third cohort joins the first
     [((0, 1, 2), (1,)), ((0, 2), (0,)), ((1,), (0,))]
     >>> suppressed
     (2,)
     """
     if contributors < 1:
         raise InputError(f"contributors must be 1 or more, not {contributors}")
-    found: dict[tuple[int, ...], list[int]] = {}
+    by_group: dict[tuple[int, ...], list[int]] = {}
     suppressed: list[int] = []
     for label, column in enumerate(held.T.tolist()):
         groups = _groups(column, contributors)
         if not groups and any(column):
             suppressed.append(label)
         for group in groups:
-            found.setdefault(group, []).append(label)
-    openings = sorted(Opening(cohorts, tuple(labels)) for cohorts, labels in found.items())
+            by_group.setdefault(group, []).append(label)
+    openings = sorted(Opening(cohorts, tuple(labels)) for cohorts, labels in by_group.items())
     return tuple(openings), tuple(suppressed)
 
 
 def _groups(column: list[int], contributors: int) -> list[tuple[int, ...]]:
     """Return which cohorts are opened together for a class that column[j] clients of cohort j hold."""
     alone: list[tuple[int, ...]] = [(j,) for j, n in enumerate(column) if n >= contributors]
+    pools, waiting = _pools(column, contributors)
+    if waiting and pools:
+        pools[-1] += waiting
+    elif waiting and alone:
+        least = min(range(len(alone)), key=lambda i: column[alone[i][0]])
+        alone[least] = tuple(sorted((*alone[least], *waiting)))
+    return alone + pools
+
+
+def _pools(column: list[int], contributors: int) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Return neighbouring cohorts of too few holders, pooled until they have enough, and those left at the end."""
     pools: list[tuple[int, ...]] = []
     waiting: tuple[int, ...] = ()
     for j, n in enumerate(column):
@@ -86,9 +97,4 @@ def _groups(column: list[int], contributors: int) -> list[tuple[int, ...]]:
             if sum(column[i] for i in waiting) >= contributors:
                 pools.append(waiting)
                 waiting = ()
-    if waiting and pools:
-        pools[-1] += waiting
-    elif waiting and alone:
-        least = min(range(len(alone)), key=lambda i: column[alone[i][0]])
-        alone[least] = tuple(sorted((*alone[least], *waiting)))
-    return alone + pools
+    return pools, waiting

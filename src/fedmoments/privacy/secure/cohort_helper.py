@@ -71,7 +71,7 @@ class CohortHelper(ThresholdHelper):
 
     Examples
     --------
-    >>> from fedmoments.statistics import StatisticsSpec
+    >>> from fedmoments.core.statistics import StatisticsSpec
     >>> roster, context = Roster.of({"clinic": "11" * 32, "lab": "22" * 32}), Context("ab" * 32, 0, "cd" * 32)
     >>> class Adds:
     ...     def sum(self, request): ...

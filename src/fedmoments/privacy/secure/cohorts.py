@@ -12,14 +12,14 @@ varies more. **Law** class counts and class sums are those of all clients presen
 suppressed.
 """
 
-import hashlib
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.cohort_cells import Opening, plan_openings
@@ -31,15 +31,12 @@ from fedmoments.privacy.secure.cohort_draw import (
     join_nonces,
     merge_small,
 )
-from fedmoments.privacy.secure.cohort_helper import CohortHelper
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.leader import Leader
-from fedmoments.privacy.secure.parties import SIMULATED, LocalParties, named_statistics
-from fedmoments.privacy.secure.report import OVERHEAD_BYTES
-from fedmoments.privacy.secure.two_phase import Gate, learn_contributors
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.privacy.secure.two_phase import Gate
 
-__all__ = ["CohortGate", "CohortLeader", "rows_of", "run_cohorts"]
+__all__ = ["CohortGate", "CohortLeader", "rows_of"]
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -49,7 +46,15 @@ RESULT = StatisticsSpec.of("client_means")
 
 
 class CohortGate(Gate, Protocol):
-    """The helper of cohorts: :class:`CohortHelper`, in this process or at another party."""
+    """The helper of cohorts: :class:`CohortHelper`, in this process or at another party; one question may be many."""
+
+    def learn_many(self, requests: Sequence[SumRequest], masked: Sequence[Words]) -> list[Words]:
+        """Return the masks of the contributors of many groups."""
+        ...
+
+    def open_many(self, requests: Sequence[SumRequest]) -> list[Words]:
+        """Return the masks of many sums of classes."""
+        ...
 
     def draw(self, context: Context, roster: Roster, commitment: bytes) -> bytes:
         """Return the helper's nonce."""
@@ -82,7 +87,7 @@ class CohortLeader:
 
     Examples
     --------
-    See :func:`run_cohorts`.
+    See :mod:`fedmoments.privacy.modes.cohorts`.
     """
 
     def __init__(
@@ -136,29 +141,36 @@ class CohortLeader:
         present = leader.present
         merged = merge_small(cohorts, present, self.batch)
         groups = tuple(tuple(sorted(present[client] for client in group)) for group in merged)
+        openings, suppressed = plan_openings(self._contributors(leader, helper, groups), self.contributors)
+        opened = [self._request(leader, groups, opening) for opening in openings]
+        masks = helper.open_many(opened)
+        parts = [leader.finish(request, mask) for request, mask in zip(opened, masks, strict=True)]
+        stats = rows_of(openings, parts, self.layout, self.form)
+        return stats, {
+            "clients": len(present),
+            "cohorts": [len(group) for group in groups],
+            "rows": len(stats.row_labels),
+            "pooled": sum(len(opening.labels) for opening in openings if len(opening.cohorts) > 1),
+            "suppressed": suppressed,
+        }
+
+    def _contributors(
+        self, leader: Leader, helper: CohortGate, groups: tuple[tuple[str, ...], ...]
+    ) -> NDArray[np.int64]:
+        """Return how many clients of every group of reports hold a class, (groups, C); the helper learns the same."""
         block = self.layout.contributor_block
         requests = [leader.request(group, [(block.start, block.stop)]) for group in groups]
         envelopes = [sealed for request in requests for _, sealed in request.reports]
         if helper.admit(leader.context, envelopes) != groups:
             raise PrivacyError("the helper merges cohorts differently: let both servers agree on the smallest batch")
-        held = np.stack([learn_contributors(leader, helper, request) for request in requests])
-        openings, suppressed = plan_openings(held, self.contributors)
-        parts = [self._open(leader, helper, groups, opening) for opening in openings]
-        stats = rows_of(openings, parts, self.layout, self.form)
-        return stats, {
-            "clients": len(present),
-            "cohorts": tuple(len(group) for group in groups),
-            "rows": len(stats.row_labels),
-            "pooled": sum(len(each.labels) for each in openings if len(each.cohorts) > 1),
-            "suppressed": suppressed,
-            "bytes_up": OVERHEAD_BYTES + 8 * self.layout.size,
-        }
+        masked = [leader.finish(request, np.zeros(request.size, np.uint64)) for request in requests]
+        masks = helper.learn_many(requests, masked)  # all at once: a message to another party takes seconds
+        return np.stack([(one + other).view(np.int64) for one, other in zip(masked, masks, strict=True)])
 
-    def _open(self, leader: Leader, helper: CohortGate, groups: Sequence[Sequence[str]], opening: Opening) -> Words:
+    def _request(self, leader: Leader, groups: Sequence[Sequence[str]], opening: Opening) -> SumRequest:
         ids = [name for cohort in opening.cohorts for name in groups[cohort]]
         blocks = [self.layout.class_block(label) for label in opening.labels]
-        request = leader.request(ids, [(block.start, block.stop) for block in blocks])
-        return leader.finish(request, helper.open(request))
+        return leader.request(ids, [(block.start, block.stop) for block in blocks])
 
 
 def rows_of(openings: Sequence[Opening], parts: Sequence[Words], layout: DenseLayout, form: FixedPoint) -> Statistics:
@@ -179,7 +191,7 @@ def rows_of(openings: Sequence[Opening], parts: Sequence[Words], layout: DenseLa
             "lower threshold"
         )
     table = np.concatenate([part.view(np.int64).reshape(-1, layout.class_width) for part in parts])
-    labels = np.array([label for each in openings for label in each.labels], np.int64)
+    labels = np.array([label for opening in openings for label in opening.labels], np.int64)
     counts = table[:, 0].copy()
     if counts.min() < 1 or counts.max() > form.max_samples or counts.sum() > form.max_samples:
         raise InputError(
@@ -191,68 +203,3 @@ def rows_of(openings: Sequence[Opening], parts: Sequence[Words], layout: DenseLa
     np.add.at(totals, where, counts)
     rows = {"client_means": np.ascontiguousarray(table[:, 1:])}
     return Statistics(RESULT, layout.n_classes, layout.dim, classes, totals, rows, labels, counts, form)
-
-
-def run_cohorts(
-    statistics: Mapping[Any, Statistics],
-    *,
-    size: int = 10,
-    batch: int = 3,
-    contributors: int = 3,
-    randomness: bytes | None = None,
-    context: Context = SIMULATED,
-    dropped: Collection[str] = (),
-) -> tuple[Statistics, dict[str, Any]]:
-    """Run the whole protocol in one process, with masks, seals, signatures and a draw as between several parties.
-
-    Parameters
-    ----------
-    statistics
-        Client -> its statistics in fixed point: counts and sums, or client means (one a class).
-    size
-        m, clients of a cohort.
-    batch
-        Fewest clients of a sum; smaller cohorts are merged.
-    contributors
-        Fewest clients that an opened class must be held by.
-    randomness
-        Deals the same cohorts to the same clients again, for simulations; None: other ones every time.
-    context
-        Federation, round and fingerprint.
-    dropped
-        Clients (as text) that never report.
-
-    Returns
-    -------
-    tuple
-        Statistics of client means whose rows are cohorts', in fixed point, and facts: ``clients``, size of the
-        ``cohorts``, ``rows``, ``pooled`` rows (of several cohorts), ``suppressed`` classes, ``bytes_up`` of a client.
-
-    Examples
-    --------
-    >>> form, rng = FixedPoint(norm_bound=8.0, max_samples=1000), np.random.default_rng(0)
-    >>> parts = {
-    ...     site: Statistics.of(rng.normal(size=(4, 2)), [0, 0, 0, 1], StatisticsSpec.of("client_means"),
-    ...                         n_classes=3, fixed_point=form)
-    ...     for site in range(9)
-    ... }
-    >>> stats, facts = run_cohorts(parts, size=4)
-    >>> facts["cohorts"], stats.row_labels.tolist(), stats.row_counts.tolist()
-    ((5, 4), [0, 1, 0, 1], [15, 5, 12, 4])
-    >>> bool((stats.raw("sums") == Statistics.merge(parts.values()).raw("sums")).all())
-    True
-    """
-    named = named_statistics(statistics)
-    first = next(iter(named.values()))
-    assert first.fixed_point is not None  # noqa: S101 - checked with the names
-    layout = DenseLayout(StatisticsSpec(), first.n_classes, first.dim)
-    parties = LocalParties(named, batch, seed=randomness)
-    nonces = [randomness and hashlib.sha256(who + randomness).digest() for who in (b"leader", b"helper")]
-    roster = Roster.of(parties.public)
-    helper = CohortHelper(parties.helper, layout, size=size, batch=batch, contributors=contributors, nonce=nonces[1])
-    ours = CohortLeader(
-        roster, layout, first.fixed_point, size=size, batch=batch, contributors=contributors, nonce=nonces[0]
-    )
-    cohorts = ours.deal(context, helper)
-    leader = parties.report({name: layout.pack(part) for name, part in named.items()}, context, dropped)
-    return ours.collect(leader, helper, cohorts)

@@ -140,10 +140,10 @@ def read_envelope(data: bytes | memoryview, context: Context, size: int | None =
             f"the envelope of a report has {ENVELOPE_BYTES} bytes, but {len(data)} arrived: send it again",
         )
     data = bytes(data)
-    magic, mark, form, found, name, version, length, report, sealed, commitment = _LAYOUT.unpack(data[:_SIGNED_BYTES])
+    magic, mark, form, arrived, name, version, length, report, sealed, commitment = _LAYOUT.unpack(data[:_SIGNED_BYTES])
     _check_format(magic, mark, form)
     client = client_of(name)
-    _check_context(found, context, client)
+    _check_context(arrived, context, client)
     if not 1 <= version <= MOST_VERSIONS:
         raise RefusedError(
             Reason.CONTRIBUTION_VERSION,
@@ -183,16 +183,16 @@ def _check_format(magic: bytes, mark: int, form: int) -> None:
         )
 
 
-def _check_context(found: bytes, context: Context, client: str) -> None:
+def _check_context(arrived: bytes, context: Context, client: str) -> None:
     agreed = context.to_bytes()
-    if found == agreed:
+    if arrived == agreed:
         return
-    if found[:32] != agreed[:32]:
+    if arrived[:32] != agreed[:32]:
         reason, what = Reason.FEDERATION, f"federation {context.federation[:80]}"
-    elif found[40:] != agreed[40:]:
+    elif arrived[40:] != agreed[40:]:
         reason, what = Reason.FINGERPRINT, f"features of the fingerprint {context.fingerprint[:80]}"
     else:
-        number = int.from_bytes(found[32:40], "little")
+        number = int.from_bytes(arrived[32:40], "little")
         reason, what = Reason.REPLAYED, f"round {context.round}, not of round {number}"
     raise RefusedError(
         reason,

@@ -6,7 +6,7 @@ clients from the leader by what it refuses (:mod:`fedmoments.privacy.secure.memo
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -156,16 +156,24 @@ class Helper:
                     f"a batch is of different clients, but {what} '{value}' is in it {times} times: name every client "
                     "once, with its latest report"
                 )
-        end = request.blocks[-1][1]
-        for envelope in envelopes:
-            if end > envelope.size:
-                raise PrivacyError(
-                    f"coordinates up to {end} were asked for, but the report of client '{envelope.client}' has "
-                    f"{envelope.size}: ask for coordinates that all reports have"
-                )
-        if len({envelope.size for envelope in envelopes}) > 1:
-            raise PrivacyError("the reports of a batch are of different sizes: those of one federation have the same")
+        _require_size(envelopes, request.blocks[-1][1])
         return envelopes
+
+    def require_known(self, members: Iterable[tuple[str, str]]) -> None:
+        """Refuse a roster, pairs (client, public key), with clients that the helper's operator does not know."""
+        if self._members is None:
+            return
+        keys = {client: key.hex for client, key in self._members.items()}
+        unknown = [client for client, key in members if keys.get(client) != key]
+        if unknown:
+            raise PrivacyError(
+                f"the leader's roster holds clients that this helper's operator does not know: {', '.join(unknown[:5])}"
+                ": give their cards to the helper (members), or let the leader leave them out"
+            )
+
+    def require_opens(self, envelope: Envelope) -> None:
+        """Refuse an envelope whose seed does not open, naming its client."""
+        self._opened(envelope)
 
     def _seed(self, envelope: Envelope) -> bytes:
         if self._members is not None:
@@ -178,6 +186,9 @@ class Helper:
                     envelope.client,
                 )
             envelope.verify(key)
+        return self._opened(envelope)
+
+    def _opened(self, envelope: Envelope) -> bytes:
         try:
             return self._key.open(envelope.sealed, envelope.info)
         except PrivacyError as error:
@@ -207,3 +218,15 @@ def _keys(members: Mapping[str, str]) -> dict[str, PublicKey]:
                 "two, but are one; let each enrol with its own key"
             )
     return {client: PublicKey.from_hex(key) for client, key in members.items()}
+
+
+def _require_size(envelopes: Sequence[Envelope], end: int) -> None:
+    """Refuse reports of different sizes, or without all coordinates up to ``end``."""
+    for envelope in envelopes:
+        if end > envelope.size:
+            raise PrivacyError(
+                f"coordinates up to {end} were asked for, but the report of client '{envelope.client}' has "
+                f"{envelope.size}: ask for coordinates that all reports have"
+            )
+    if len({envelope.size for envelope in envelopes}) > 1:
+        raise PrivacyError("the reports of a batch are of different sizes: those of one federation have the same")

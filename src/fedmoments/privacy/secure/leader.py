@@ -1,29 +1,109 @@
-"""The leader: keeps masked reports, asks the helper for the sum of their masks, and adds the two.
+"""The leader: asks the helper for the sum of the masks of reports, and adds it to the sum of the masked vectors.
 
 Σ masked + Σ PRG(seed) = Σ x modulo 2⁶⁴, over the same reports and coordinates. Nobody waits for anybody: clients that
 never reported are simply in no batch, and nothing is asked of clients a second time. There is no list of dropped
 clients in this protocol, so that naming one as both present and dropped cannot even be said.
+
+A leader remembers nothing. Reports are in the ledger of a federation, which writes down what is added up before the
+helper is asked (:meth:`fedmoments.federation.store.FederationStore.leader`), or in memory (:class:`HeldReports`): in
+simulations, and where clients send again what was lost.
 """
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError, PrivacyError
+from fedmoments.errors import InputError, PrivacyError, RefusedError
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.report import Report
 from fedmoments.privacy.secure.request import SumRequest
-from fedmoments.privacy.secure.store import ReportStore
 from fedmoments.privacy.secure.stream import Block, Words
+from fedmoments.wire import Reason
 
-__all__ = ["Leader"]
+__all__ = ["HeldReports", "Leader", "Reports"]
+
+
+class Reports(Protocol):
+    """Where the reports are."""
+
+    @property
+    def present(self) -> Mapping[str, str]:
+        """Report id of every client whose report is here, by client."""
+        ...
+
+    def envelopes(self, names: Sequence[str]) -> list[bytes]:
+        """Return the envelopes of reports, by their ids: all that the helper gets of them."""
+        ...
+
+    def masked(self, name: str) -> Words:
+        """Return the masked vector of a report."""
+        ...
+
+
+class HeldReports:
+    """Reports in memory: the latest of each client.
+
+    Examples
+    --------
+    >>> HeldReports().present
+    {}
+    """
+
+    def __init__(self) -> None:
+        self._by_client: dict[str, Report] = {}
+        self._by_id: dict[str, Report] = {}
+
+    def take(self, report: Report) -> bool:
+        """Keep a report that `read_report` read; True if it is new, False if it was here already.
+
+        Raises
+        ------
+        RefusedError
+            When another report of this version or a later one is here, or the id is that of another client's.
+        """
+        client, version = report.client, report.version
+        held, namesake = self._by_client.get(client), self._by_id.get(report.id)
+        if held is not None and (held.version, held.id) == (version, report.id):
+            return False
+        if namesake is not None and namesake.client != client:
+            sentence = f"client '{client}' sent a report under the id {report.id} of another client's: make a new one"
+            raise RefusedError(Reason.CONFLICT, sentence, client)
+        if held is not None and version <= held.version:
+            older = version < held.version
+            sentence = (
+                f"version {held.version} of client '{client}' is here, but "
+                f"{f'the older version {version}' if older else 'another report of the same version'} arrived: number "
+                "a new report higher"
+            )
+            raise RefusedError(Reason.REPLAYED if older else Reason.CONFLICT, sentence, client)
+        if held is not None:
+            del self._by_id[held.id]
+        self._by_client[client] = self._by_id[report.id] = report
+        return True
+
+    @property
+    def present(self) -> dict[str, str]:
+        """Report id of every client that reported, in order of name."""
+        return {client: self._by_client[client].id for client in sorted(self._by_client)}
+
+    def envelopes(self, names: Sequence[str]) -> list[bytes]:
+        """Return the envelopes of reports, by their ids."""
+        return [self._named(name).sealed for name in names]
+
+    def masked(self, name: str) -> Words:
+        """Return the masked vector of a report."""
+        return self._named(name).masked
+
+    def _named(self, name: str) -> Report:
+        if name not in self._by_id:
+            raise InputError(f"there is no report {name[:40]!r} in this round: ask for those that are present")
+        return self._by_id[name]
 
 
 class Leader:
-    """Collects the reports of one round and unmasks their sums with the helper's answers.
+    """Asks for sums of the reports of one round, and unmasks them with the helper's answers.
 
     Parameters
     ----------
@@ -33,8 +113,8 @@ class Leader:
         Numbers of a vector.
     minimum
         Fewest reports of a batch: as agreed with the helper, which has the last word.
-    path
-        File of the reports, made if it is not there; several rounds may share it. None: in memory.
+    reports
+        The reports that may be added up.
 
     Examples
     --------
@@ -43,53 +123,28 @@ class Leader:
     >>> from fedmoments.privacy.secure.seal import HelperKey
     >>> from fedmoments.wire import IdentityKey
     >>> context, helper = Context("ab" * 32, 0, "cd" * 32), Helper(HelperKey.generate(), minimum=2)
-    >>> leader = Leader(context, size=3, minimum=2)
+    >>> reports = HeldReports()
     >>> for number, client in enumerate(["a", "b"]):
     ...     key = IdentityKey.generate()
     ...     vector = np.array([1, 2, number], np.uint64)
     ...     data = make_report(vector, context, client=client, version=1, helper=helper.public, key=key)
-    ...     _ = leader.take(read_report(data, context, 3, lambda client: key.public))
+    ...     _ = reports.take(read_report(data, context, 3, lambda client: key.public))
+    >>> leader = Leader(context, 3, 2, reports)
     >>> request = leader.request()
     >>> leader.finish(request, helper.sum(request))
     array([2, 4, 1], dtype=uint64)
     """
 
-    def __init__(self, context: Context, size: int, minimum: int, *, path: str | Path | None = None) -> None:
-        self.context, self.size, self.minimum = context, size, minimum
-        self._store = ReportStore(path)
-
-    def take(self, report: Report) -> bool:
-        """Keep a report that `read_report` read; True if it is new, False if it was here already.
-
-        Raises
-        ------
-        RefusedError
-            When a later version of the client is here, or one that is in a batch.
-        """
-        if len(report.masked) != self.size:
-            raise InputError(
-                f"the vectors of this round have {self.size} numbers, but that of client '{report.client}' has "
-                f"{len(report.masked)}: read reports with the same size"
-            )
-        return self._store.keep(self.context, report)
+    def __init__(self, context: Context, size: int, minimum: int, reports: Reports) -> None:
+        self.context, self.size, self.minimum, self._reports = context, size, minimum, reports
 
     @property
     def present(self) -> dict[str, str]:
         """Report id of every client that reported, by client."""
-        return self._store.present(self.context)
-
-    def drop(self, client: str) -> bool:
-        """Delete the report of a client that is in no batch; False if it has none.
-
-        Raises
-        ------
-        RefusedError
-            When it is in a batch: what a sum holds cannot be taken out, for nobody knows it.
-        """
-        return self._store.drop(self.context, client)
+        return dict(self._reports.present)
 
     def request(self, ids: Iterable[str] | None = None, blocks: Iterable[Block] | None = None) -> SumRequest:
-        """Return what to ask of the helper; on the disk, so that it can be asked again after a crash.
+        """Return what to ask of the helper: the same, whenever it is made of the same reports.
 
         Parameters
         ----------
@@ -114,15 +169,7 @@ class Leader:
             )
         if not asked or max(stop for _, stop in asked) > self.size:
             raise InputError(f"blocks must name coordinates from 0 to {self.size}, but {asked!r:.80} arrived")
-        return self._store.ask(self.context, names, asked)
-
-    def pending(self) -> list[SumRequest]:
-        """Return the requests that were made and not finished: after a crash, send them again unchanged."""
-        return self._store.pending(self.context)
-
-    def withdraw(self, request: SumRequest) -> None:
-        """Forget a request that the helper refused: it remembers none of it, and its reports may be asked for anew."""
-        self._store.withdraw(request)
+        return SumRequest(self.context, list(zip(names, self._reports.envelopes(names), strict=True)), asked)
 
     def finish(self, request: SumRequest, answer: NDArray[Any]) -> Words:
         """Return the sum of the clients' vectors at the blocks of a request, one after the other.
@@ -145,22 +192,15 @@ class Leader:
                 f"{answer.dtype} arrived: send it the same request again"
             )
         total = answer.astype(np.uint64, copy=True)
-        self._store.add_masked(request, total)
+        for name in request.ids:
+            masked, at = self._reports.masked(name), 0
+            if len(masked) != self.size:
+                raise InputError(
+                    f"the vectors of this round have {self.size} numbers, but that of report {name} has {len(masked)}: "
+                    "read reports with the same size"
+                )
+            for start, stop in request.blocks:
+                part = total[at : at + stop - start]
+                np.add(part, masked[start:stop], out=part)
+                at += stop - start
         return total
-
-    def forget(self) -> None:
-        """Delete all vectors and sealed seeds of this round, once its sums are safe elsewhere.
-
-        From then on not even both servers together can read a report.
-        """
-        self._store.forget(self.context)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

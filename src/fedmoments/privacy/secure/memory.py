@@ -14,22 +14,18 @@ Three rules are kept, each within the transaction that remembers the batch:
    noise of the first time: fresh noise could be averaged away.
 """
 
-import sqlite3
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from fedmoments.durable import Connection, DurableFile, Kind
 from fedmoments.errors import FileFormatError, PrivacyError
-from fedmoments.privacy.secure.database import Database
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.stream import Block
 
 __all__ = ["Memory"]
-
-#: "fmH1".
-NUMBER = 0x666D4831
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -50,6 +46,14 @@ CREATE TABLE cells (
 ) WITHOUT ROWID;
 CREATE INDEX cells_by_number ON cells (federation, cell);
 """
+#: "fmH1". Never restored: what it forgot could be asked for again.
+_KIND = Kind(
+    "helper's memory",
+    0x666D4831,
+    _SCHEMA,
+    remedy="make a new key, which gets a new memory",
+    unwritten="nothing was remembered and nothing may leave",
+)
 
 
 class Memory:
@@ -80,15 +84,15 @@ class Memory:
     """
 
     def __init__(self, path: str | Path | None, owner: str, minimum: int) -> None:
-        self._database = Database(path, "the helper's memory", NUMBER, _SCHEMA)
+        self._database = DurableFile.at(path, _KIND)
         self._minimum = minimum
         with self._database.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('owner', ?)", (owner,))
-            found = connection.execute("SELECT value FROM meta WHERE name = 'owner'").fetchone()[0]
-        if found != owner:
+            keeper = connection.execute("SELECT value FROM meta WHERE name = 'owner'").fetchone()[0]
+        if keeper != owner:
             self.close()
             raise FileFormatError(
-                f"{path} is the memory of the helper with the key {found[:16]}..., not of {owner[:16]}...: a key and "
+                f"{path} is the memory of the helper with the key {keeper[:16]}..., not of {owner[:16]}...: a key and "
                 "its memory stay together; open it with that key, or give the new key a new file"
             )
 
@@ -139,16 +143,16 @@ class Memory:
     # ---------------------------------------------------------------------------------------------- once
 
     @staticmethod
-    def _check_once(connection: sqlite3.Connection, request: SumRequest, reports: Mapping[str, str]) -> None:
+    def _check_once(connection: Connection, request: SumRequest, reports: Mapping[str, str]) -> None:
         context = request.context.digest
         overlapping: dict[int, bool] = {}
         for client, report in reports.items():
-            found = connection.execute(
+            collected = connection.execute(
                 "SELECT client, report FROM reports WHERE context = ? AND client = ? "
                 "UNION SELECT client, report FROM reports WHERE context = ? AND report = ?",
                 (context, client, context, report),
             ).fetchall()
-            if any(row != (client, report) for row in found):
+            if any(row != (client, report) for row in collected):
                 raise PrivacyError(
                     f"another report of client '{client}' was collected in round {request.context.round} before: one "
                     "report of a client counts in a round; leave it out of the batch, or begin a new round"
@@ -167,7 +171,7 @@ class Memory:
 
     # ---------------------------------------------------------------------------------------------- company
 
-    def _keep_company(self, connection: sqlite3.Connection, federation: str, clients: Sequence[str]) -> None:
+    def _keep_company(self, connection: Connection, federation: str, clients: Sequence[str]) -> None:
         """Cut the cells of a federation by a batch; refuse if one becomes too small."""
         touched: dict[int | None, list[str]] = defaultdict(list)
         for client in clients:
@@ -208,9 +212,7 @@ class Memory:
     # ---------------------------------------------------------------------------------------------- writing
 
     @staticmethod
-    def _write(
-        connection: sqlite3.Connection, request: SumRequest, reports: Mapping[str, str], noise: bytes | None
-    ) -> None:
+    def _write(connection: Connection, request: SumRequest, reports: Mapping[str, str], noise: bytes | None) -> None:
         context = request.context.digest
         with closing(connection.cursor()) as cursor:
             cursor.execute(

@@ -1,19 +1,19 @@
 """All parties of a federation in one process, each with a key of its own: for simulations and tests."""
 
 import hashlib
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.helper import Helper
-from fedmoments.privacy.secure.leader import Leader
-from fedmoments.privacy.secure.report import make_report, read_report
+from fedmoments.privacy.secure.leader import HeldReports, Leader
+from fedmoments.privacy.secure.report import Report, make_report, read_report
 from fedmoments.privacy.secure.seal import HelperKey
-from fedmoments.statistics import Statistics, StatisticsSpec
 from fedmoments.wire import IdentityKey
 
 __all__ = ["SIMULATED", "LocalParties", "named_statistics"]
@@ -29,7 +29,7 @@ def named_statistics(statistics: Mapping[Any, Statistics]) -> dict[str, Statisti
 
     Examples
     --------
-    >>> from fedmoments.statistics import FixedPoint
+    >>> from fedmoments.core.statistics import FixedPoint
     >>> one = Statistics.of([[1.0]], [0], StatisticsSpec.of("client_means"), n_classes=1, fixed_point=FixedPoint())
     >>> str(named_statistics({7: one})["7"].spec)
     'counts + sums'
@@ -101,24 +101,35 @@ class LocalParties:
         """Public identity key of every client, 64 hexadecimal digits."""
         return {client: key.public.hex for client, key in self._keys.items()}
 
+    def reports(
+        self, vectors: Mapping[str, NDArray[Any]], context: Context, dropped: Collection[str] = ()
+    ) -> Iterator[Report]:
+        """Yield the report of every client that did not drop out, one at a time, as the leader reads it."""
+        dropped = set(dropped)
+        unknown = sorted(dropped - set(vectors))
+        if unknown:
+            raise InputError(f"clients that drop out must have a vector, but {unknown[:3]} have none")
+        size = 0
+        for client in vectors:
+            if client in dropped:
+                continue
+            vector = vectors[client]
+            if size and len(vector) != size:
+                raise InputError(
+                    f"the vectors of all clients must have one length, but those of {size} and {len(vector)} arrived"
+                )
+            size = len(vector)
+            key, helper = self._keys[client], self.helper.public
+            data = make_report(vector, context, client=client, version=1, helper=helper, key=key)
+            yield read_report(data, context, size, lambda name: self._keys[name].public)
+
     def report(self, vectors: Mapping[str, Words], context: Context, dropped: Collection[str] = ()) -> Leader:
         """Let every client that did not drop out report, and return the leader that holds the reports."""
-        unknown = sorted(set(dropped) - set(vectors))
-        if unknown:
-            raise InputError(f"clients that drop out must be among the others, but {unknown[:3]} are not")
-        size = len(next(iter(vectors.values())))
-        leader = Leader(context, size, self.minimum)
-        for client in vectors.keys() - set(dropped):
-            data = make_report(
-                vectors[client],
-                context,
-                client=client,
-                version=1,
-                helper=self.helper.public,
-                key=self._keys[client],
-            )
-            leader.take(read_report(data, context, size, lambda name: self._keys[name].public))
-        return leader
+        held, size = HeldReports(), 0
+        for report in self.reports(vectors, context, dropped):
+            held.take(report)
+            size = len(report.masked)
+        return Leader(context, size, self.minimum, held)
 
 
 def _identity(client: str, seed: bytes | None) -> IdentityKey:

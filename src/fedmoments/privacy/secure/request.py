@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.privacy.secure.context import Context
@@ -120,15 +120,8 @@ class SumRequest:
                 f"a request of a sum begins with {MAGIC!r} and version {FORMAT}, but {magic!r} and {form} arrived: let "
                 "both servers use the same release of fedmoments",
             )
-        ends = [_HEAD.size]
-        for length in (*lengths, n_blocks * _BLOCK.size, n_reports * ENVELOPE_BYTES):
-            ends.append(ends[-1] + length)
-        if ends[-1] != len(data):
-            raise RefusedError(
-                Reason.TRUNCATED if len(data) < ends[-1] else Reason.TRAILING,
-                f"this request of a sum should have {ends[-1]} bytes, but {len(data)} arrived: send it again",
-            )
-        federation, fingerprint, blocks, sealed = (data[a:b] for a, b in pairwise(ends))
+        lengths += [n_blocks * _BLOCK.size, n_reports * ENVELOPE_BYTES]
+        federation, fingerprint, blocks, sealed = _parts(data, lengths)
         envelopes = [sealed[at : at + ENVELOPE_BYTES] for at in range(0, len(sealed), ENVELOPE_BYTES)]
         try:
             request = cls(
@@ -145,6 +138,17 @@ class SumRequest:
         return request
 
 
+def _parts(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """Return what follows the head, cut into parts of these lengths; nothing may be missing or left over."""
+    ends = list(accumulate(lengths, initial=_HEAD.size))
+    if ends[-1] != len(data):
+        raise RefusedError(
+            Reason.TRUNCATED if len(data) < ends[-1] else Reason.TRAILING,
+            f"this request of a sum should have {ends[-1]} bytes, but {len(data)} arrived: send it again",
+        )
+    return [data[start:stop] for start, stop in pairwise(ends)]
+
+
 def joined(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Return blocks in ascending order, those that touch made one.
 
@@ -156,23 +160,23 @@ def joined(blocks: Iterable[Block]) -> tuple[Block, ...]:
     Traceback (most recent call last):
     fedmoments.errors.InputError: blocks of coordinates must not overlap, but (0, 4) and (3, 6) do: ...
     """
-    found: list[Block] = []
+    merged: list[Block] = []
     for start, stop in sorted((int(start), int(stop)) for start, stop in blocks):
         if not 0 <= start < stop <= MOST_WORDS:
             raise InputError(
                 f"a block of coordinates must lie between 0 and {MOST_WORDS} and not be empty, but ({start}, {stop}) "
                 "arrived"
             )
-        if found and start < found[-1][1]:
+        if merged and start < merged[-1][1]:
             raise InputError(
-                f"blocks of coordinates must not overlap, but {found[-1]} and ({start}, {stop}) do: ask for every "
+                f"blocks of coordinates must not overlap, but {merged[-1]} and ({start}, {stop}) do: ask for every "
                 "coordinate once"
             )
-        if found and start == found[-1][1]:
-            found[-1] = (found[-1][0], stop)
+        if merged and start == merged[-1][1]:
+            merged[-1] = (merged[-1][0], stop)
         else:
-            found.append((start, stop))
-    return tuple(found)
+            merged.append((start, stop))
+    return tuple(merged)
 
 
 def _head(data: bytes) -> tuple[bytes, int, int, int, int, int, int]:

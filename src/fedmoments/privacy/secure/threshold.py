@@ -17,16 +17,16 @@ that lies there gets a class opened that too few clients hold; it still gets no 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.durable import DurableFile, Kind
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.secure.database import Database
 from fedmoments.privacy.secure.envelope import read_envelope
 from fedmoments.privacy.secure.request import SumRequest
 
@@ -35,8 +35,6 @@ __all__ = ["Sums", "ThresholdHelper", "clients_of"]
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
-#: "fmT1".
-NUMBER = 0x666D5431
 _SCHEMA = """
 -- a group of reports, what the leader said of it, and how many clients hold each class (int64)
 CREATE TABLE groups (
@@ -64,6 +62,14 @@ CREATE TABLE cohorts (
 ) WITHOUT ROWID;
 CREATE INDEX cohorts_by_number ON cohorts (context, cohort);
 """
+#: "fmT1".
+_KIND = Kind(
+    "memory of thresholds",
+    0x666D5431,
+    _SCHEMA,
+    remedy="make a new key, which gets a new memory",
+    unwritten="nothing was remembered and nothing may leave",
+)
 
 
 def clients_of(request: SumRequest) -> str:
@@ -95,8 +101,7 @@ class ThresholdHelper:
 
     Examples
     --------
-    See :func:`fedmoments.privacy.secure.two_phase.run_two_phase` and
-    :func:`fedmoments.privacy.secure.cohorts.run_cohorts`.
+    See :mod:`fedmoments.privacy.modes`.
     """
 
     def __init__(self, helper: Sums, layout: DenseLayout, contributors: int, path: str | Path | None = None) -> None:
@@ -106,7 +111,7 @@ class ThresholdHelper:
                 f"and {layout.spec} arrived: take moments of a class only"
             )
         self._helper, self._layout, self._least = helper, layout, contributors
-        self._database = Database(path, "the memory of thresholds", NUMBER, _SCHEMA)
+        self._database = DurableFile.at(path, _KIND)
 
     def learn(self, request: SumRequest, masked: Words) -> Words:
         """Return the masks of the contributors of a group of reports, and learn how many clients hold each class.
@@ -140,6 +145,10 @@ class ThresholdHelper:
                 f"over gives from {held.min()} to {held.max()}: it is not the sum over these reports"
             )
         return masks
+
+    def learn_many(self, requests: Sequence[SumRequest], masked: Sequence[Words]) -> list[Words]:
+        """Return the masks of the contributors of many groups; see :meth:`learn`."""
+        return [self.learn(request, sums) for request, sums in zip(requests, masked, strict=True)]
 
     def _remember(self, request: SumRequest, masked: Words, held: Ints) -> None:
         with self._database.writing() as connection:
@@ -175,6 +184,10 @@ class ThresholdHelper:
             )
         self._keep_company(request, labels)
         return self._helper.sum(request)
+
+    def open_many(self, requests: Sequence[SumRequest]) -> list[Words]:
+        """Return the masks of many sums of classes; see :meth:`open`."""
+        return [self.open(request) for request in requests]
 
     def _keep_company(self, request: SumRequest, labels: Iterable[int]) -> None:
         """Remember over which clients classes are opened; refuse if one was over some of them in another context.

@@ -13,25 +13,21 @@ Reports of the second phase are bound to the broadcast: its digest is part of th
 clients different means cannot add them up, for the helper does not open them together.
 """
 
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.leader import Leader
-from fedmoments.privacy.secure.parties import SIMULATED, LocalParties, named_statistics
-from fedmoments.privacy.secure.report import OVERHEAD_BYTES
 from fedmoments.privacy.secure.request import SumRequest
-from fedmoments.privacy.secure.two_phase_helper import TwoPhaseHelper
-from fedmoments.statistics import FixedPoint, Statistics, StatisticsSpec
 
-__all__ = ["RESULT", "FirstPhase", "Gate", "SecondGate", "learn_contributors", "run_two_phase"]
+__all__ = ["RESULT", "FirstPhase", "Gate", "SecondGate", "learn_contributors"]
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -179,81 +175,3 @@ class FirstPhase:
             "free_scatter": scatter,
         }
         return Statistics(RESULT, stats.n_classes, stats.dim, stats.classes, stats.class_counts, arrays)
-
-
-def run_two_phase(
-    statistics: Mapping[Any, Statistics],
-    *,
-    batch: int = 3,
-    contributors: int = 3,
-    context: Context = SIMULATED,
-    dropped: Collection[str] = (),
-    dropped_later: Collection[str] = (),
-    between: Callable[[Broadcast], None] | None = None,
-) -> tuple[Statistics, dict[str, Any]]:
-    """Run both phases in one process, with masks, seals and signatures as between several.
-
-    Parameters
-    ----------
-    statistics
-        Client -> its statistics in fixed point: counts and sums, or client means (one a class).
-    batch
-        Fewest reports of a sum.
-    contributors
-        Fewest clients that a class must be held by; others are suppressed.
-    context
-        Federation, round and fingerprint.
-    dropped, dropped_later
-        Clients (as text) that never report, and that report in the first phase only.
-    between
-        Is told what clients are told, before the second phase.
-
-    Returns
-    -------
-    tuple
-        Statistics of counts, sums, contributors and free scatter, in float64, and facts: ``clients``, ``suppressed``
-        classes, ``bits`` of the scale, ``bytes_up`` of a client (both reports), ``bytes_down`` (the broadcast).
-
-    Raises
-    ------
-    PrivacyError
-        When a client of the first phase is missing in the second, or too few report.
-
-    Examples
-    --------
-    >>> import fedmoments as fm
-    >>> form, rng = FixedPoint(norm_bound=8.0, max_samples=1000), np.random.default_rng(0)
-    >>> parts = {
-    ...     site: Statistics.of(rng.normal(size=(6, 2)), [0, 0, 0, 1, 1, 1], StatisticsSpec.of("client_means"),
-    ...                         n_classes=2, fixed_point=form)
-    ...     for site in "abcde"
-    ... }
-    >>> stats, facts = run_two_phase(parts)
-    >>> clear = fm.fit("fedcof", Statistics.merge(parts.values()))
-    >>> bool(np.allclose(fm.fit("fedcof", stats).weights, clear.weights))
-    True
-    >>> facts["clients"], facts["suppressed"], facts["bytes_up"]
-    (5, (), 880)
-    """
-    named = named_statistics(statistics)
-    first = next(iter(named.values()))
-    assert first.fixed_point is not None  # noqa: S101 - checked with the names
-    layout = DenseLayout(StatisticsSpec(), first.n_classes, first.dim)
-    parties = LocalParties(named, batch)
-    leader = parties.report({name: layout.pack(part) for name, part in named.items()}, context, dropped)
-    gate = TwoPhaseHelper(parties.helper, layout, contributors)
-    opened = FirstPhase.collect(leader, gate, layout, first.fixed_point, contributors)
-    told = opened.broadcast.to_bytes()
-    if between is not None:
-        between(opened.broadcast)
-    heard = Broadcast.from_bytes(told)
-    vectors = {name: heard.vector(part) for name, part in named.items() if name in opened.clients}
-    second = parties.report(vectors, heard.context(context), dropped_later)
-    result = opened.finish(second, gate)
-    return result, {
-        "clients": len(opened.clients),
-        "suppressed": opened.suppressed,
-        "bits": heard.bits,
-        "bytes_up": 2 * OVERHEAD_BYTES + 8 * (layout.size + heard.size),
-        "bytes_down": len(told),
-    }

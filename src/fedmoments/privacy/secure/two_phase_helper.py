@@ -29,7 +29,7 @@ class TwoPhaseHelper(ThresholdHelper):
 
     Examples
     --------
-    See :func:`fedmoments.privacy.secure.two_phase.run_two_phase`.
+    See :mod:`fedmoments.privacy.modes.two_phase`.
     """
 
     def second(self, request: SumRequest, first: Context, broadcast: Broadcast) -> Words:

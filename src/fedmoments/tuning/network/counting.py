@@ -8,7 +8,7 @@ inside attention are not counted. A step of training is charged three forward pa
 from typing import Any
 
 from fedmoments.extras import require
-from fedmoments.features.encoder import Encoder
+from fedmoments.samples.encoders.encoder import Encoder
 
 __all__ = ["forward_flops", "parameter_count"]
 
@@ -25,7 +25,7 @@ def forward_flops(encoder: Encoder, *, tokens: int = 16) -> float:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> round(forward_flops(load_encoder("mobilenet-v2", threads=1)) / 1e6)
     299
     """
@@ -45,7 +45,7 @@ def forward_flops(encoder: Encoder, *, tokens: int = 16) -> float:
 
     kinds = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.Linear)
     used = {id(parameter) for parameter in taking_part(network).values()}
-    layers = [each for each in network.modules() if isinstance(each, kinds) and id(each.weight) in used]
+    layers = [layer for layer in network.modules() if isinstance(layer, kinds) and id(layer.weight) in used]
     hooks = [layer.register_forward_hook(count) for layer in layers]
     try:
         with torch.inference_mode():
@@ -61,7 +61,7 @@ def parameter_count(encoder: Encoder) -> int:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> parameter_count(load_encoder("squeezenet-1.1", size=32, threads=1))
     722496
     """

@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.extras import require
-from fedmoments.features.encoder import Encoder
-from fedmoments.features.torch_runtime import chosen_device, inference
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.torch_runtime import chosen_device, inference
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
 from fedmoments.tuning.network.samples import Held, Prepared, held
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import Start
 
 __all__ = ["NetworkEngine"]
@@ -59,7 +59,7 @@ class NetworkEngine:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> from fedmoments.tuning.start import random_start
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> images = np.random.default_rng(0).integers(0, 256, (6, 3, 32, 32)).astype(np.uint8)
@@ -222,8 +222,8 @@ class NetworkEngine:
         features = np.empty((len(samples), self._encoder.dim), np.float32)
         with inference(self._device, self._threads):
             for rows in samples.groups(self._encoder.batch_size):
-                found = self._model.features(samples.batch(self._filled(rows)))
-                features[rows] = found[: len(rows)].cpu().numpy()
+                outputs = self._model.features(samples.batch(self._filled(rows)))
+                features[rows] = outputs[: len(rows)].cpu().numpy()
         return features
 
     def _filled(self, rows: Ints) -> Ints:
@@ -234,8 +234,8 @@ class NetworkEngine:
         correct, loss = 0, 0.0
         with inference(self._device, self._threads):
             for rows in groups:
-                found = self._model.scores(samples.batch(self._filled(rows) if fill else rows))
-                scores = found[: len(rows)].cpu().numpy()
+                outputs = self._model.scores(samples.batch(self._filled(rows) if fill else rows))
+                scores = outputs[: len(rows)].cpu().numpy()
                 correct += int(np.count_nonzero(scores.argmax(axis=1) == places[rows]))
                 loss += _cross_entropy(scores, places[rows])
         return Score(sum(map(len, groups)), correct, loss)
@@ -259,16 +259,16 @@ class NetworkEngine:
             raise InputError(
                 f"'{unknown[0]}' is no state of this engine: it was saved with other clients or another stage"
             )
-        found: dict[str, Arrays] = {}
+        controls: dict[str, Arrays] = {}
         for key, array in state.items():
             client, name = known[key]
-            found.setdefault(client, {})[name] = np.array(array, np.float32)
-        for client, arrays in found.items():
+            controls.setdefault(client, {})[name] = np.array(array, np.float32)
+        for client, arrays in controls.items():
             if arrays.keys() != trained.keys() or any(
                 arrays[name].shape != tuple(tensor.shape) for name, tensor in trained.items()
             ):
                 raise InputError(f"the control variates of client '{client}' are not those of this encoder and stage")
-        self._controls = found
+        self._controls = controls
 
 
 def _less(left: Arrays, right: Arrays | None) -> Arrays:

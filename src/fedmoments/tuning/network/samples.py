@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
-from fedmoments.features.encoder import Encoder
-from fedmoments.features.families.sentence_models import SentenceEncoder
-from fedmoments.features.families.transformer_models import TransformerEncoder
-from fedmoments.features.image_encoder import stacked
-from fedmoments.features.pipeline import prepared_batches
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.families.sentence_models import SentenceEncoder
+from fedmoments.samples.encoders.families.transformer_models import TransformerEncoder
+from fedmoments.samples.encoders.image_encoder import stacked
+from fedmoments.samples.encoders.pipeline import prepared_batches
 
 __all__ = ["Held", "Prepared", "held", "prepare_all"]
 
@@ -66,16 +66,16 @@ class _Tokens:
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in self._ids)
+        return sum(ids.nbytes for ids in self._ids)
 
     def batch(self, rows: Ints) -> tuple[NDArray[Any], ...]:
         chosen = [self._ids[row] for row in rows]
-        longest = max(len(each) for each in chosen)
+        longest = max(len(tokens) for tokens in chosen)
         ids = np.full((len(chosen), longest), self._padding, np.int64)
         mask = np.zeros_like(ids)
-        for row, each in enumerate(chosen):
-            ids[row, : len(each)] = each
-            mask[row, : len(each)] = 1
+        for row, tokens in enumerate(chosen):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
         return ids, mask
 
     def groups(self, size: int, rows: Ints | None = None) -> list[Ints]:
@@ -94,7 +94,7 @@ def held(encoder: Encoder, prepared: Prepared) -> Held:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> samples = held(encoder, np.zeros((5, 3, 32, 32), np.uint8))
     >>> len(samples), samples.nbytes, [rows.tolist() for rows in samples.groups(3)]
@@ -125,7 +125,7 @@ def prepare_all(encoder: Encoder, items: Any, *, readers: int = 2) -> Prepared:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> prepare_all(encoder, [np.zeros((8, 8), np.uint8)] * 4).shape
     (4, 3, 32, 32)
@@ -156,5 +156,5 @@ def _tokens(encoder: Encoder, sentences: Sequence[str]) -> tuple[list[NDArray[np
         raise InputError(f"the encoder '{encoder.name}' cannot be tuned: it has no tokens")
     if not len(sentences):
         return [], 0
-    found = tokenizer(list(sentences), padding=False, truncation=True, max_length=limit)["input_ids"]
-    return [np.array(each, np.int32) for each in found], int(tokenizer.pad_token_id or 0)
+    encoded = tokenizer(list(sentences), padding=False, truncation=True, max_length=limit)["input_ids"]
+    return [np.array(ids, np.int32) for ids in encoded], int(tokenizer.pad_token_id or 0)

@@ -1,10 +1,10 @@
-"""Tuned encoders as files, which ``--encoder tuned:FILE`` loads; see :mod:`fedmoments.features.families.tuned`."""
+"""Tuned encoders as files, which ``--encoder tuned:FILE`` loads; see ``samples.encoders.families.tuned``."""
 
 import os
 
 from fedmoments.errors import InputError
-from fedmoments.features.encoder import Encoder
-from fedmoments.features.families.tuned import write_tuned
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.families.tuned import write_tuned
 from fedmoments.tuning.engine import AVERAGED, Arrays
 
 __all__ = ["save_encoder"]
@@ -33,7 +33,7 @@ def save_encoder(path: str | os.PathLike[str], encoder: Encoder, arrays: Arrays)
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> changed = {"encoder/conv1.bias": encoder.model.body.conv1.bias.numpy() + 1}
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,16 @@
 """How a server merges what clients send: one file an optimiser, all behind :class:`ServerOptimiser`.
 
-FedAvg, FedAvgM, FedAdam and FedProx are Flower's own strategies; SCAFFOLD, which Flower lacks, is written here.
+FedAvg, FedAvgM, FedAdam and FedProx are Flower's own strategies; SCAFFOLD, which Flower lacks, is written here. A file
+declares ``OPTIMISERS``, a tuple of :class:`fedmoments.settings.optimisers.Optimiser`.
 """
 
 from collections.abc import Mapping
 
+from fedmoments.settings.optimisers import OPTIMISERS
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.optimisers.base import ServerOptimiser
 from fedmoments.tuning.optimisers.scaffold import Scaffold
 from fedmoments.tuning.optimisers.strategies import FlowerStrategy
-from fedmoments.tuning.plan import TuningPlan
 
 __all__ = ["FlowerStrategy", "Scaffold", "ServerOptimiser", "make_optimiser"]
 
@@ -28,4 +30,5 @@ def make_optimiser(plan: TuningPlan, samples: Mapping[str, int]) -> ServerOptimi
     >>> make_optimiser(TuningPlan(optimiser="scaffold"), {"a": 3, "b": 1}).name
     'scaffold'
     """
-    return Scaffold(plan, samples) if plan.controlled else FlowerStrategy(plan)
+    optimiser: ServerOptimiser = OPTIMISERS.find(plan.optimiser).make(plan, samples)
+    return optimiser

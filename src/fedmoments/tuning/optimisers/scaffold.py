@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmoments.errors import InputError
+from fedmoments.settings.optimisers import Optimiser
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
 from fedmoments.tuning.optimisers.base import ServerOptimiser, require_updates
 from fedmoments.tuning.optimisers.strategies import weighted_mean
-from fedmoments.tuning.plan import TuningPlan
 
 __all__ = ["Scaffold"]
 
@@ -59,16 +60,7 @@ class Scaffold(ServerOptimiser):
 
     def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:  # noqa: ARG002
         require_updates(arrays, updates)
-        known = self.control(arrays)
-        for update in updates:
-            if update.control is None or set(update.control) != set(known):
-                raise InputError(f"client {update.client} sent no change of its control variates, which SCAFFOLD needs")
-            if self._samples.get(update.client) != update.samples:
-                raise InputError(
-                    f"client {update.client} trained on {update.samples} samples, but "
-                    f"{self._samples.get(update.client, 'none')} were announced: its share of the control variates "
-                    "would be wrong"
-                )
+        self._require_controls(arrays, updates)
         mean = weighted_mean(arrays, updates)
         for update in updates:
             for name, change in (update.control or {}).items():
@@ -80,8 +72,24 @@ class Scaffold(ServerOptimiser):
             for name, array in arrays.items()
         }
 
+    def _require_controls(self, arrays: Arrays, updates: Sequence[Update]) -> None:
+        """Refuse updates without a change of every control variate, or of other sample counts than announced."""
+        known = self.control(arrays)
+        for update in updates:
+            if update.control is None or set(update.control) != set(known):
+                raise InputError(f"client {update.client} sent no change of its control variates, which SCAFFOLD needs")
+            if self._samples.get(update.client) != update.samples:
+                raise InputError(
+                    f"client {update.client} trained on {update.samples} samples, but "
+                    f"{self._samples.get(update.client, 'none')} were announced: its share of the control variates "
+                    "would be wrong"
+                )
+
     def state(self) -> Arrays:
         return {f"control/{name}": array for name, array in self._control.items()}
 
     def restore(self, state: Arrays) -> None:
         self._control = {name.removeprefix("control/"): array.astype(np.float64) for name, array in state.items()}
+
+
+OPTIMISERS = (Optimiser("scaffold", Scaffold, controlled=True),)

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from fedmoments.extras import require
+from fedmoments.settings.optimisers import Optimiser
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
 from fedmoments.tuning.optimisers.base import ServerOptimiser, require_updates
-from fedmoments.tuning.plan import TuningPlan
 
 __all__ = ["FlowerStrategy", "weighted_mean"]
 
@@ -34,6 +35,8 @@ class FlowerStrategy(ServerOptimiser):
     ----------
     plan
         Names the optimiser and has its numbers.
+    samples
+        Not asked for: clients are weighted by what they trained on.
 
     Examples
     --------
@@ -45,7 +48,7 @@ class FlowerStrategy(ServerOptimiser):
     {'w': array([0.75], dtype=float32)}
     """
 
-    def __init__(self, plan: TuningPlan) -> None:
+    def __init__(self, plan: TuningPlan, samples: Mapping[str, int] | None = None) -> None:  # noqa: ARG002
         self.name = plan.optimiser
         self._names: list[str] = []
         with _quiet():
@@ -55,15 +58,15 @@ class FlowerStrategy(ServerOptimiser):
         require_updates(arrays, updates)
         averaged = {name: array for name, array in arrays.items() if name.startswith(AVERAGED)}
         optimised = {name: array for name, array in arrays.items() if name not in averaged}
-        found = dict(weighted_mean(averaged, updates)) if averaged else {}
+        stepped = dict(weighted_mean(averaged, updates)) if averaged else {}
         if optimised:
-            self._tell(optimised)
+            self._hand_over(optimised)
             with _quiet():
                 merged, _ = self._strategy.aggregate_train(round_number, _replies(optimised, updates))
-            found |= {name: array.numpy().astype(optimised[name].dtype) for name, array in merged.items()}
-        return {name: found[name] for name in arrays}
+            stepped |= {name: array.numpy().astype(optimised[name].dtype) for name, array in merged.items()}
+        return {name: stepped[name] for name in arrays}
 
-    def _tell(self, arrays: Arrays) -> None:
+    def _hand_over(self, arrays: Arrays) -> None:
         """Hand over the parameters that were sent, as Flower's own loop does when it makes its messages."""
         if "m_t" in self._kept:
             self._strategy.current_arrays = dict(arrays)
@@ -75,13 +78,13 @@ class FlowerStrategy(ServerOptimiser):
             self._names = list(arrays)
 
     def state(self) -> Arrays:
-        found: Arrays = {}
+        state: Arrays = {}
         for kept in self._kept:
             value = getattr(self._strategy, kept)
             if value:
                 named = value if isinstance(value, Mapping) else dict(zip(self._names, value, strict=True))
-                found |= {f"{kept}/{name}": array for name, array in named.items()}
-        return found
+                state |= {f"{kept}/{name}": array for name, array in named.items()}
+        return state
 
     def restore(self, state: Arrays) -> None:
         for kept in self._kept:
@@ -166,3 +169,11 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+OPTIMISERS = (
+    Optimiser("fedavg", FlowerStrategy),
+    Optimiser("fedavgm", FlowerStrategy),
+    Optimiser("fedadam", FlowerStrategy, server_lr=0.01),
+    Optimiser("fedprox", FlowerStrategy, proximal=True),
+)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedmoments.classifier import Classifier
-from fedmoments.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
 from fedmoments.errors import InputError
 from fedmoments.tuning.network.modules.maps import differentiable
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import Arrays
 from fedmoments.tuning.network.modules.model import TunedModel
-from fedmoments.tuning.plan import TuningPlan
 
 __all__ = ["LocalRound", "train_locally"]
 
@@ -57,7 +57,7 @@ def train_locally(
     Examples
     --------
     >>> from fedmoments.tuning.start import random_start
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> start, plan = random_start(512, np.array([True, True]), seed=0), TuningPlan(stage="ft", lr=1e-3)
     >>> model = TunedModel(plan, start, encoder)
@@ -66,8 +66,7 @@ def train_locally(
     2
     """
     parameters = list(model.trained.values())
-    first = [parameter.detach().clone() for parameter in parameters] if plan.proximal else None
-    added = None if correction is None else [torch.from_numpy(correction[name]) for name in model.trained]
+    drift = _DriftTerms.of(model, plan, correction)
     sums = None if correction is None else [torch.zeros_like(parameter) for parameter in parameters]
     velocities: list[Tensor] = []
     losses: list[float] = []
@@ -80,26 +79,51 @@ def train_locally(
                 gradients = _penalised(model, gradients, plan.weight_decay)
             if sums is not None:
                 _add(sums, gradients)
-            steps = gradients
-            if first is not None:
-                steps = [g.add(w - w0, alpha=plan.proximal) for g, w, w0 in zip(steps, parameters, first, strict=True)]
-            if added is not None:
-                steps = [g.add(c.to(g.device)) for g, c in zip(steps, added, strict=True)]
-            if plan.momentum and velocities:
-                steps = [v.mul_(plan.momentum).add_(s) for v, s in zip(velocities, steps, strict=True)]
-            velocities = steps
-            _add(parameters, steps, -plan.lr)
+            velocities = _accelerated(velocities, drift.added_to(gradients, parameters), plan.momentum)
+            _add(parameters, velocities, -plan.lr)
     means = None if sums is None else _means(model, sums, len(losses))
     return LocalRound(len(losses), float(np.mean(losses)) if losses else float("nan"), means)
 
 
+@dataclass(frozen=True)
+class _DriftTerms:
+    """What is added to gradients against the drift of a client: FedProx's pull, weight times w − w₀, and c − c_k."""
+
+    proximal: float
+    first: list[Tensor] | None
+    correction: list[Tensor] | None
+
+    @classmethod
+    def of(cls, model: TunedModel, plan: TuningPlan, correction: Arrays | None) -> "_DriftTerms":
+        """Return the terms of a round that begins with the parameters in the model."""
+        first = [parameter.detach().clone() for parameter in model.trained.values()] if plan.proximal else None
+        named = None if correction is None else [torch.from_numpy(correction[name]) for name in model.trained]
+        return cls(plan.proximal, first, named)
+
+    def added_to(self, gradients: list[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
+        """Return gradients with the terms."""
+        if self.first is not None:
+            triples = zip(gradients, parameters, self.first, strict=True)
+            gradients = [g.add(w - w0, alpha=self.proximal) for g, w, w0 in triples]
+        if self.correction is not None:
+            gradients = [g.add(c.to(g.device)) for g, c in zip(gradients, self.correction, strict=True)]
+        return gradients
+
+
+def _accelerated(velocities: list[Tensor], steps: list[Tensor], momentum: float) -> list[Tensor]:
+    """Return the steps with momentum times the velocities, which are changed in place; the first step has none."""
+    if not momentum or not velocities:
+        return steps
+    return [v.mul_(momentum).add_(s) for v, s in zip(velocities, steps, strict=True)]
+
+
 def _penalised(model: TunedModel, gradients: Sequence[Tensor], weight: float) -> list[Tensor]:
     """Return gradients of the loss with ½·weight·‖w‖² added."""
-    found = []
+    penalised = []
     for (name, parameter), gradient in zip(model.trained.items(), gradients, strict=True):
         mask = model.penalised.get(name)
-        found.append(gradient.add(parameter if mask is None else parameter * mask, alpha=weight))
-    return found
+        penalised.append(gradient.add(parameter if mask is None else parameter * mask, alpha=weight))
+    return penalised
 
 
 def _add(targets: Sequence[Tensor], values: Sequence[Tensor], scale: float = 1.0) -> None:

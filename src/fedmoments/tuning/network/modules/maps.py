@@ -1,4 +1,4 @@
-"""Feature maps that gradients flow through: the formulas of :mod:`fedmoments.maps`, in float64 as there."""
+"""Feature maps that gradients flow through: the formulas of :mod:`fedmoments.core.maps`, in float64 as there."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmoments.core.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
 from fedmoments.errors import InputError
-from fedmoments.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
 
 __all__ = ["differentiable"]
 
@@ -27,7 +27,7 @@ def differentiable(feature_map: FeatureMap | None) -> Function | None:
     if feature_map is None or isinstance(feature_map, Identity):
         return None
     if isinstance(feature_map, Chain):
-        return _chain([differentiable(each) for each in feature_map.maps])
+        return _chain([differentiable(part) for part in feature_map.maps])
     for kind, make in _MAKERS.items():
         if isinstance(feature_map, kind):
             return make(feature_map)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedmoments.errors import InputError
-from fedmoments.features.encoder import Encoder
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays
 from fedmoments.tuning.network.modules.head import TorchHead
 from fedmoments.tuning.network.modules.networks import network_of, normalising, taking_part
-from fedmoments.tuning.plan import TuningPlan
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start
 
 __all__ = ["ENCODER", "TunedModel"]
@@ -41,7 +41,7 @@ class TunedModel:
     Examples
     --------
     >>> from fedmoments.tuning.start import random_start
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> start, plan = random_start(512, np.array([True, True]), seed=0), TuningPlan(stage="ft", lr=1e-3)
     >>> model = TunedModel(plan, start, encoder)
@@ -57,15 +57,7 @@ class TunedModel:
         self.running: dict[str, Tensor] = {}
         self._learning: list[nn.Module] = []
         if plan.stage != "lp":
-            self.trained |= {ENCODER + name: each for name, each in taking_part(self.network).items()}
-            if plan.batchnorm == "averaged":
-                layers = normalising(self.network)
-                self._learning = list(layers.values())
-                self.running = {
-                    f"{AVERAGED}{ENCODER}{name}.{value}": getattr(layer, value)
-                    for name, layer in layers.items()
-                    for value in _RUNNING
-                }
+            self._train_encoder(averaged=plan.batchnorm == "averaged")
         if plan.stage != "feat":
             self.trained |= {WEIGHTS: self.head.weights, BIAS: self.head.bias}
         for parameter in self.trained.values():
@@ -77,6 +69,18 @@ class TunedModel:
         self._counters = [
             (buffer, buffer.clone()) for buffer in self.network.buffers() if not buffer.dtype.is_floating_point
         ]
+
+    def _train_encoder(self, *, averaged: bool) -> None:
+        """Let the encoder's parameters be trained, and with averaged batch normalisation send its running values."""
+        self.trained |= {ENCODER + name: parameter for name, parameter in taking_part(self.network).items()}
+        if averaged:
+            layers = normalising(self.network)
+            self._learning = list(layers.values())
+            self.running = {
+                f"{AVERAGED}{ENCODER}{name}.{value}": getattr(layer, value)
+                for name, layer in layers.items()
+                for value in _RUNNING
+            }
 
     @property
     def names(self) -> list[str]:

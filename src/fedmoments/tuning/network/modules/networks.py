@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedmoments.errors import InputError
-from fedmoments.features.encoder import Encoder
-from fedmoments.features.families.sentence_models import SentenceEncoder
-from fedmoments.features.families.transformer_models import TransformerEncoder
-from fedmoments.features.families.tuned import body_of
-from fedmoments.features.modules.pixels import PixelModel
-from fedmoments.features.modules.sentences import pool_tokens
-from fedmoments.features.torch_runtime import TorchImageEncoder
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.families.sentence_models import SentenceEncoder
+from fedmoments.samples.encoders.families.transformer_models import TransformerEncoder
+from fedmoments.samples.encoders.families.tuned import body_of
+from fedmoments.samples.encoders.modules.pixels import PixelModel
+from fedmoments.samples.encoders.modules.sentences import pool_tokens
+from fedmoments.samples.encoders.torch_runtime import TorchImageEncoder
 
 __all__ = ["Network", "fixed_threads", "network_of", "normalising", "taking_part"]
 
@@ -98,7 +98,7 @@ def network_of(encoder: Encoder, device: Any = None) -> Network:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> network_of(encoder)(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 512])
@@ -124,7 +124,7 @@ def taking_part(network: Network) -> dict[str, nn.Parameter]:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> network = network_of(encoder)
     >>> sorted(set(dict(network.body.named_parameters())) - set(taking_part(network)))
@@ -136,14 +136,14 @@ def taking_part(network: Network) -> dict[str, nn.Parameter]:
         parameter.requires_grad = True
     features = network(*(tensor.to(device) for tensor in network.trial(2)))
     gradients: Sequence[Tensor | None] = torch.autograd.grad(features.sum(), list(named.values()), allow_unused=True)
-    found = {
+    trainable = {
         name: parameter
         for (name, parameter), gradient in zip(named.items(), gradients, strict=True)
         if gradient is not None
     }
     for parameter in named.values():
         parameter.requires_grad = False
-    return found
+    return trainable
 
 
 def normalising(network: Network) -> dict[str, _BatchNorm]:
@@ -151,7 +151,7 @@ def normalising(network: Network) -> dict[str, _BatchNorm]:
 
     Examples
     --------
-    >>> from fedmoments.features import load_encoder
+    >>> from fedmoments.samples.encoders import load_encoder
     >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
     >>> normalising(network_of(encoder))
     {}

@@ -1,0 +1,119 @@
+"""What a client and a helper share: how they reach the server, how long they stay, where their settings are kept."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedmoments.cli.generate import typed
+from fedmoments.cli.places import existing_file
+from fedmoments.errors import InputError
+from fedmoments.settings.files import FromFile
+from fedmoments.settings.option import option
+
+__all__ = ["Config", "Joining", "PlanOnly", "TermsFile", "keep_settings", "read_terms"]
+
+#: Seconds for which a node tries to reach a server that may start later.
+JOIN = 600.0
+#: Seconds for which a refused key is tried again: a server that has just begun may still be registering keys.
+PATIENCE = 120.0
+
+Config = Annotated[Path | None, typed(help="A settings file; options that are typed win.", metavar="FILE")]
+TermsFile = Annotated[
+    Path | None,
+    typed(help="The federation's terms, as read: no server gets an answer under others.", metavar="FILE"),
+]
+PlanOnly = Annotated[
+    bool, typed("--plan", help="Write the settings file and show what would be done; nothing leaves this machine.")
+]
+
+_server = partial(option, group="Server")
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How a node joins a federation."""
+
+    server: str | None = option(None, "Where the server listens.", metavar="HOST:PORT", common=1)
+    ca: str | None = option(None, "The server's ca.crt.", metavar="FILE", common=1)
+    stay: bool = _server(False, "Stay for later runs; Ctrl-C ends it.", "--stay")  # noqa: FBT003 - a default
+    timeout: float | None = _server(None, "Seconds until it is given up; never by default.", metavar="SECONDS")
+    insecure: bool = _server(
+        False,  # noqa: FBT003 - a default
+        "Without certificates, on this machine only: for trials.",
+        "--insecure",
+    )
+
+    def require(self) -> None:
+        """Refuse an address or a certificate that cannot lead to a server."""
+        from fedmoments.extras import require
+
+        require("flwr", "A client of a federation", "flower")
+        if self.server is None or not re.fullmatch(r".+:\d{1,5}", self.server):
+            arrived = f", not {self.server!r}" if self.server else ""
+            raise InputError(f"say where the server listens: --server HOST:PORT{arrived}")
+        if self.insecure == (self.ca is not None):
+            raise InputError(
+                "say how to know the server: --ca FILE, its ca.crt, or --insecure for a trial on this machine"
+            )
+        if self.ca is not None:
+            existing_file(Path(self.ca))
+
+    def node(self, folder: Path, config: Mapping[str, str], key: Path, **more: Any) -> Any:
+        """Return the node that joins, not started yet.
+
+        Parameters
+        ----------
+        folder
+            Where it keeps what it must not forget; made here.
+        config
+            The node's settings.
+        key
+            Its private key, which is of no use without certificates.
+        more
+            As in :class:`fedmoments.federation.deploy.nodes.SuperNode`.
+        """
+        from fedmoments.federation.deploy.home import FlowerHome
+        from fedmoments.federation.deploy.nodes import SuperNode
+
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return SuperNode(
+            FlowerHome(folder / "flower"),
+            str(self.server),
+            root_certificates=None if self.ca is None else Path(self.ca),
+            key=None if self.insecure else key,
+            config=dict(config),
+            timeout=self.timeout or JOIN,
+            patience=min(PATIENCE, self.timeout or JOIN),
+            on_refused=_refused_key,
+            **more,
+        )
+
+
+def _refused_key(_: str) -> None:
+    """Tell why a key may be refused, and that it is tried again."""
+    from fedmoments.cli.federation_runs import tell
+
+    tell(
+        "the server does not know this client's key (hand its .card to the operator, who enrols it and starts the "
+        "server again), is still registering keys, or believes that this client is there already; trying again"
+    )
+
+
+def read_terms(path: Path | None) -> Any:
+    """Return the terms that a file holds; None where there is no file."""
+    from fedmoments.federation.terms import Terms
+
+    return None if path is None else Terms.from_json(existing_file(path).read_text("utf-8", errors="replace"))
+
+
+def keep_settings(settings: FromFile, folder: str, name: str) -> Path:
+    """Write settings into a party's own folder, and return the file."""
+    from fedmoments.files import write_whole
+
+    place = Path(folder)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(place / name, settings.to_toml().encode())
+    return place / name

@@ -1,0 +1,246 @@
+"""The short way: measure every client, merge, solve; in one call."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.gaussian import require
+from fedmoments.core.heads import Head, make_head, presets
+from fedmoments.core.heads.preset import label_of
+from fedmoments.core.maps import FeatureMap, compose
+from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
+from fedmoments.errors import InputError
+
+__all__ = ["Clients", "fit", "measure", "spec_for"]
+
+#: What a federation can be given as: features and labels, or statistics, by client id (any hashable; a mapping is
+#: invariant in its keys, so that Hashable here would refuse a dict[str, …]).
+Clients = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
+
+
+def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | SketchPlan | None = None) -> StatisticsSpec:
+    """Return the least statistics that serve all these heads: one upload, many heads.
+
+    A budget is what a client's means and scatter sketch may take (:class:`fedmoments.SketchPlan`).
+
+    Examples
+    --------
+    >>> str(spec_for("fedncm", "fedcof", "gh-lda"))
+    'counts + gram + client_means'
+    >>> str(spec_for("sketch", budget="means/2"))
+    'counts + client_means + scatter_sketch (budget means/2)'
+    """
+    spec = StatisticsSpec()
+    for head in heads:
+        spec = spec | (make_head(head) if isinstance(head, str) else head).needs
+    if means_per_client > 1 and spec.keeps_clients_apart:
+        spec = spec | StatisticsSpec.of("client_means", means_per_client=means_per_client)
+    if budget is None:
+        return spec
+    if not spec.has_sketch:
+        raise InputError(
+            f"a budget of {budget} is spent by heads on scatter sketches (sketch, lda-sketch, auto …), but these heads "
+            f"need {spec}: add one of those, or leave the budget out"
+        )
+    return spec.with_plan(budget if isinstance(budget, SketchPlan) else SketchPlan(str(budget)))
+
+
+def measure(
+    clients: Clients,
+    spec: StatisticsSpec,
+    *,
+    n_classes: int | None = None,
+    feature_map: FeatureMap | None = None,
+    seed: int = 0,
+    fixed_point: FixedPoint | None = None,
+    fold: bool = False,
+) -> Ledger:
+    """Measure every client and return the ledger of their contributions.
+
+    Parameters
+    ----------
+    clients
+        Client id -> (X, y) with X (n, d) features and y (n,) labels, or -> statistics that were measured before.
+    spec
+        What to measure.
+    n_classes
+        C; the highest label plus one by default.
+    feature_map
+        Applied to features (not to statistics, which were measured behind it).
+    seed
+        Deals samples to shares when a client sends several means a class.
+    fixed_point, fold
+        See :class:`fedmoments.Ledger`.
+
+    Examples
+    --------
+    >>> ledger = measure({"a": ([[1.0]], [0]), "b": ([[3.0]], [1])}, StatisticsSpec())
+    >>> ledger.pool().counts
+    array([1, 1])
+    """
+    if not clients:
+        raise InputError("there is no client: give at least one, as {id: (features, labels)}")
+    n_classes = _count_classes(clients) if n_classes is None else n_classes
+    ledger: Ledger | None = None
+    for client, data in clients.items():
+        if isinstance(data, Statistics):
+            part = data
+        else:
+            features, labels = _pair(client, data)
+            try:
+                mapped = np.asarray(feature_map(features) if feature_map else features)
+                part = Statistics.of(mapped, labels, spec, n_classes=n_classes, seed=seed)
+            except InputError as error:
+                raise InputError(f"client {client!r}: {error}") from error
+        if ledger is None:
+            ledger = Ledger(spec, n_classes=n_classes, dim=part.dim, fixed_point=fixed_point, fold=fold)
+        ledger.join(client, part)
+    assert ledger is not None  # noqa: S101 - there was at least one client
+    return ledger
+
+
+def fit(
+    head: str | Head,
+    clients: Clients | Ledger | Statistics,
+    *,
+    n_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    feature_map: FeatureMap | None = None,
+    means_per_client: int = 1,
+    seed: int = 0,
+    fixed_point: FixedPoint | None = None,
+    budget: str | SketchPlan | None = None,
+    **hyper: Any,
+) -> Classifier:
+    """Fit a head from clients' data, from their statistics, from a ledger or from merged statistics.
+
+    All four give the same classifier.
+
+    Parameters
+    ----------
+    head
+        A name (see ``fedmoments heads``) or a head.
+    clients
+        Client id -> (X, y) or statistics; or a ledger; or merged statistics.
+    n_classes
+        C; the highest label plus one by default. Only for data.
+    class_names
+        C names; numbers by default.
+    feature_map
+        Applied to features before anything else; the classifier carries it and applies it to what it scores. With
+        statistics, the map that they were measured behind.
+    means_per_client
+        How many means of a class a client sends (heads that use client means).
+    seed
+        Deals samples to those means.
+    fixed_point
+        Round and add up in fixed point, as a deployed federation does.
+    budget
+        Bytes that a client's means and scatter sketch may take, for heads on sketches: ``means``, ``means/2``, ``50KB``
+        (:class:`fedmoments.SketchPlan`). Only for data.
+    **hyper
+        Hyper-parameters of the head.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 40)
+    >>> X = rng.normal(size=(80, 5)) + np.where(y == 0, -3.0, 3.0)[:, None]
+    >>> parties = {site: (X[site::4], y[site::4]) for site in range(4)}
+    >>> classifier = fit("fedcof", parties)
+    >>> float((classifier.predict(X) == y).mean())
+    1.0
+    """
+    chosen = _head_of(head, hyper)
+    full_map = feature_map
+    if isinstance(clients, Mapping):
+        if n_classes is None:
+            n_classes = _count_classes(clients)
+        full_map = _whole_map(chosen, clients, feature_map, n_classes, fixed_point)
+        source: Ledger | Statistics = measure(
+            clients,
+            spec_for(chosen, means_per_client=means_per_client, budget=budget),
+            n_classes=n_classes,
+            feature_map=full_map,
+            seed=seed,
+            fixed_point=fixed_point,
+            fold=True,
+        )
+    else:
+        if budget is not None:
+            raise InputError(
+                f"a budget of {budget} is spent when a client measures, but what was measured already arrived: give "
+                "the budget to spec_for before measuring, or leave it out"
+            )
+        source = clients
+    if chosen.has_own_map and full_map is None:
+        require(source.statistics() if isinstance(source, Ledger) else source, chosen.needs, type(chosen).__name__)
+        raise InputError(
+            f"{type(chosen).__name__} is measured behind a feature map of its own, which statistics do not hold: give "
+            "fit the feature_map that they were measured behind"
+        )
+    classifier = chosen.fit(source).mapped(full_map)
+    name = head if isinstance(head, str) else label_of(presets(), head)
+    classifier = classifier.noting(head=name, settings=chosen.settings())
+    return classifier.named(class_names) if class_names is not None else classifier
+
+
+def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:
+    """Return the head of a name and its hyper-parameters, or the head that was given."""
+    if isinstance(head, str):
+        return make_head(head, **hyper)
+    if hyper:
+        raise InputError(f"{head} has its hyper-parameters already; {', '.join(hyper)} belong to a head given by name")
+    return head
+
+
+def _count_classes(clients: Clients) -> int:
+    """Return C: what statistics say, or the highest label plus one."""
+    counts = [0]
+    for client, data in clients.items():
+        if isinstance(data, Statistics):
+            counts.append(data.n_classes)
+        else:
+            labels = np.asarray(_pair(client, data)[1])
+            # What is no label (NaN, text) is refused where it is measured, with the name of its client.
+            whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
+            counts.append(int(labels.max()) + 1 if labels.size and whole else 0)
+    return max(1, *counts)
+
+
+def _pair(client: Hashable, data: Any) -> tuple[ArrayLike, ArrayLike]:
+    """Return a client's features and labels."""
+    try:
+        features, labels = data
+    except (TypeError, ValueError):
+        raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(data)}") from None
+    return features, labels
+
+
+def _whole_map(
+    head: Head, clients: Clients, given: FeatureMap | None, n_classes: int, form: FixedPoint | None
+) -> FeatureMap | None:
+    """Return the given map followed by the head's own, which may need a first exchange of small statistics."""
+    data = {k: v for k, v in clients.items() if not isinstance(v, Statistics)}
+    if not data:
+        return given
+    pilot: Statistics | None = None
+    if head.pilot_needs is not None:
+        if len(data) < len(clients):
+            raise InputError(
+                "some clients gave features and some statistics, but this head chooses its feature map from all "
+                "clients' features first: give features only, or choose the map's parameters yourself"
+            )
+        needs = head.pilot_needs
+        ledger = measure(data, needs, n_classes=n_classes, feature_map=given, fixed_point=form, fold=True)
+        pilot = ledger.statistics()
+    first = np.asarray(next(iter(data.values()))[0])
+    if first.ndim != 2:
+        return given
+    own = head.feature_map(given.output_dim(first.shape[1]) if given else first.shape[1], pilot)
+    if own is None:
+        return given
+    return compose(given, own) if given else own

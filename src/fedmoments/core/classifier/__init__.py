@@ -1,0 +1,17 @@
+"""Fitted classifiers: linear, quadratic and ensembles, with scores, labels, probabilities and a file each."""
+
+from fedmoments.core.classifier.base import Classifier, load, load_bytes
+from fedmoments.core.classifier.ensemble import EnsembleClassifier
+from fedmoments.core.classifier.linear import LinearClassifier
+from fedmoments.core.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+
+__all__ = [
+    "Classifier",
+    "DiagonalClassifier",
+    "EnsembleClassifier",
+    "LinearClassifier",
+    "LowRankClassifier",
+    "QuadraticClassifier",
+    "load",
+    "load_bytes",
+]

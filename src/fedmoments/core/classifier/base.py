@@ -1,0 +1,293 @@
+"""What every fitted classifier can do: scores, labels, probabilities, a file.
+
+A classifier is a value: arrays, class names, the feature map that stands before it, and notes on where it came from.
+A class without a training sample has the score −∞: it is never predicted and its probability is 0.
+"""
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmoments.core.maps import FeatureMap, from_description
+from fedmoments.errors import FileFormatError, InputError, UnknownNameError
+from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
+
+__all__ = ["Classifier", "load", "load_bytes"]
+
+Floats = NDArray[np.floating[Any]]
+
+_KINDS: dict[str, type["Classifier"]] = {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier(ABC):
+    """Common parts of all classifiers.
+
+    Parameters
+    ----------
+    present
+        (C,) whether a class had a training sample.
+    class_names
+        C names; the label numbers as text by default.
+    feature_map
+        Applied to features before they are scored.
+    info
+        Notes of origin that travel in the file's header (head, hyper-parameters, fingerprint …), JSON-able.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> parties = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}
+    >>> classifier = fm.fit("fedncm", parties, class_names=["up", "right"])
+    >>> classifier.predict_names([[0.0, 2.0], [2.0, 0.1]])
+    ['up', 'right']
+    >>> round(float(classifier.predict_proba([[1.0, 1.0]], temperature=10.0).sum()), 6)
+    1.0
+    """
+
+    present: NDArray[np.bool_]
+    class_names: tuple[str, ...] = ()
+    feature_map: FeatureMap | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    kind: ClassVar[str]
+    #: By which power of the features each array grows; those inside a subspace, which has a unit of its own, do not.
+    degrees: ClassVar[Mapping[str, int]] = {}
+
+    def __init_subclass__(cls, *, kind: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = kind
+        _KINDS[kind] = cls
+
+    def __post_init__(self) -> None:
+        if not self.class_names:
+            object.__setattr__(self, "class_names", tuple(str(label) for label in range(self.n_classes)))
+        if len(self.class_names) != self.n_classes:
+            raise InputError(
+                f"a classifier of {self.n_classes} classes needs as many names, not {len(self.class_names)}"
+            )
+
+    # ---------------------------------------------------------------------------------------------- to implement
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Dimension of the features that are scored, after the feature map."""
+
+    @abstractmethod
+    def _scores(self, Z: Floats, arrays: Mapping[str, Floats]) -> Floats:
+        """Return scores (n, C) of mapped features (n, d), computing in their type with arrays of that type."""
+
+    # ---------------------------------------------------------------------------------------------- using it
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C, with or without samples."""
+        return len(self.present)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return one score a sample and class, (n, C); higher is likelier.
+
+        Parameters
+        ----------
+        X
+            (n, d) features. float32 is scored in float32, anything else in float64.
+        """
+        features = np.asarray(X)
+        if features.ndim != 2:
+            raise InputError(
+                f"features must be a matrix (samples, dimensions); an array of shape {features.shape} arrived"
+            )
+        if features.dtype.kind not in "fiub":
+            raise InputError(f"features must be numbers; an array of type {features.dtype} arrived")
+        dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
+        mapped = self.feature_map(features) if self.feature_map else features
+        if mapped.shape[1] != self.dim:
+            raise InputError(
+                f"this classifier scores features of {self.dim} dimensions, but {mapped.shape[1]} arrived: "
+                "was another encoder or feature map used?"
+            )
+        scores = self._scores(mapped.astype(dtype, copy=False), self._arrays_of[dtype])
+        scores[:, ~self.present] = -np.inf
+        unsure = ~np.isfinite(scores.max(axis=1, initial=-np.inf))  # NaN in one, or overflow in all
+        if unsure.any():
+            raise InputError(self._whose_fault(int(np.argmax(unsure)), features, mapped))
+        return scores
+
+    def _whose_fault(self, row: int, features: NDArray[Any], mapped: NDArray[Any]) -> str:
+        """Return why a sample has no score: its features, the feature map, or the classifier itself."""
+        if not np.isfinite(features[row]).all():
+            return f"features must be finite, but sample {row} holds NaN or infinity: repair or drop it first"
+        if not np.isfinite(mapped[row]).all():
+            return f"the feature map {self.feature_map} turns sample {row}, which is finite, into NaN or infinity"
+        head = f"the head '{self.info['head']}'" if "head" in self.info else f"this {self.kind} classifier"
+        if all(np.isfinite(array).all() for _, array in self.arrays() if array.dtype.kind == "f"):
+            return (
+                f"{head} cannot score sample {row}: its features are finite, but up to "
+                f"{float(np.abs(features[row]).max()):.3g}, so large against those it was fitted to that scores "
+                f"overflow {features.dtype}; was another encoder or feature map used?"
+            )
+        return (
+            f"{head} scores sample {row} as NaN though its features are finite: the fitted parameters hold NaN or "
+            "overflow, which is a fault of the head, not of the data"
+        )
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the label (n,) with the highest score."""
+        return np.asarray(self.scores(X).argmax(axis=1), dtype=np.int64)
+
+    def predict_names(self, X: ArrayLike) -> list[str]:
+        """Return the class name of every sample."""
+        return [self.class_names[label] for label in self.predict(X)]
+
+    def predict_proba(self, X: ArrayLike, *, temperature: float = 1.0) -> Floats:
+        """Return softmax(scores / temperature), (n, C); rows sum to 1, classes without samples have 0."""
+        if not temperature > 0:
+            raise InputError(f"temperature must be positive, not {temperature}")
+        scores = self.scores(X)
+        scores -= scores.max(axis=1, keepdims=True)
+        scores /= temperature
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores
+
+    def named(self, class_names: Sequence[str]) -> Self:
+        """Return the same classifier with class names."""
+        return replace(self, class_names=tuple(class_names))
+
+    def noting(self, **info: Any) -> Self:
+        """Return the same classifier with more notes of origin."""
+        return replace(self, info={**self.info, **info})
+
+    def mapped(self, feature_map: FeatureMap | None) -> Self:
+        """Return the same classifier behind a feature map."""
+        return replace(self, feature_map=feature_map)
+
+    def for_features_times_power(self, exponent: int, score_degree: int = 0) -> Self:
+        """Return the classifier that gives features multiplied by 2^exponent the labels that this one gives features.
+
+        Parameters
+        ----------
+        exponent
+            Of the power of two: no digit changes.
+        score_degree
+            By which power of the features scores grow; 0 leaves them as they are. Of linear classifiers alone.
+
+        Examples
+        --------
+        >>> from fedmoments.core.classifier.linear import LinearClassifier
+        >>> one = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+        >>> one.for_features_times_power(3).scores([[8.0, 16.0]])
+        array([[1., 2.]])
+        """
+        arrays = dict(self.arrays())
+        inside = ("means", "precisions", "whiteners", "projections") if "basis" in arrays else ()
+        grown = {name: 0 if name in inside else degree for name, degree in self.degrees.items()}
+        for name in ("weights", "bias") if score_degree else ():
+            grown[name] = grown.get(name, 0) + score_degree
+        scaled: dict[str, Any] = {
+            name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
+        }
+        return replace(self, **scaled)
+
+    # ---------------------------------------------------------------------------------------------- arrays and files
+
+    def arrays(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yield the name and float64 array of every parameter."""
+        common = {f.name for f in fields(Classifier)}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if part.name not in common and value is not None:
+                yield part.name, value
+
+    @cached_property
+    def _arrays_of(self) -> Mapping[np.dtype[Any], Mapping[str, Floats]]:
+        return _ByType(dict(self.arrays()))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all parameters, the mask and the feature map: equal digests predict equally."""
+        described = self.feature_map.describe() if self.feature_map else None
+        sha = hashlib.sha256(repr((self.kind, self.n_classes, described)).encode() + self.present.tobytes())
+        for name, array in sorted(self.arrays()):
+            sha.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array, "<f8").tobytes())
+        return sha.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file with a readable JSON header; it appears whole or not at all."""
+        write_whole(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file that :meth:`save` writes; :func:`load_bytes` reads them."""
+        header: Header = {
+            "classifier": self.kind,
+            "class_names": list(self.class_names),
+            "feature_map": self.feature_map.describe() if self.feature_map else None,
+            "info": dict(self.info),
+        }
+        return pack_tensors("classifier", {"present": self.present, **dict(self.arrays())}, header)
+
+
+class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
+    """Parameters by floating type, converted once when first asked for."""
+
+    def __init__(self, arrays: Mapping[str, Floats]) -> None:
+        super().__init__({np.dtype(np.float64): arrays})
+        self._source = arrays
+
+    def __missing__(self, dtype: np.dtype[Any]) -> Mapping[str, Floats]:
+        with np.errstate(over="ignore"):  # who cannot compute with what float32 holds of a number does not use it
+            self[dtype] = {name: array.astype(dtype) for name, array in self._source.items()}
+        return self[dtype]
+
+
+def load(path: str | os.PathLike[str]) -> Classifier:
+    """Read a classifier that :meth:`Classifier.save` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedmoments.core.classifier.linear import LinearClassifier
+    >>> classifier = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     classifier.save(Path(folder, "head.safetensors"))
+    ...     load(Path(folder, "head.safetensors")).digest() == classifier.digest()
+    True
+    """
+    return _assembled(path, *read_tensors(path, "classifier"))
+
+
+def load_bytes(data: bytes, whose: str = "the message") -> Classifier:
+    """Read a classifier from bytes that :meth:`Classifier.to_bytes` classifier.
+
+    Examples
+    --------
+    >>> from fedmoments.core.classifier.linear import LinearClassifier
+    >>> classifier = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+    >>> load_bytes(classifier.to_bytes()).digest() == classifier.digest()
+    True
+    """
+    return _assembled(whose, *unpack_tensors(data, "classifier", whose))
+
+
+def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], header: Header) -> Classifier:
+    kind = header.get("classifier")
+    if kind not in _KINDS:
+        raise UnknownNameError("kind of classifier", str(kind), _KINDS)
+    described = header.get("feature_map")
+    try:
+        return _KINDS[kind](
+            **tensors,
+            class_names=tuple(header["class_names"]),
+            feature_map=from_description(described) if described else None,
+            info=header["info"],
+        )
+    except (KeyError, TypeError, InputError) as error:
+        raise FileFormatError(f"{path} does not hold a valid classifier of kind '{kind}': {error}") from error

@@ -1,0 +1,299 @@
+"""Everything that statistics tell about whether the assumptions of Gaussian heads hold, in one value."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.diagnostics.cautions import Caution, Findings, cautions_of
+from fedmoments.core.diagnostics.holdings import Holdings, holdings_of
+from fedmoments.core.diagnostics.neighbours import Neighbours, nearest_classes
+from fedmoments.core.diagnostics.shapes import NEEDS as SHAPE_NEEDS
+from fedmoments.core.diagnostics.shapes import Gaussianity, Tail, gaussianity
+from fedmoments.core.diagnostics.spectrum import Spectrum, spectrum_of
+from fedmoments.core.diagnostics.subspace import FisherCurve, HeldOut, fisher_curve
+from fedmoments.core.gaussian import (
+    ClassGaussians,
+    CovarianceBias,
+    FisherSubspace,
+    Shrinkage,
+    covariance_bias,
+    covariance_source,
+    require,
+)
+from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
+from fedmoments.errors import InputError, NotEnoughDataError
+
+__all__ = ["NEEDS", "Diagnostics", "Unknown", "diagnose"]
+
+T = TypeVar("T")
+
+_BIAS_NEEDS = StatisticsSpec.of("client_means", "class_norms")
+#: What every diagnostic together needs.
+NEEDS = SHAPE_NEEDS | _BIAS_NEEDS | StatisticsSpec.of("gram")
+#: Sources of a pooled covariance that are looked at.
+SOURCES = ("exact", "free")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Something that these statistics do not tell.
+
+    Parameters
+    ----------
+    what
+        Which diagnostic.
+    why
+        A reason in words.
+    moments
+        What would have to be measured as well; none when no moment would help.
+    """
+
+    what: str
+    why: str
+    moments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What statistics tell about the assumptions of Gaussian heads.
+
+    Parameters
+    ----------
+    dim, n_samples
+        d and N.
+    measured
+        Which moments it was found from.
+    holdings
+        Who holds how much.
+    gaussianity
+        Skewness and kurtosis; None when they are not known, as with everything below.
+    spectra, curves
+        Source of covariance (``exact``, ``free``) -> conditioning, and what the Fisher directions keep.
+    bias
+        How far the free covariance is from the exact one.
+    neighbours
+        The nearest class of every class.
+    cautions
+        What deserves a second look.
+    unknown
+        What these statistics do not tell, and why.
+
+    Examples
+    --------
+    See :func:`diagnose`.
+    """
+
+    dim: int
+    n_samples: int
+    measured: str
+    holdings: Holdings
+    gaussianity: Gaussianity | None
+    spectra: dict[str, Spectrum]
+    curves: dict[str, FisherCurve]
+    bias: CovarianceBias | None
+    neighbours: Neighbours | None
+    cautions: tuple[Caution, ...]
+    unknown: tuple[Unknown, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Moments that would have to be measured as well for everything to be known."""
+        return tuple(dict.fromkeys(name for gap in self.unknown for name in gap.moments))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON: what is not known is None."""
+        return {
+            "dim": self.dim,
+            "samples": self.n_samples,
+            "measured": self.measured,
+            "classes": self._classes(),
+            "holdings": _holdings(self.holdings),
+            "gaussianity": None if self.gaussianity is None else _gaussianity(self.gaussianity),
+            "spectra": {name: asdict(spectrum) for name, spectrum in self.spectra.items()},
+            "fisher": {name: _plain(vars(curve)) for name, curve in self.curves.items()},
+            "bias": None if self.bias is None else {"overall": _number(self.bias.overall)},
+            "cautions": [caution.to_dict() for caution in self.cautions],
+            "unknown": [_plain(vars(gap)) for gap in self.unknown],
+        }
+
+    def _classes(self) -> dict[str, list[Any]]:
+        """Return columns of one value a class."""
+        held = self.holdings
+        columns: dict[str, list[Any]] = {"samples": held.counts.tolist()}
+        if held.held_by is not None and held.singles is not None:
+            columns |= {"held_by": held.held_by.tolist(), "singles": held.singles.tolist()}
+        if self.gaussianity is not None:
+            for name in ("skewness", "kurtosis"):
+                by_class = getattr(self.gaussianity, name).by_class
+                for place, figure in enumerate(("mean", "median", "p90")):
+                    columns[f"{name}_{figure}"] = _numbers(by_class[:, place])
+        if self.bias is not None:
+            columns["bias"] = _numbers(self.bias.relative)
+        if self.neighbours is not None:
+            columns["nearest"] = [None if label < 0 else label for label in self.neighbours.nearest.tolist()]
+            columns["distance"] = _numbers(self.neighbours.distance)
+        return columns
+
+
+def diagnose(
+    source: Statistics | Ledger,
+    *,
+    test: HeldOut | None = None,
+    shrinkage: Shrinkage | str | float = "automatic",
+) -> Diagnostics:
+    """Find out whether the assumptions of Gaussian heads hold, from statistics alone.
+
+    Whatever the statistics do not tell is listed in ``unknown`` with the moments that would.
+
+    Parameters
+    ----------
+    source
+        Merged statistics, or a ledger; :data:`NEEDS` says what everything together needs.
+    test
+        Features (n, d), in the space that was measured, and labels (n,): gives LDA's accuracy as well.
+    shrinkage
+        Of the pooled covariances.
+
+    Raises
+    ------
+    NotEnoughDataError
+        When there is no sample at all.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, size=300)
+    >>> X = rng.normal(size=(300, 8)) + 4 * np.eye(3, 8)[y]
+    >>> diagnosis = diagnose(Ledger.of(X, y, np.arange(300) % 10, NEEDS, n_classes=3))
+    >>> diagnosis.spectra["exact"].before.condition < 10, diagnosis.curves["exact"].enough, diagnosis.unknown
+    (True, 2, ())
+    >>> means = Ledger.of(X, y, np.arange(300) % 10, StatisticsSpec.of("client_means"), n_classes=3)
+    >>> diagnose(means).missing
+    ('class_squares', 'class_thirds', 'class_fourths', 'gram', 'class_norms')
+    """
+    stats = source.statistics() if isinstance(source, Ledger) else source
+    require(stats, StatisticsSpec(), "a diagnosis")
+    test = None if test is None else _checked(test, stats)
+    look = _Look(stats)
+    shapes = look.at("skewness and kurtosis", SHAPE_NEEDS, partial(gaussianity, stats))
+    spectra: dict[str, Spectrum] = {}
+    curves: dict[str, FisherCurve] = {}
+    neighbours: Neighbours | None = None
+    for name in SOURCES:
+        gaussians = ClassGaussians(stats, name)
+        needs = covariance_source(name).pooled_needs
+        spectrum = look.at(f"the {name} covariance", needs, partial(spectrum_of, gaussians, shrinkage))
+        if spectrum is None:
+            continue
+        spectra[name] = spectrum
+        fisher = look.at(
+            f"the Fisher directions of the {name} covariance",
+            needs,
+            partial(FisherSubspace.of, gaussians, shrinkage=shrinkage, directions="all"),
+        )
+        if fisher is not None:
+            curves[name] = fisher_curve(gaussians, fisher, shrinkage=shrinkage, test=test)
+            neighbours = neighbours or nearest_classes(fisher, stats.counts, spectrum.whitened_trace)
+    bias = look.at("the bias of the free covariance", _BIAS_NEEDS, partial(covariance_bias, stats))
+    if not stats.spec.keeps_clients_apart:
+        look.lacks("means per class and cells of one sample", StatisticsSpec.of("client_means"))
+    holdings = holdings_of(stats)
+    findings = Findings(stats.dim, holdings, shapes, tuple(spectra.values()), bias, neighbours)
+    return Diagnostics(
+        stats.dim,
+        stats.n_samples,
+        str(stats.spec),
+        holdings,
+        shapes,
+        spectra,
+        curves,
+        bias,
+        neighbours,
+        cautions_of(findings),
+        tuple(look.unknown),
+    )
+
+
+class _Look:
+    """Looks at one thing after the other, and notes what cannot be seen, and why."""
+
+    def __init__(self, stats: Statistics) -> None:
+        self._stats = stats
+        self.unknown: list[Unknown] = []
+
+    def at(self, what: str, needs: StatisticsSpec, see: Callable[[], T]) -> T | None:
+        """Return what ``see`` finds, or None and a note."""
+        if not needs <= self._stats.spec:
+            self.lacks(what, needs)
+            return None
+        try:
+            return see()
+        except NotEnoughDataError as error:
+            self.unknown.append(Unknown(what, str(error)))
+            return None
+
+    def lacks(self, what: str, needs: StatisticsSpec) -> None:
+        """Note that moments are missing."""
+        lacking = tuple(name for name in needs.sent if name not in self._stats.spec.moments)
+        names = " and ".join([", ".join(lacking[:-1]), lacking[-1]] if len(lacking) > 1 else lacking)
+        verb = "was" if len(lacking) == 1 else "were"
+        self.unknown.append(Unknown(what, f"{names} {verb} not measured", lacking))
+
+
+def _checked(test: HeldOut, stats: Statistics) -> HeldOut:
+    X, y = np.asarray(test[0]), np.asarray(test[1])
+    if X.ndim != 2 or X.shape[1] != stats.dim or y.shape != (len(X),):
+        raise InputError(
+            f"test samples must be features (n, {stats.dim}) and labels (n,), in the space that was measured; arrays "
+            f"of the shapes {X.shape} and {y.shape} arrived"
+        )
+    return X, y
+
+
+def _holdings(held: Holdings) -> dict[str, Any]:
+    here = held.counts[held.present]
+    facts: dict[str, Any] = {
+        "classes": len(held.counts),
+        "empty": int((~held.present).sum()),
+        "samples": _three(here),
+        "imbalance": held.imbalance,
+        "rows": held.rows,
+        "held_by": None,
+        "singles": None,
+        "single_share": held.single_share,
+    }
+    if held.held_by is not None and held.singles is not None:
+        facts |= {"held_by": _three(held.held_by[held.present]), "singles": int(held.singles.sum())}
+    return facts
+
+
+def _three(values: NDArray[np.integer]) -> dict[str, float]:
+    return {"least": int(values.min()), "median": float(np.median(values)), "most": int(values.max())}
+
+
+def _gaussianity(shapes: Gaussianity) -> dict[str, Any]:
+    numbers = {name: getattr(shapes, name) for name in ("coordinates", "constant", "lost", "too_few")}
+    return {**numbers, "skewness": _tail(shapes.skewness), "kurtosis": _tail(shapes.kurtosis)}
+
+
+def _tail(tail: Tail) -> dict[str, Any]:
+    figures = {name: _number(getattr(tail, name)) for name in ("mean", "median", "p90", "by_chance")}
+    histogram = {"edges": tail.edges.tolist(), "counts": tail.counts.tolist(), "beyond": tail.beyond}
+    return {**figures, "histogram": histogram}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _numbers(values: Sequence[float] | NDArray[np.float64]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,0 +1,183 @@
+"""What the clients did not send of their scatter: how much is known, in which directions it is guessed.
+
+Client k sent rows V_k, the leading directions of its class-centred scatter M_k, and ρ_k = tr M_k − ‖V_k‖², the trace of
+the rest. With B₂ the scatter of the client means around the class means and K₁ = Σ V_kᵀV_k, the server holds
+
+    Ŵ = B₂ + K₁ + R,    tr R = ρ = Σ ρ_k,
+
+in which only the shape of R is a guess. It is that of a Gaussian with the covariance F, less what is known already: the
+rows that a client kept are eigenvectors of its scatter, so that the rest has no part in them, and what F leaves is the
+conditional covariance given them,
+
+    R = Σ_k ρ_k · S_k / tr S_k,    S_k = F − F V_kᵀ (V_k F V_kᵀ)⁻¹ V_k F.
+
+F is all that is known of the spread inside classes, mixed with a share a of the identity:
+
+    F₀ = (1−a)·B₂/tr B₂ + a·I/d,    W₀ = B₂ + K₁ + ρ·F₀,    F = (1−a)·W₀/tr W₀ + a·I/d.
+
+That is one step of expectation maximisation; further steps let the guess confirm itself, and accuracy falls.
+
+With F = L Lᵀ and Q_k an orthonormal basis of the rows V_k L, S_k = F − (Q_k Lᵀ)ᵀ(Q_k Lᵀ). So R takes two products of
+all rows with L and one Gram product of all Q_k Lᵀ; there is no (d, d) matrix a client and no inverse: R is positive
+semi-definite and S_k V_kᵀ is 0 to rounding.
+
+**Laws** tr R = ρ; R is 0 where nothing was left out; R of a single client is orthogonal to its rows; R does not depend
+on the order of the clients.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from fedmoments.core.linalg import EPSILON, add_gram, lower_factor, new_gram, symmetrize_upper
+from fedmoments.errors import InputError
+
+__all__ = ["check_share", "residual_scatter", "residual_shape"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Rows of equal-sized blocks that are factorised at once.
+CHUNK_ROWS = 4096
+#: Rows whose part outside the rows before them is below this share of their length count as dependent on them.
+DEPENDENT = 1e-10
+#: Where kept rows leave less than this share of F, they leave nothing but rounding.
+NOTHING = 1e-10
+
+
+def check_share(share: float) -> float:
+    """Return the share of the identity in the shape of the rest, or refuse what is not between 0 and 1.
+
+    Examples
+    --------
+    >>> check_share(0.3)
+    0.3
+    """
+    if not 0.0 <= share <= 1.0:
+        raise InputError(f"the isotropic share of a sketch's residual is a number from 0 to 1; {share:g} arrived")
+    return float(share)
+
+
+def residual_shape(between: Floats, kept: Floats, residual: float, share: float) -> Floats:
+    """Return F (d, d), of trace 1: the shape that the rest has before it is conditioned on kept rows.
+
+    Parameters
+    ----------
+    between
+        B₂ (d, d), the scatter of client means around class means.
+    kept
+        K₁ (d, d), Σ V_kᵀV_k.
+    residual
+        ρ, the trace of all that was not kept.
+    share
+        a, from 0 to 1: how much of F is the identity.
+
+    Examples
+    --------
+    >>> residual_shape(np.diag([3.0, 0.0]), np.diag([1.0, 0.0]), 4.0, 0.5).round(6)
+    array([[0.6875, 0.    ],
+           [0.    , 0.3125]])
+    """
+    a = check_share(share)
+    first = _towards_identity(between.copy(order="K"), a)
+    first *= residual
+    first += between + kept
+    return _towards_identity(first, a)
+
+
+def _towards_identity(matrix: Floats, share: float) -> Floats:
+    """Return (1−a)·M/tr M + a·I/d, or I/d of a matrix without a trace; ``matrix`` is overwritten."""
+    dim, trace = len(matrix), float(np.trace(matrix))
+    flat = 1.0 / dim
+    if trace > 0.0:
+        matrix /= trace
+    else:
+        matrix[:] = np.eye(dim) * flat
+    matrix *= 1.0 - share
+    matrix[np.diag_indices(dim)] += share * flat
+    return matrix
+
+
+def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats) -> Floats:
+    """Return R (d, d), the scatter that clients did not send: positive semi-definite, of trace Σ ρ_k.
+
+    Parameters
+    ----------
+    rows
+        (s, d), V_k of all clients, one below the other.
+    sizes
+        (b,) how many rows every client has, 0 among them; their sum is s.
+    residuals
+        (b,) ρ_k ≥ 0 of every client.
+    shape
+        F (d, d), positive semi-definite; see :func:`residual_shape`.
+
+    Notes
+    -----
+    A client whose rows leave nothing of F (they span its range, but the client says that something is left) has its
+    residual in the shape of F itself: the trace is known, a direction is not.
+
+    Examples
+    --------
+    One client kept the first direction, so that its rest lies in the second; the other kept nothing.
+
+    >>> residual_scatter(np.array([[2.0, 0.0]]), np.array([1, 0]), np.array([3.0, 1.0]), np.eye(2) / 2)
+    array([[0.5, 0. ],
+           [0. , 3.5]])
+    """
+    dim, total = len(shape), float(np.sum(residuals))
+    if total <= 0.0:
+        return np.zeros((dim, dim))
+    factor = _factor(shape)
+    whole = float(np.einsum("ij,ij->", factor, factor))
+    scatter = new_gram(dim)
+    weight = float(residuals[sizes == 0].sum())
+    for block, rest in _equal_blocks(rows, sizes, residuals):
+        basis = _bases(block.reshape(-1, dim) @ factor, len(block))
+        taken = basis @ factor.T
+        left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
+        something = left > NOTHING
+        weight += float((rest / np.where(something, left, 1.0)).sum())
+        kept = np.where(something, rest / np.where(something, left, 1.0), 0.0)
+        taken *= np.sqrt(kept)[:, None, None]
+        add_gram(scatter, taken.reshape(-1, dim), weight=-1.0)
+    scatter += weight * shape
+    symmetrize_upper(scatter)
+    return np.asarray(scatter * (total / float(np.trace(scatter))))
+
+
+def _factor(shape: Floats) -> Floats:
+    """Return L (d, e) with L Lᵀ = F: triangular, or where F is singular, by its eigenvectors."""
+    triangular = lower_factor(shape)
+    if triangular is not None:
+        return triangular
+    values, vectors = eigh(shape)
+    sound = values > max(float(values[-1]), 0.0) * EPSILON * len(shape)
+    return np.asarray(vectors[:, sound] * np.sqrt(values[sound]))
+
+
+def _equal_blocks(rows: Floats, sizes: Ints, residuals: Floats) -> Iterator[tuple[Floats, Floats]]:
+    """Yield (m, r, d) blocks of equal size with their residuals (m,), those without rows or residual left out."""
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes[(sizes > 0) & (residuals > 0)]).tolist():
+        mine = np.flatnonzero((sizes == size) & (residuals > 0))
+        step = max(CHUNK_ROWS // size, 1)
+        for first in range(0, len(mine), step):
+            some = mine[first : first + step]
+            yield rows[starts[some][:, None] + np.arange(size)], residuals[some]
+
+
+def _bases(rows: Floats, count: int) -> Floats:
+    """Return an orthonormal basis of the rows of each of ``count`` equal blocks: (m, r', e), unused rows 0."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).reshape(count, -1, rows.shape[1])
+    columns, upper = np.linalg.qr(unit.transpose(0, 2, 1))
+    basis = np.ascontiguousarray(columns.transpose(0, 2, 1))
+    pivots = np.abs(np.diagonal(upper, axis1=1, axis2=2))
+    doubtful = np.flatnonzero((pivots < DEPENDENT).any(axis=1))
+    for k in doubtful.tolist():  # dependent rows: a basis by columns would take up directions that are in no row
+        _, values, right = np.linalg.svd(unit[k], full_matrices=False)
+        basis[k] = np.where((values > DEPENDENT * max(float(values[0]), DEPENDENT))[:, None], right, 0.0)
+    return basis

@@ -1,0 +1,135 @@
+"""The pooled within-class scatter from scatter sketches: Ŵ = B₂ + Σ_k V_kᵀV_k + R.
+
+B₂ = Σ n_kc (μ_kc − μ_c)(μ_kc − μ_c)ᵀ follows from the client means, V_k are the rows that clients sent, and R is what
+they did not send: its trace is known, its shape is guessed as :mod:`fedmoments.core.gaussian.residual` says.
+
+**Laws** the trace of Ŵ is that of the exact scatter, whatever the ranks and codes; at full rank Ŵ *is* the exact
+scatter; at rank 0 it needs no more than means and traces.
+
+The isotropic share a of the guess follows from ν₂ alone (:func:`automatic_share`). Shrinkage of the whole Ŵ comes on
+top of it, with ν = N − C as for the exact scatter, so that a full-rank sketch gives the weights of the oracle.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.gaussian.residual import residual_scatter, residual_shape
+from fedmoments.core.gaussian.scatter import MatrixScatter
+from fedmoments.core.linalg import add_gram, blocks, new_gram, symmetrize_upper
+from fedmoments.core.statistics.mean_rows import MeanRows
+from fedmoments.core.statistics.sketches import Sketches
+
+__all__ = ["SketchScatter", "automatic_share", "between_scatter"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def between_scatter(rows: MeanRows, means: Floats) -> Floats:
+    """Return B₂ = Σ n_kc (μ_kc − μ_c)(μ_kc − μ_c)ᵀ (d, d), both triangles filled.
+
+    Parameters
+    ----------
+    rows
+        Means kept apart.
+    means
+        (C, d) class means.
+
+    Examples
+    --------
+    >>> rows = MeanRows(np.array([0, 0]), np.array([1, 3]), np.array([[4.0], [0.0]]), None)
+    >>> between_scatter(rows, np.array([[1.0]]))
+    array([[12.]])
+    """
+    matrix = new_gram(means.shape[1])
+    for block in blocks(len(rows), 512):
+        centred = rows.block_means(block)
+        centred -= means[rows.labels[block]]
+        centred *= np.sqrt(rows.counts[block])[:, None]
+        add_gram(matrix, centred)
+    return symmetrize_upper(matrix)
+
+
+class SketchScatter(MatrixScatter):
+    """A scatter whose leading part every client sent, and whose trace is exact.
+
+    Parameters
+    ----------
+    between
+        B₂ (d, d), the scatter of client means around class means.
+    between_dof
+        ν₂ = Σ_c (K_c − 1), how many directions of chance B₂ is made of.
+    sketches
+        A block a client.
+    weight
+        N − C, the degrees of freedom of the whole scatter.
+    share
+        a, the isotropic share of the guessed part, from 0 to 1; None: :func:`automatic_share`.
+    rounding
+        (of B₂, of the rest): where neither is above what rounding leaves of it, classes have no spread.
+    code
+        Mean squared error of an entry of the client means, by the code in which they travelled.
+
+    Examples
+    --------
+    >>> one = Sketches(np.array([[2.0, 0.0]]), np.array([1]), np.array([3.0]), np.array([0]))
+    >>> scatter = SketchScatter(np.diag([1.0, 1.0]), 1.0, one, weight=3.0)
+    >>> scatter.matrix
+    array([[5., 0.],
+           [0., 4.]])
+    >>> scatter.trace
+    3.0
+    """
+
+    def __init__(
+        self,
+        between: Floats,
+        between_dof: float,
+        sketches: Sketches,
+        weight: float,
+        share: float | None = None,
+        *,
+        rounding: tuple[float, float] = (0.0, 0.0),
+        code: float = 0.0,
+    ) -> None:
+        self.dim, self.code = len(between), code
+        kept = new_gram(self.dim)
+        add_gram(kept, sketches.rows)
+        symmetrize_upper(kept)
+        #: Σ ρ_k, the trace of the part that was guessed.
+        self.residual = float(sketches.residuals.sum())
+        #: The isotropic share a that the guess was made with.
+        self.share = automatic_share(self.dim, between_dof) if share is None else share
+        matrix = between + kept
+        if np.trace(between) <= rounding[0] and np.trace(kept) + self.residual <= rounding[1]:
+            matrix, self.residual = np.zeros_like(matrix), 0.0
+        elif self.residual > 0.0:
+            shape = residual_shape(between, kept, self.residual, self.share)
+            matrix += residual_scatter(sketches.rows, sketches.sizes, sketches.residuals, shape)
+        super().__init__(matrix, weight)
+
+
+def automatic_share(dim: int, between_dof: float) -> float:
+    """Return the isotropic share a = d/(d + 2ν₂) of the guessed part: 1 where nothing is known of its shape.
+
+    It is the automatic shrinkage ½·tr/ν of :class:`fedmoments.Shrinkage`, as a share of the whole: B₂/tr B₂ + I/(2ν₂)
+    has the trace 1 + d/(2ν₂), of which d/(d + 2ν₂) is isotropic.
+
+    Against the best of six shares, which only test data know, it costs ridge 0.34 points on average (1.3 at most) and
+    LDA 0.21 (0.9): nine sets of features, 10 to 300 clients, Dirichlet 0.05 to 0.5, FedCOF's bytes. OAS on B₂ costs
+    0.38 (1.5) and 0.25 (1.3). The likelihood of client means, each left out of B₂ in turn, costs 0.90 (11): few means
+    say nothing of the small eigenvalues that an inverse lives on.
+
+    Parameters
+    ----------
+    dim
+        d.
+    between_dof
+        ν₂ = Σ_c (K_c − 1), degrees of freedom of B₂.
+
+    Examples
+    --------
+    >>> automatic_share(512, 0.0), automatic_share(512, 256.0), automatic_share(512, 2304.0)
+    (1.0, 0.5, 0.1)
+    """
+    return dim / (dim + 2.0 * max(between_dof, 0.0))

@@ -1,0 +1,306 @@
+"""Where a covariance comes from: one class a source. Heads do not know which one they are given.
+
+=========  =======================================================  ==========================================
+source     pooled within-class scatter                              needs
+=========  =======================================================  ==========================================
+exact      B − Σ_c N_c μ_c μ_cᵀ                                     gram (per class: class grams)
+diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
+spherical  its trace, spread evenly                                 class norms
+free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means (pooled: or it, as free scatter)
+sketch     Σ n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ + Σ_k V_kᵀV_k + R           client means, scatter sketches
+=========  =======================================================  ==========================================
+
+The divisor of the free estimate is K_c − 1, how many means the server holds for class c less one (FedCOF's Eq. 7 and
+8 print K − 1, which is biased wherever a client lacks the class). A class with K_c = 1 has no free covariance: its
+scatter is 0 and it counts through shrinkage alone.
+
+What rounding alone leaves of a scatter counts as 0 (``core.gaussian.precision``): samples that do not differ have no
+spread, however far from the origin they lie.
+
+``sketch`` chooses the isotropic share of R by itself, ``sketch:0.3`` is told it; see
+``core.gaussian.sketch_scatter``. A sketch adds up what is inside all classes of a client, so that there is no
+covariance of one class in it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.gaussian.precision import DEAD, MOST_CODE, noise_of_codes, noise_of_rows, noise_of_squares
+from fedmoments.core.gaussian.residual import check_share
+from fedmoments.core.gaussian.scatter import (
+    DiagonalScatter,
+    FreeScatter,
+    MatrixScatter,
+    RowScatter,
+    Scatter,
+    without_spread,
+)
+from fedmoments.core.gaussian.sketch_scatter import SketchScatter, between_scatter
+from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, packed_diagonal, symmetrize_upper
+from fedmoments.core.statistics.moments import cell_sums
+from fedmoments.core.statistics.spec import StatisticsSpec
+from fedmoments.core.statistics.statistics import Statistics
+from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError, UnknownNameError
+
+__all__ = ["SOURCES", "CovarianceSource", "covariance_source"]
+
+Floats = NDArray[np.float64]
+
+
+class CovarianceSource(ABC):
+    """One way to get within-class scatters from statistics; stateless."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def pooled_needs(self) -> StatisticsSpec:
+        """What the pooled scatter needs."""
+
+    @property
+    @abstractmethod
+    def class_needs(self) -> StatisticsSpec:
+        """What one scatter a class needs."""
+
+    @property
+    @abstractmethod
+    def variance_needs(self) -> StatisticsSpec:
+        """What one variance a class and dimension needs."""
+
+    @abstractmethod
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        """Return the pooled within-class scatter; ``means`` (C, d) are the class means."""
+
+    @abstractmethod
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        """Yield (label, (d, d) scatter, degrees of freedom) of every class present."""
+
+    @abstractmethod
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        """Return the scatter's diagonal (C, d) and degrees of freedom (C,) of every class."""
+
+    def variance_rounding(self, stats: Statistics) -> Floats:
+        """Return what rounding leaves (C, d) of the scatter's diagonal."""
+        return np.zeros((stats.n_classes, stats.dim))
+
+    def least_deviation(self, stats: Statistics, means: Floats) -> float:
+        """Return the standard deviation inside classes below which samples cannot be told from equal ones."""
+        return DEAD * float(np.sqrt(noise_of_rows(stats, means) / (stats.n_samples * stats.dim)))
+
+
+class Exact(CovarianceSource):
+    """Second moments were sent."""
+
+    name = "exact"
+    pooled_needs = StatisticsSpec.of("gram")
+    class_needs = StatisticsSpec.of("class_grams")
+    variance_needs = StatisticsSpec.of("class_squares")
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        matrix, gram = new_gram(stats.dim), stats.global_array("gram")
+        add_packed(matrix, gram)
+        add_gram(matrix, means[stats.classes] * np.sqrt(stats.class_counts)[:, None], weight=-1.0)
+        squares = np.asarray(packed_diagonal(gram), np.float64)
+        rounding = noise_of_squares(squares, float(stats.n_samples), stats.fixed_point)
+        return MatrixScatter(matrix, float(stats.n_samples - len(stats.classes)), rounding)
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        for label, gram in stats.class_grams:
+            count = stats.counts[label]
+            rounding = noise_of_squares(np.diagonal(gram), float(count), stats.fixed_point)
+            scatter = gram - count * np.outer(means[label], means[label])
+            yield label, MatrixScatter(scatter, float(count - 1), rounding).matrix, float(count - 1)
+
+    def least_deviation(self, stats: Statistics, means: Floats) -> float:
+        squares = float(stats.n_samples) * np.square(np.abs(means).max(axis=0))
+        noise = noise_of_squares(squares, float(stats.n_samples), stats.fixed_point)
+        return float(np.sqrt(noise.max() / stats.n_samples))
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        scatter = np.zeros_like(means)
+        scatter[stats.classes] = stats.class_array("class_squares")
+        scatter -= stats.counts[:, None] * means**2
+        scatter[without_spread(scatter, self.variance_rounding(stats))] = 0.0
+        return scatter, np.maximum(stats.counts - 1.0, 0.0)
+
+    def variance_rounding(self, stats: Statistics) -> Floats:
+        rounding = np.zeros((stats.n_classes, stats.dim))
+        rounding[stats.classes] = noise_of_squares(
+            stats.class_array("class_squares"), stats.class_counts[:, None].astype(np.float64), stats.fixed_point
+        )
+        return rounding
+
+
+class Diagonal(Exact):
+    """Only squares were sent, or only variances are wanted: no correlation between dimensions."""
+
+    name = "diagonal"
+    pooled_needs = StatisticsSpec.of("class_squares")
+    class_needs = pooled_needs
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        scatter, dof = self.variances(stats, means)
+        return DiagonalScatter(scatter.sum(axis=0), float(dof.sum()), self.variance_rounding(stats).sum(axis=0))
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        scatter, dof = self.variances(stats, means)
+        for label in stats.classes.tolist():
+            yield label, np.diag(scatter[label]), float(dof[label])
+
+
+class Spherical(Diagonal):
+    """One variance a class, the same in all directions."""
+
+    name = "spherical"
+    pooled_needs = StatisticsSpec.of("class_norms")
+    class_needs = pooled_needs
+    variance_needs = pooled_needs
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        total = np.zeros((stats.n_classes, 1))
+        total[stats.classes] = stats.class_array("class_norms")
+        total[:, 0] -= stats.counts * np.einsum("ij,ij->i", means, means)
+        spread = np.repeat(total / stats.dim, stats.dim, axis=1)
+        spread[without_spread(spread, self.variance_rounding(stats))] = 0.0
+        return spread, np.maximum(stats.counts - 1.0, 0.0)
+
+    def variance_rounding(self, stats: Statistics) -> Floats:
+        norms, counts = stats.class_array("class_norms"), stats.class_counts[:, None].astype(np.float64)
+        rounding = np.zeros((stats.n_classes, stats.dim))
+        rounding[stats.classes] = noise_of_squares(norms, counts, stats.fixed_point) / stats.dim
+        return rounding
+
+
+class Free(CovarianceSource):
+    """FedCOF: covariances from the spread of client means, at no cost in bytes."""
+
+    name = "free"
+    pooled_needs = StatisticsSpec.of("client_means")
+    class_needs = pooled_needs
+    variance_needs = pooled_needs
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        if stats.spec.keeps_clients_apart:
+            return RowScatter(stats.rows, stats.counts, means, noise_of_rows(stats, means))
+        held_by = np.zeros(stats.n_classes)
+        held_by[stats.classes] = stats.class_array("contributors")[:, 0]
+        packed = stats.global_array("free_scatter")
+        rounding = float(noise_of_squares(packed[-1:], float(held_by.sum()), stats.fixed_point)[0])
+        return FreeScatter(packed, stats.counts, held_by, rounding)
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        rows = stats.rows
+        order = np.argsort(rows.labels, kind="stable")
+        bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
+        for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):
+            mine = order[start:stop]
+            counts = rows.counts[mine].astype(np.float64)
+            centred = np.stack([rows.block_means(slice(i, i + 1))[0] for i in mine]) - means[label]
+            matrix = new_gram(stats.dim)
+            add_gram(matrix, centred * np.sqrt(counts)[:, None])
+            yield label, symmetrize_upper(matrix), float(len(mine) - 1)
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        rows = stats.rows
+        scatter = np.zeros_like(means)
+        for block in blocks(len(rows)):  # all rows at once would be three more copies of them
+            labels = rows.labels[block]
+            centred = rows.block_means(block) - means[labels]
+            scatter += cell_sums(rows.counts[block, None] * centred**2, labels, stats.n_classes)
+        held_by = np.bincount(rows.labels, minlength=stats.n_classes)
+        return scatter, np.maximum(held_by - 1.0, 0.0)
+
+
+class Sketch(CovarianceSource):
+    """Scatter sketches: the leading part of every client's scatter, and the trace of the rest.
+
+    Parameters
+    ----------
+    share
+        Isotropic share of what was not sent, from 0 to 1; None: automatic.
+    """
+
+    name = "sketch"
+    pooled_needs = StatisticsSpec.of("client_means", "scatter_sketch")
+
+    def __init__(self, share: float | None = None) -> None:
+        self.share = None if share is None else check_share(share)
+
+    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+        if "client_means" not in stats.spec.moments:
+            raise ClientsPooledError(
+                f"a scatter from sketches needs client means that are kept apart, but these statistics hold "
+                f"{stats.spec}: fit from the ledger, or from statistics merged with their client means"
+            )
+        held_by = np.bincount(stats.rows.labels, minlength=stats.n_classes)
+        code, noise = noise_of_codes(stats), DEAD**2 * noise_of_rows(stats, means)
+        return SketchScatter(
+            stats.shared("between", None, lambda: between_scatter(stats.rows, means)),
+            float(np.maximum(held_by - 1, 0).sum()),
+            stats.sketches,
+            weight=float(stats.n_samples - len(stats.classes)),
+            share=self.share,
+            rounding=(noise + MOST_CODE * code, noise),
+            code=code / (stats.n_samples * stats.dim),
+        )
+
+    @property
+    def class_needs(self) -> NoReturn:
+        raise self._refusal("covariances")
+
+    @property
+    def variance_needs(self) -> NoReturn:
+        raise self._refusal("variances")
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:  # noqa: ARG002
+        raise self._refusal("covariances")
+
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
+        raise self._refusal("variances")
+
+    @staticmethod
+    def _refusal(what: str) -> MissingMomentError:
+        return MissingMomentError(
+            f"a scatter sketch holds no class {what}: a client adds up what is inside all of its classes before it "
+            "sends. Use a head on the pooled covariance (sketch, lda-sketch, or fishermix with spread=pooled), or "
+            "another source of covariance: exact, diagonal or free"
+        )
+
+
+#: All covariance sources by name.
+SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free(), Sketch())}
+
+
+def covariance_source(name: str) -> CovarianceSource:
+    """Return the source of that name: ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch`` or ``sketch:SHARE``.
+
+    Examples
+    --------
+    >>> str(covariance_source("free").pooled_needs)
+    'counts + client_means'
+    >>> str(covariance_source("sketch:0.3").pooled_needs)
+    'counts + client_means + scatter_sketch'
+    >>> covariance_source("sketch:2")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: sketch:SHARE takes the isotropic share of what was not sent, a number from 0 to 1; ...
+    """
+    kind, colon, share = name.partition(":")
+    if kind == Sketch.name and colon:
+        return Sketch(_parse_share(share))
+    if name not in SOURCES:
+        raise UnknownNameError("covariance source", name, [*SOURCES, "sketch:SHARE"])
+    return SOURCES[name]
+
+
+def _parse_share(text: str) -> float:
+    try:
+        return check_share(float(text))
+    except ValueError:
+        raise InputError(
+            "sketch:SHARE takes the isotropic share of what was not sent, a number from 0 to 1; "
+            f"'{text}' arrived. Without one, as 'sketch', it is chosen from the statistics"
+        ) from None

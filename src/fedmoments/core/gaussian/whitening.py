@@ -1,0 +1,66 @@
+"""Inverse Cholesky factors of class covariances, which QDA scores with."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from fedmoments.core.linalg import lower_factor
+from fedmoments.core.statistics.statistics import Statistics
+from fedmoments.errors import NotEnoughDataError
+
+__all__ = ["class_whiteners", "log_determinants"]
+
+Floats = NDArray[np.float64]
+
+
+def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]], dim: int) -> Floats:
+    """Return T (C, k, k), lower triangular with T_c Σ_c T_cᵀ = I; zeros for absent classes.
+
+    Parameters
+    ----------
+    stats
+        What was measured: how many classes there are, and counts for what is said of a singular covariance.
+    covariances
+        Labels and covariances (k, k).
+    dim
+        k.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import StatisticsSpec
+    >>> stats = Statistics.of([[0.0], [2.0]], [1, 1], StatisticsSpec.of("class_grams"), n_classes=2)
+    >>> class_whiteners(stats, [(1, np.array([[4.0]]))], 1)
+    array([[[0. ]],
+    <BLANKLINE>
+           [[0.5]]])
+    """
+    whiteners = np.zeros((stats.n_classes, dim, dim))
+    for label, covariance in covariances if dim else ():
+        whiteners[label] = _whitener(covariance, label, stats)
+    return whiteners
+
+
+def log_determinants(whiteners: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Return log |det T_c| (C,) of triangular T (C, k, k); 0 for absent classes.
+
+    Examples
+    --------
+    >>> log_determinants(np.array([[[0.0]], [[0.5]]]), np.array([False, True]))
+    array([ 0.        , -0.69314718])
+    """
+    logarithms = np.zeros(len(whiteners))
+    for label in np.flatnonzero(present).tolist():
+        logarithms[label] = np.log(np.diagonal(whiteners[label])).sum()
+    return logarithms
+
+
+def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
+    lower = lower_factor(covariance)
+    if lower is None:
+        raise NotEnoughDataError(
+            f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is singular: "
+            "use more pooling, more shrinkage or gh-lda"
+        )
+    return np.asarray(lapack.dtrtri(lower, lower=1)[0])

@@ -1,0 +1,130 @@
+"""What a head is: hyper-parameters, what statistics it needs, and how it turns them into a classifier."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.gaussian import Shrinkage, require
+from fedmoments.core.maps import FeatureMap
+from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
+from fedmoments.core.statistics.scale import feature_exponent, times_power
+
+__all__ = ["Head"]
+
+#: Features from 2^−32 to 2^32 are solved for as they are, others multiplied by a power of two first.
+ORDINARY = 32
+#: Absolute amounts become no larger than this power of two, and no smaller than its inverse.
+MOST_POWER = 256
+
+
+@dataclass(frozen=True)
+class Head(ABC):
+    """A recipe from statistics to a classifier. Frozen: its fields are its hyper-parameters.
+
+    No hyper-parameter ever enters a statistic, so one upload serves any sweep.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> parties = {"a": ([[0.0, 1.0], [1.0, 0.2]], [0, 1]), "b": ([[0.2, 1.1], [0.9, 0.1]], [0, 1])}
+    >>> upload = fm.measure(parties, fm.make_head("fed3r").needs)
+    >>> [fm.make_head("fed3r", ridge=ridge).fit(upload).predict([[0.0, 1.0]]).item() for ridge in (0.01, 1.0)]
+    [0, 0]
+    """
+
+    #: Whether fitting takes as long as many other heads together: a covariance a class, or training.
+    slow: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def needs(self) -> StatisticsSpec:
+        """The least statistics that this head can be fitted from."""
+
+    @abstractmethod
+    def solve(self, stats: Statistics) -> Classifier:
+        """Return the classifier; ``stats`` hold what :attr:`needs` says."""
+
+    def fit(self, source: Statistics | Ledger) -> Classifier:
+        """Fit from merged statistics, or from a ledger.
+
+        Where a scatter sketch has a budget, client means are rounded as they travel within it, unless they have
+        travelled already: a head fitted beside the data is the head that a federation fits.
+
+        Raises
+        ------
+        ClientsPooledError
+            When the head needs clients kept apart and they are not; before anything is computed.
+        MissingMomentError
+            When another moment is missing.
+        """
+        stats = source.statistics() if isinstance(source, Ledger) else source
+        require(stats, self.needs, type(self).__name__)
+        sent = stats.as_sent() if self.needs.has_sketch else stats
+        classifier = self._solve_at_any_scale(sent)
+        return classifier.noting(**{"head": type(self).__name__, **classifier.info})
+
+    def _solve_at_any_scale(self, stats: Statistics) -> Classifier:
+        """Solve for features of ordinary size: from about 1e±75 on, squares of squares overflow or vanish."""
+        exponent = feature_exponent(stats)
+        if abs(exponent) > ORDINARY:
+            classifier = self.times_power(-exponent).solve(times_power(stats, -exponent))
+            if classifier.degrees:  # else nobody knows how its arrays grow with the features
+                return classifier.for_features_times_power(exponent, self.score_degree(classifier))
+        return self.solve(stats)
+
+    def times_power(self, exponent: int) -> Self:
+        """Return the head that does with features multiplied by 2^exponent what this one does with features.
+
+        Absolute amounts of ``shrinkage`` and ``ridge`` are in squared feature units; a head with other hyper-parameters
+        that have a unit overrides this.
+
+        Examples
+        --------
+        >>> import fedmoments as fm
+        >>> fm.make_head("fed3r", ridge=1.0).times_power(-2).ridge
+        Shrinkage(kind='absolute', amount=0.0625)
+        """
+        amounts = {name: Shrinkage.parse(getattr(self, name)) for name in ("shrinkage", "ridge") if hasattr(self, name)}
+        scaled: dict[str, Any] = {
+            name: Shrinkage("absolute", _times_power(own.amount, 2 * exponent))
+            for name, own in amounts.items()
+            if own.kind == "absolute"
+        }
+        return replace(self, **scaled)
+
+    def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002 - for overriders
+        """Return by which power of the features the scores of this head's classifier grow: 0 for log-probabilities."""
+        return 0
+
+    @property
+    def has_own_map(self) -> bool:
+        """Whether features are mapped in a way of this head's own before they are measured."""
+        return type(self).feature_map is not Head.feature_map
+
+    @property
+    def pilot_needs(self) -> StatisticsSpec | None:
+        """Statistics of a small first exchange that :meth:`feature_map` needs, or None."""
+        return None
+
+    def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:  # noqa: ARG002 - for overriders
+        """Return the map that clients apply to features of ``dim`` dimensions before they measure, or None."""
+        return None
+
+    @property
+    def temperature(self) -> float:
+        """What scores are divided by before a softmax, so that they read as log-probabilities."""
+        return 1.0
+
+    def settings(self) -> dict[str, Any]:
+        """Return the hyper-parameters as plain values, for tables and file headers."""
+        plain = (bool, int, float, str, type(None))
+        shallow = {name: getattr(self, name) for name in asdict(self)}
+        return {name: value if isinstance(value, plain) else str(value) for name, value in shallow.items()}
+
+
+def _times_power(amount: float, exponent: int) -> float:
+    """Return amount·2^exponent, but no more than so large or small that it is everything or nothing beside features."""
+    fraction, own = math.frexp(amount)
+    return math.ldexp(fraction, max(min(own + exponent, MOST_POWER), -MOST_POWER))

@@ -1,0 +1,37 @@
+"""What was measured: one typed record, whoever measured it, and what is worked out from many of them.
+
+A simulation, rounds, budgets, tuning, a reproduction and a deployed federation all emit :class:`Observation`. Memory,
+tables, files and pages read it: ``at`` and ``matching`` find observations by place, ``mean``, ``spread`` and
+``interval`` are over seeds. JSON is written and read at the edge alone, by :mod:`fedmoments.core.observations.codec`.
+"""
+
+from fedmoments.core.observations.observation import (
+    ACCURACY,
+    Observation,
+    Scalar,
+    is_known,
+    is_share,
+    matching,
+    sorted_values,
+)
+from fedmoments.core.observations.paired import Interval, student_interval
+from fedmoments.core.observations.results import Comparison, Pivot, Results
+from fedmoments.core.observations.rows import Outcome, Row, Setting
+
+__all__ = [
+    "ACCURACY",
+    "Comparison",
+    "Interval",
+    "Observation",
+    "Outcome",
+    "Pivot",
+    "Results",
+    "Row",
+    "Scalar",
+    "Setting",
+    "is_known",
+    "is_share",
+    "matching",
+    "sorted_values",
+    "student_interval",
+]

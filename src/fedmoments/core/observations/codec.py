@@ -1,0 +1,149 @@
+"""Dataclasses to plain values that JSON holds, and back: the one place where either is done.
+
+A frozen dataclass becomes a mapping of its fields, a tuple or an array a list, bytes base64 text; a number that is not
+finite becomes null. Reading follows the annotations of the fields, so that a document that was cut, or is of another
+release, is refused by the name of what is wrong in it.
+"""
+
+import base64
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedmoments.errors import FileFormatError
+
+__all__ = ["from_plain", "to_plain"]
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value ready for JSON.
+
+    Examples
+    --------
+    >>> from fedmoments.core.observations import Observation
+    >>> to_plain(Observation({"head": "fedcof"}, (0.5, float("nan")), seeds=(0, 1)))["values"]
+    [0.5, None]
+    """
+    value = _builtin(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _builtin(value: Any) -> Any:
+    """Return a dataclass as a dictionary, NumPy's arrays and numbers as Python's, and anything else as it is."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
+    """Return the dataclass that :func:`to_plain` wrote.
+
+    Parameters
+    ----------
+    kind
+        Which one.
+    plain
+        A mapping, as JSON gives it. A field that is not there has its default.
+    whose
+        Where it came from, for messages.
+
+    Raises
+    ------
+    FileFormatError
+        When a field is missing, unknown or of another type.
+
+    Examples
+    --------
+    >>> from fedmoments.core.observations import Observation
+    >>> from_plain(Observation, {"where": {"head": "fedcof"}, "values": [0.5, None]}).values
+    (0.5, None)
+    >>> from_plain(Observation, {"where": {}, "values": "x"})
+    Traceback (most recent call last):
+    fedmoments.errors.FileFormatError: the document holds 'x' as Observation.values, where a list belongs
+    """
+    if not isinstance(plain, Mapping):
+        raise FileFormatError(f"{whose} holds {plain!r} where a {kind.__name__} belongs")
+    hints, known = _hints(kind), {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    for name in plain:
+        if name not in known:
+            raise FileFormatError(f"{whose} holds '{name}', which a {kind.__name__} does not have")
+    given: dict[str, Any] = {}
+    for name, field in known.items():
+        if name in plain:
+            given[name] = _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise FileFormatError(f"{whose} lacks '{name}' of a {kind.__name__}")
+    return kind(**given)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:
+    """Return a value of the type that a field is annotated with."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _read_union(arguments, plain, name, whose)
+    if origin is tuple or origin is np.ndarray:
+        _require(isinstance(plain, list | tuple), plain, name, "a list", whose)
+        return _read_list(origin, arguments, plain, name, whose)
+    if origin in (dict, Mapping):
+        _require(isinstance(plain, Mapping), plain, name, "a mapping", whose)
+        return {str(key): _read(arguments[1], item, name, whose) for key, item in plain.items()}
+    if is_dataclass(hint):
+        return from_plain(hint, plain, whose)  # type: ignore[arg-type]
+    return plain if hint is Any else _read_scalar(hint, plain, name, whose)
+
+
+def _read_list(origin: Any, arguments: tuple[Any, ...], plain: list[Any], name: str, whose: str) -> Any:
+    if origin is np.ndarray:
+        return np.asarray(plain, typing.get_args(arguments[1])[0])
+    kinds = arguments[:1] * len(plain) if arguments[1:] == (...,) else arguments
+    _require(len(kinds) == len(plain), plain, name, f"a list of {len(kinds)}", whose)
+    return tuple(_read(kind, item, name, whose) for kind, item in zip(kinds, plain, strict=True))
+
+
+def _read_union(kinds: tuple[Any, ...], plain: Any, name: str, whose: str) -> Any:
+    if type(None) in kinds and (plain is None or (isinstance(plain, float) and not math.isfinite(plain))):
+        return None
+    errors = []
+    for kind in sorted((kind for kind in kinds if kind is not type(None)), key=lambda kind: kind is float):
+        try:
+            return _read(kind, plain, name, whose)
+        except FileFormatError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _read_scalar(kind: Any, plain: Any, name: str, whose: str) -> Any:
+    if kind is bytes and isinstance(plain, str):
+        try:
+            return base64.b64decode(plain, validate=True)
+        except ValueError as error:
+            raise FileFormatError(f"{whose} holds {plain!r:.40} as {name}, where base64 text belongs") from error
+    if kind is float and isinstance(plain, int) and not isinstance(plain, bool):
+        return plain  # JSON writes 1.0 of other programs as 1
+    same = isinstance(plain, kind) and isinstance(plain, bool) == (kind is bool)
+    _require(same, plain, name, f"a value of type {kind.__name__}", whose)
+    return plain
+
+
+def _require(good: bool, plain: Any, name: str, wanted: str, whose: str) -> None:  # noqa: FBT001
+    if not good:
+        raise FileFormatError(f"{whose} holds {plain!r} as {name}, where {wanted} belongs")

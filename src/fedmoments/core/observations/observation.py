@@ -1,0 +1,149 @@
+"""One number that was measured: where it stands, what it is, and its value for every seed."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.paired import Interval, student_interval
+
+__all__ = ["ACCURACY", "Observation", "Scalar", "is_known", "is_share", "matching", "sorted_values"]
+
+#: What a place is described with.
+Scalar = str | int | float | bool | None
+
+#: The quantity of a table unless it says otherwise: a share of the test samples, from 0 to 1.
+ACCURACY = "accuracy"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A quantity at one place.
+
+    Parameters
+    ----------
+    where
+        The place: the setting, and the method as ``head``: ``{"head": "fedcof", "clients": 100}``.
+    values
+        One for every seed, in the order of the seeds; one alone where nothing is drawn. None where it could not be
+        measured.
+    quantity
+        What it is. Accuracies are shares from 0 to 1.
+    reason
+        Why there is no value, where there is none.
+    seeds
+        One for every value; none where nothing is drawn.
+    unit
+        Of the values: ``bytes``, ``seconds``; nothing for a share or a plain number.
+
+    Examples
+    --------
+    >>> observation = Observation({"head": "fedcof", "clients": 100}, (0.8, 0.9))
+    >>> round(observation.mean, 3), round(observation.spread, 3), observation.at({"clients": 100})
+    (0.85, 0.071, True)
+    >>> observation.method, observation.place
+    ('fedcof', {'clients': 100})
+    """
+
+    where: Mapping[str, Scalar]
+    values: tuple[float | None, ...]
+    quantity: str = ACCURACY
+    reason: str | None = None
+    seeds: tuple[int, ...] = ()
+    unit: str = ""
+
+    @property
+    def method(self) -> str:
+        """Name of the head or baseline that it is of; empty where there is none."""
+        return str(self.where.get("head") or "")
+
+    @property
+    def place(self) -> dict[str, Scalar]:
+        """The setting: where it stands, whatever the method."""
+        return {key: value for key, value in self.where.items() if key != "head"}
+
+    @property
+    def known(self) -> list[float]:
+        """Values that could be measured."""
+        return [value for value in self.values if is_known(value)]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds, or None where nothing could be measured."""
+        return statistics.fmean(self.known) if self.known else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over seeds (divided by seeds − 1), or None for fewer than two."""
+        return statistics.stdev(self.known) if len(self.known) > 1 else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Student's interval of the mean over seeds (95 %), or None for fewer than two."""
+        return student_interval(self.known)
+
+    def at(self, where: Mapping[str, Any]) -> bool:
+        """Say whether it stands at a place: all keys that are named have these values."""
+        return all(key in self.where and self.where[key] == value for key, value in where.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON, with mean and spread for whoever reads the file without this package."""
+        return {**to_plain(self), "mean": self.mean, "spread": self.spread}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Observation":
+        """Read what :meth:`to_dict` wrote."""
+        return from_plain(cls, {key: value for key, value in plain.items() if key not in ("mean", "spread")})
+
+
+def is_known(value: float | None) -> TypeGuard[float]:
+    """Say whether a value could be measured: it is a number, and finite.
+
+    Examples
+    --------
+    >>> is_known(0.5), is_known(None), is_known(float("nan"))
+    (True, False, False)
+    """
+    return value is not None and math.isfinite(value)
+
+
+def is_share(where: Mapping[str, Any]) -> bool:
+    """Say whether a place is one of accuracies that are shares.
+
+    Examples
+    --------
+    >>> is_share({}), is_share({"quantity": "accuracy by round"}), is_share({"quantity": "accuracy (%)"})
+    (True, True, False)
+    """
+    quantity = str(where.get("quantity", ACCURACY))
+    return quantity.startswith(ACCURACY) and "%" not in quantity
+
+
+def sorted_values(observations: Iterable[Observation], key: str) -> list[Any]:
+    """Return the different values that a key has, numbers by size, words in the order in which they were met.
+
+    Examples
+    --------
+    >>> sorted_values([Observation({"clients": 50}, (0.9,)), Observation({"clients": 10}, (0.8,))], "clients")
+    [10, 50]
+    """
+    values: list[Any] = list(
+        dict.fromkeys(observation.where[key] for observation in observations if key in observation.where)
+    )
+    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
+
+
+def matching(observations: Iterable[Observation], where: Mapping[str, Any]) -> list[Observation]:
+    """Return the observations at a place; a key ``quantity`` chooses the quantity, which is the accuracy by default.
+
+    Examples
+    --------
+    >>> both = [Observation({"head": "fedcof"}, (0.9,)), Observation({"head": "fedcof"}, (5.9,), "megabytes")]
+    >>> [found.values for found in matching(both, {"head": "fedcof", "quantity": "megabytes"})]
+    [(5.9,)]
+    """
+    place = {key: value for key, value in where.items() if key != "quantity"}
+    quantity = where.get("quantity", ACCURACY)
+    return [observation for observation in observations if observation.quantity == quantity and observation.at(place)]

@@ -1,0 +1,298 @@
+"""The leading part of one client's class-centred scatter, from a stream, in memory that does not grow with it.
+
+M = Σ_c Σ_{i∈c} (x_i − μ_c)(x_i − μ_c)ᵀ is a sum over *steps* (Welford; the rows of a Helmert matrix): the sample that
+finds s ≥ 1 samples of its class before it, of mean m, contributes the row
+
+    w = √(s/(s+1)) · (x − m),      M = Σ w wᵀ,      tr M = Σ ‖w‖²,
+
+and the first sample of a class contributes none. So a client of n samples of p classes has exactly n − p rows, nothing
+cancels (an offset of the features drops out in x − m), and the trace is a sum of squares that is kept as a number.
+
+Samples are taken up in chunks of :data:`CHUNK`, counted from the stream's beginning, so the result does not depend on
+how the stream was cut into batches: **bit for bit**. Rows w are collected. When there are more than ``buffer``:
+
+- if ``buffer`` ≥ d, they are added up in a (d, d) matrix, and **nothing is ever lost**;
+- else they are compressed by α-Frequent Directions (Ghashami, Liberty, Phillips, Woodruff 2016; Desai, Ghashami,
+  Phillips 2016) with α = ½: of the singular values σ₁ ≥ σ₂ ≥ … of the collected rows, with ℓ = :func:`sketch_rows` and
+  δ = σ²_{ℓ+1}, the first ℓ/2 are kept as they are, the next ℓ/2 become √(σ² − δ), the rest is dropped.
+
+**Law**: with F the rows that are kept, 0 ⪯ M − FᵀF and ‖M − FᵀF‖₂ ≤ Δ ≤ (tr M − tr FᵀF)/(ℓ/2), where Δ, the sum of all
+δ, is known (:attr:`ScatterStream.error`). While n − p ≤ ``buffer``, and whenever M has a rank of at most ℓ, Δ is 0.
+
+Rows that are kept come from the smaller Gram matrix W Wᵀ = U Λ Uᵀ as UᵀW, without a division, so FᵀF errs by the
+rounding of ‖M‖ and no more; what is below that rounding counts as 0. There is no randomness anywhere.
+
+Memory: at most (buffer + CHUNK + p)·d numbers between two batches, or (d + 5·CHUNK + p)·d once rows are added up; while
+rows are compressed, about as much again and a few times (buffer + CHUNK)². Nothing grows with the samples.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, eigh
+
+from fedmoments.core.linalg import EPSILON, add_gram, new_gram
+from fedmoments.errors import InputError
+
+__all__ = ["CHUNK", "ScatterStream", "buffer_rows", "sketch_rows"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Samples that are centred at once: enough for BLAS, few against any buffer.
+CHUNK = 64
+#: Eigenvalues below this share of the largest, times the size of the matrix, are rounding.
+_NOISE = 8 * EPSILON
+#: Rows kept beyond twice the capacity.
+_SPARE = 16
+
+
+def sketch_rows(capacity: int) -> int:
+    """Return ℓ, how many rows a compression keeps so that ``capacity`` rows are among those that it does not shorten.
+
+    Examples
+    --------
+    >>> sketch_rows(30)
+    76
+    """
+    return 2 * capacity + _SPARE
+
+
+def buffer_rows(capacity: int) -> int:
+    """Return how many rows are collected, unless it is said otherwise, before they are compressed.
+
+    Examples
+    --------
+    >>> buffer_rows(30), buffer_rows(100)
+    (256, 432)
+    """
+    return max(2 * sketch_rows(capacity), 4 * CHUNK)
+
+
+class ScatterStream:
+    """Collects the leading part of one client's class-centred scatter.
+
+    Parameters
+    ----------
+    dim
+        Dimension d of the features.
+    capacity
+        The largest rank that :meth:`factor` will be asked for.
+    buffer
+        Rows that are collected before they are compressed, more than :func:`sketch_rows`; by default
+        :func:`buffer_rows` of the capacity.
+
+    Examples
+    --------
+    >>> stream = ScatterStream(2, capacity=1)
+    >>> stream.update(np.array([[0.0, 5.0], [2.0, 5.0]]), [0, 0])
+    >>> stream.update(np.array([[7.0, 1.0], [7.0, 2.0]]), [1, 1])
+    >>> rows, trace = stream.factor(1)
+    >>> rows.round(12) + 0.0, round(trace, 12)
+    (array([[1.41421356, 0.        ]]), 2.5)
+    """
+
+    def __init__(self, dim: int, capacity: int, *, buffer: int | None = None) -> None:
+        if dim < 1 or capacity < 0:
+            raise InputError(f"a scatter has 1 dimension or more and a rank of 0 or more, not {dim} and {capacity}")
+        if buffer is not None and buffer <= sketch_rows(capacity):
+            raise InputError(
+                f"a buffer of {buffer} rows cannot be compressed to the {sketch_rows(capacity)} rows that a rank of "
+                f"{capacity} needs: give it more rows than that, or leave it out"
+            )
+        self.dim, self.capacity, self._fixed_buffer = dim, capacity, buffer
+        self._classes, self._counts, self._means = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, dim))
+        self._staged: list[tuple[Floats, Ints]] = []
+        self._n_staged = 0
+        self._rows: list[Floats] = []
+        self._gram: Floats | None = None
+        self._trace, self._error = 0.0, 0.0
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    @property
+    def buffer(self) -> int:
+        """Rows that are collected before they are compressed or added up."""
+        return buffer_rows(self.capacity) if self._fixed_buffer is None else self._fixed_buffer
+
+    @property
+    def error(self) -> float:
+        """Δ, which the spectral norm of what was lost does not exceed: 0 while nothing was lost."""
+        return self._error
+
+    @property
+    def classes(self) -> Ints:
+        """(p,) labels seen so far, ascending."""
+        return self._centred()[1]
+
+    @property
+    def counts(self) -> Ints:
+        """(p,) samples of each of the :attr:`classes`."""
+        return self._centred()[2]
+
+    @property
+    def n_samples(self) -> int:
+        """Samples seen so far."""
+        return int(self._counts.sum()) + self._n_staged
+
+    @property
+    def size(self) -> float:
+        """The largest entry of a class mean so far, without its sign."""
+        return float(np.abs(self._centred()[3]).max(initial=0.0))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held between two batches."""
+        held = [self._means, *self._rows, *(X for X, _ in self._staged), *([] if self._gram is None else [self._gram])]
+        return sum(array.nbytes for array in held)
+
+    # --------------------------------------------------------------------------------------------------- collecting
+
+    def update(self, X: NDArray[np.floating], labels: NDArray[np.integer] | list[int]) -> None:
+        """Add a batch, X (n, d) and labels (n,); a batch that is refused leaves the stream as it was."""
+        features, cells = np.asarray(X), np.asarray(labels)
+        if features.ndim != 2 or features.shape[1] != self.dim or cells.shape != features.shape[:1]:
+            raise InputError(
+                f"a batch is X (n, {self.dim}) with n labels, but X of shape {features.shape} and labels of shape "
+                f"{cells.shape} arrived"
+            )
+        if cells.size and cells.dtype.kind not in "iu":
+            raise InputError(f"labels are whole numbers, but an array of {cells.dtype} arrived")
+        if not np.isfinite(features).all():
+            raise InputError("features are finite numbers, but some of this batch are not: drop these samples")
+        start = 0
+        while start < len(features):
+            stop = min(start + CHUNK - self._n_staged, len(features))
+            self._staged.append((np.array(features[start:stop], np.float64), np.array(cells[start:stop], np.int64)))
+            self._n_staged += stop - start
+            start = stop
+            if self._n_staged == CHUNK:
+                self._settle()
+
+    def _stage(self) -> tuple[Floats, Ints]:
+        """Return the samples that wait for their chunk to be full."""
+        if not self._staged:
+            return np.zeros((0, self.dim)), np.zeros(0, np.int64)
+        return np.concatenate([X for X, _ in self._staged]), np.concatenate([labels for _, labels in self._staged])
+
+    def _settle(self) -> None:
+        """Turn the samples that wait into rows, and compress the rows if there are too many."""
+        rows, self._classes, self._counts, self._means = self._centred()
+        self._staged, self._n_staged = [], 0
+        self._trace += _energy(rows)
+        self._rows.append(rows)
+        if sum(map(len, self._rows)) <= (self.buffer if self._gram is None else 4 * CHUNK):
+            return
+        if self._gram is None and self.buffer < self.dim:
+            self._compress()
+        else:
+            self._gram = self._added_up(self._gram)
+            self._rows = []
+
+    def _added_up(self, gram: Floats | None) -> Floats:
+        """Return the (d, d) matrix, a new one or the one given, with the rows added to its upper triangle."""
+        total = new_gram(self.dim) if gram is None else gram
+        for rows in self._rows:
+            add_gram(total, rows)
+        return total
+
+    def _compress(self) -> None:
+        """Make ℓ rows of more: one step of α-Frequent Directions."""
+        size = sketch_rows(self.capacity)
+        rows, energies = _leading(np.concatenate(self._rows), size + 1)
+        if len(rows) > size:
+            least = float(energies[size])
+            self._error += least
+            half = size // 2
+            rows = rows[:size]
+            rows[half:] *= np.sqrt(np.maximum(1.0 - least / energies[half:size], 0.0))[:, None]
+        self._rows = [rows]
+
+    def _centred(self) -> tuple[Floats, Ints, Ints, Floats]:
+        """Return rows w (m, d) of the samples that wait, and classes, counts and means with them."""
+        X, labels = self._stage()
+        classes = np.union1d(self._classes, labels)
+        counts, means = np.zeros(len(classes), np.int64), np.zeros((len(classes), self.dim))
+        old = np.searchsorted(classes, self._classes)
+        counts[old], means[old] = self._counts, self._means
+        cells = np.searchsorted(classes, labels)
+        fresh, first = np.unique(cells, return_index=True)
+        new = counts[fresh] == 0
+        means[fresh[new]] = X[first[new]]  # any point of the class serves as the origin of its deviations
+
+        deviations = X - means[cells]
+        before = np.tril(cells[:, None] == cells, -1)
+        seen = counts[cells] + before.sum(axis=1)
+        weights = np.sqrt(seen / (seen + 1.0))
+        steps = np.diag(weights) - before * (weights / np.maximum(seen, 1))[:, None]
+        rows = (steps @ deviations)[seen > 0]
+
+        members = (fresh[:, None] == cells).astype(np.float64)
+        counts[fresh] += members.sum(axis=1).astype(np.int64)
+        means[fresh] += (members @ deviations) / counts[fresh, None]
+        return rows, classes, counts, means
+
+    # ---------------------------------------------------------------------------------------------------- the result
+
+    def factor(self, rank: int) -> tuple[Floats, float]:
+        """Return the leading ``rank`` rows of the scatter's factor, and the scatter's trace; the stream can go on.
+
+        Parameters
+        ----------
+        rank
+            How many rows at most; no more than :attr:`capacity` once something was lost.
+
+        Returns
+        -------
+        rows, trace
+            (r, d) right singular vectors times singular values, by falling singular value, the largest entry of each
+            positive, without those of singular value 0; and tr M, exact whatever was lost.
+        """
+        if rank < 0 or (rank > self.capacity and self._error > 0):
+            raise InputError(
+                f"a stream that has compressed its rows has a factor of 0 to {self.capacity} rows, its capacity, but "
+                f"{rank} were asked for: give it a larger capacity before it begins"
+            )
+        late = self._centred()[0]
+        if self._gram is None:
+            rows, _ = _leading(np.concatenate([*self._rows, late]), rank)
+        else:
+            gram = self._added_up(self._gram.copy(order="F"))
+            add_gram(gram, late)
+            rows = _leading_of_gram(gram, rank)
+        peaks = np.abs(rows).argmax(axis=1)
+        signs = np.where(rows[np.arange(len(rows)), peaks] < 0, -1.0, 1.0)
+        return rows * signs[:, None], self._trace + _energy(late)
+
+
+def _energy(rows: Floats) -> float:
+    """Return Σ‖row‖²."""
+    return float(np.square(rows).sum())
+
+
+def _leading(rows: Floats, most: int) -> tuple[Floats, Floats]:
+    """Return right singular vectors times singular values, at most ``most``, and the squares of these, both falling."""
+    size = len(rows)
+    if not size or not most:
+        return np.zeros((0, rows.shape[1])), np.zeros(0)
+    gram = blas.dsyrk(1.0, rows.T, trans=1)
+    energies, vectors = _eigenpairs(gram, most)
+    return np.asarray(vectors.T @ rows), energies
+
+
+def _leading_of_gram(gram: Floats, most: int) -> Floats:
+    """Return rows R, at most ``most``, of falling length with RᵀR the leading part of an upper triangle (d, d)."""
+    if not most:
+        return np.zeros((0, len(gram)))
+    energies, vectors = _eigenpairs(gram, most)
+    return np.asarray(vectors.T * np.sqrt(energies)[:, None])
+
+
+def _eigenpairs(gram: Floats, most: int) -> tuple[Floats, Floats]:
+    """Return the leading eigenvalues (r,) and vectors (m, r) of an upper triangle, falling, r ≤ most, all above 0."""
+    size = len(gram)
+    few = 8 * most <= size  # all pairs by divide and conquer are cheaper than many one by one
+    options = {"subset_by_index": (size - most, size - 1)} if few else {"driver": "evd"}
+    values, vectors = eigh(gram, lower=False, overwrite_a=True, check_finite=False, **options)
+    values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
+    keep = values > max(float(values[0]), 0.0) * _NOISE * size
+    return values[keep], vectors[:, keep]

@@ -1,0 +1,121 @@
+"""Free ports, and health checks of servers."""
+
+import ipaddress
+import random
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from fedmoments.errors import DeploymentError
+
+__all__ = ["choose_port", "is_healthy", "is_loopback", "joined", "reachable"]
+
+#: Below the range from which Linux takes ports for outgoing connections: it may take one between our look and its use.
+_RANGE = range(20000, 32768)
+_given: set[int] = set()
+
+
+def choose_port(host: str, port: int | None = None) -> int:
+    """Return a port on which nobody listens: the one asked for, or any.
+
+    Raises
+    ------
+    DeploymentError
+        When the one asked for is taken, or the host is not this machine.
+
+    Examples
+    --------
+    >>> 1024 <= choose_port("127.0.0.1") < 65536
+    True
+    """
+    try:
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise DeploymentError(f"cannot listen at {host} ({error}): choose an address of this machine") from error
+    family, address = addresses[0][0], str(addresses[0][4][0])
+    if port is not None:
+        problem = _problem(family, address, port)
+        if problem is not None:
+            raise DeploymentError(f"cannot listen at {host}:{port} ({problem}): choose another host or port")
+        return port
+    for any_port in random.sample(_RANGE, 200):
+        if any_port not in _given and _problem(family, address, any_port) is None:
+            _given.add(any_port)
+            return any_port
+    raise DeploymentError(f"found no free port at {host}: choose an address of this machine")
+
+
+def _problem(family: int, address: str, port: int) -> Exception | None:
+    """Say why nobody can listen there now."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except (OSError, OverflowError) as error:
+            return error
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach what listens at a host.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def reachable(host: str) -> str:
+    """Return the host under which this machine reaches what listens at a host.
+
+    Examples
+    --------
+    >>> reachable("0.0.0.0"), reachable("example.org")
+    ('127.0.0.1', 'example.org')
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def joined(host: str, port: int) -> str:
+    """Write an address.
+
+    Examples
+    --------
+    >>> joined("::1", 9092), joined("example.org", 443)
+    ('[::1]:9092', 'example.org:443')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_healthy(address: str, root_certificates: Path | None, timeout: float = 2.0) -> bool:
+    """Ask a server of Flower's for its health, over TLS if there is a root certificate to check it against.
+
+    Examples
+    --------
+    >>> is_healthy("127.0.0.1:9", None)
+    False
+    """
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    scheme = "http"
+    if root_certificates is not None:
+        scheme = "https"
+        context = ssl.create_default_context(cafile=root_certificates)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    try:
+        with urllib.request.build_opener(*handlers).open(f"{scheme}://{address}/health", timeout=timeout) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):
+        return False

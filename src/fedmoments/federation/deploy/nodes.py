@@ -1,0 +1,162 @@
+"""Flower's process on a client's side."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedmoments.errors import DeploymentError, InputError
+from fedmoments.federation.deploy.home import ConfigValue, FlowerHome, to_toml
+from fedmoments.federation.deploy.network import choose_port
+from fedmoments.federation.deploy.processes import Process
+from fedmoments.federation.keys.files import check_private
+from fedmoments.files import write_whole
+
+__all__ = ["SuperNode"]
+
+_JOINED = re.compile(r"SuperNode ID: (\d+)")
+_REFUSED = re.compile(r"\[code: (\d+)\]")
+_KEY_REFUSED = "2004"
+#: Seconds between two attempts.
+_AGAIN = 5.0
+_WHY = {
+    "2001": "the SuperLink admits registered nodes only, and this one has no key",
+    "2004": "the SuperLink does not know this node's key, or a node with it is there already: register the "
+    "public key, and run one node a key",
+}
+
+
+class _KeyRefusedError(DeploymentError):
+    """The SuperLink does not know the key, or believes that another process with it is there."""
+
+
+class SuperNode(Process):
+    """Flower's client: fetches messages for one client (or several partitions), and runs the client app for them.
+
+    The app runs in a process that the node starts itself. A node that loses its SuperLink tries for ever to come back.
+
+    Parameters
+    ----------
+    home
+        Where it keeps its things.
+    superlink
+        ``host:port``; the host must be one of those that the server's certificate names.
+    root_certificates
+        File with the certificate that signed the server's; None for a SuperLink that speaks plain HTTP.
+    key
+        File with the node's private key (``NAME.node``), if the SuperLink admits registered nodes only.
+    config
+        Settings that the client app finds in its context's ``node_config``.
+    port
+        Where its app asks it for work, on this machine only; a free one if none is given.
+    timeout
+        Seconds until it must have joined.
+    patience
+        Seconds for which it tries again when the SuperLink refuses its key: after a kill the SuperLink believes for
+        about a minute that the former process is still there, and says the same as of an unknown key.
+    on_refused
+        Called with the reason each time that its key is refused and will be tried again.
+    name
+        Of its subfolder in the home; different for each node.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     SuperNode(FlowerHome(folder), "localhost:9092", config={"partition-id": 0}).alive
+    False
+    """
+
+    def __init__(
+        self,
+        home: FlowerHome,
+        superlink: str,
+        *,
+        root_certificates: Path | None = None,
+        key: Path | None = None,
+        config: Mapping[str, ConfigValue] | None = None,
+        port: int | None = None,
+        timeout: float = 60.0,
+        patience: float = 0.0,
+        on_refused: Callable[[str], None] | None = None,
+        name: str = "supernode",
+    ) -> None:
+        if key is not None and root_certificates is None:
+            raise InputError("a node proves its key over TLS only: pass the root certificate, or no key")
+        self.superlink, self.timeout, self.patience = superlink, timeout, patience
+        self._on_refused = on_refused
+        self.port = choose_port("127.0.0.1", port)
+        arguments: list[str | os.PathLike[str]] = ["--superlink", superlink, "--host", "127.0.0.1"]
+        arguments += ["--port", str(self.port), "--isolation", "subprocess"]
+        if root_certificates is None:
+            arguments += ["--insecure"]
+        else:
+            arguments += ["--root-certificates", Path(root_certificates).resolve()]
+        if key is not None:
+            check_private(key)
+            arguments += ["--auth-supernode-private-key", Path(key).resolve()]
+        if config:
+            settings = home.of(name) / "node.toml"
+            write_whole(settings, to_toml(config).encode())
+            arguments += ["--node-config", settings]
+        super().__init__(
+            f"the SuperNode {name!r}",
+            [home.executable("flower-supernode"), *arguments],
+            environment=home.environment(name),
+            log=home.log(name),
+            folder=home.of(name),
+        )
+
+    @property
+    def node_id(self) -> int | None:
+        """The number under which the SuperLink knows it; None until it has joined."""
+        match = _JOINED.search(self.text())
+        return int(match[1]) if match else None
+
+    def start(self, *, wait: bool = True) -> "SuperNode":
+        """Start it, and return when it has joined; with ``wait=False`` at once, for :meth:`wait_joined` to follow.
+
+        Raises
+        ------
+        DeploymentError
+            When it is refused, its port is taken, or it has not joined in time.
+        """
+        super().start()
+        if wait:
+            self.wait_joined()
+        return self
+
+    def wait_joined(self) -> int:
+        """Return the number under which it joined, once it has."""
+        start = time.monotonic()
+        until = start + self.patience
+        end = start + max(self.timeout, self.patience)
+        while True:
+            try:
+                return self._wait_joined(round(max(1.0, end - time.monotonic()), 1))
+            except _KeyRefusedError as error:
+                if time.monotonic() + _AGAIN >= until:
+                    raise DeploymentError(str(error)) from error
+                if self._on_refused:
+                    self._on_refused(str(error))
+                time.sleep(_AGAIN)
+                super().start()
+
+    def _wait_joined(self, timeout: float) -> int:
+        hint = f"it could not join the SuperLink at {self.superlink}"
+        try:
+            self.wait_ready(lambda: self.node_id is not None, timeout=timeout, hint=hint)
+        except BaseException as error:
+            self.stop()
+            refused = _REFUSED.search(self.text())
+            if isinstance(error, DeploymentError) and refused is not None:
+                kind = _KeyRefusedError if refused[1] == _KEY_REFUSED else DeploymentError
+                raise kind(
+                    f"{self.name} was refused by the SuperLink at {self.superlink} (Flower's code {refused[1]}): "
+                    f"{_WHY.get(refused[1], self.last_lines().strip())}. Its log is {self.log}"
+                ) from error
+            raise
+        joined = self.node_id
+        assert joined is not None  # noqa: S101 - it was waited for
+        return joined

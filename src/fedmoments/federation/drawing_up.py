@@ -1,0 +1,144 @@
+"""Drawing up the terms of a federation from what a person typed: encoder, classes, heads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedmoments.core.api import spec_for
+from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.core.heads.head import Head
+from fedmoments.core.maps import FeatureMap, RandomProjection, compose
+from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
+from fedmoments.errors import InputError
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.protection import Agreed
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.settings.encoding import EncoderChoice
+
+__all__ = ["draw_up_terms", "largest_contribution"]
+
+#: Room for header, signature and the description of the body.
+_OVERHEAD = 2**16
+
+
+def draw_up_terms(
+    name: str,
+    choice: EncoderChoice,
+    encoder: Encoder,
+    classes: Sequence[str],
+    heads: Sequence[str],
+    *,
+    hyper: Mapping[str, Mapping[str, Any]] | None = None,
+    means_per_client: int = 1,
+    fixed_point: FixedPoint | None = None,
+    rows: str = "int64",
+    feature_map: FeatureMap | None = None,
+    nonce: str | None = None,
+    budget: str | None = None,
+    privacy: Agreed = Agreed(),  # noqa: B008 - frozen
+    seed: int = 0,
+) -> Terms:
+    """Return terms that ask clients for the least that serves some heads.
+
+    Parameters
+    ----------
+    name
+        What people call the federation.
+    choice
+        Size and pooling of the encoder.
+    encoder
+        Already loaded: its weights and preprocessing become part of the terms.
+    classes
+        C names, in the order of the labels.
+    heads, hyper
+        Heads that are to be fitted, and their hyper-parameters.
+    means_per_client, fixed_point, rows, feature_map, nonce
+        As in :class:`fedmoments.federation.terms.Terms`.
+    budget
+        Bytes that a client's means and scatter sketch may take, where a head needs a sketch; ``means`` by default. One
+        that is too small for means of all dimensions adds a public projection, drawn from the seed, to the feature map.
+    privacy
+        What is agreed on. With an epsilon the feature map is made to end in scaling to length 1, or in clipping to the
+        public norm, and the fixed point is made for that norm.
+    seed
+        Public: deals samples to several means, and draws the projection of a budget.
+    """
+    noise = privacy.mode.noise
+    feature_map = noise.bounded(feature_map)
+    chosen = choose_heads(heads, hyper or {})
+    _require_common_map(chosen)
+    spec = spec_for(*chosen.values(), means_per_client=means_per_client, budget=budget)
+    _require_sketches_alone(chosen, spec)
+    spec, feature_map = _within(budget, spec, feature_map, dim=encoder.dim, n_classes=len(classes), seed=seed)
+    if rows != "int64" and spec.sent != ("client_means",):
+        raise InputError(
+            f"rows in {rows} beside {spec} would contradict each other: rounded means against exact second moments "
+            "cost Fed3R a third of its accuracy. Send rows as int64, or ask for client means alone"
+        )
+    options = {key: getattr(choice, key) for key in ("size", "pooling") if getattr(choice, key) is not None}
+    fingerprint = Fingerprint.of(encoder, feature_map, tuple(classes))
+    dim = feature_map.output_dim(encoder.dim) if feature_map else encoder.dim
+    given: dict[str, Any] = {} if nonce is None else {"nonce": nonce}
+    terms = Terms(
+        name,
+        {"name": encoder.name, "options": options, "fingerprint": encoder.fingerprint},
+        fingerprint,
+        dim,
+        spec,
+        noise.form(fixed_point),
+        rows,
+        largest_contribution(spec, len(classes), dim),
+        seed,
+        **given,
+        privacy=privacy,
+    )
+    noise.check_layout(terms.layout, terms.fixed_point)
+    return terms
+
+
+def _require_common_map(heads: Mapping[str, Head]) -> None:
+    for name, head in heads.items():
+        if head.has_own_map:
+            raise InputError(
+                f"the head '{name}' is measured behind a feature map of its own: agree on that map first, as the "
+                "federation's feature map, and fit the head without it"
+            )
+
+
+def _require_sketches_alone(heads: Mapping[str, Head], spec: StatisticsSpec) -> None:
+    apart = [name for name, head in heads.items() if not head.needs.has_sketch]
+    if spec.has_sketch and apart:
+        raise InputError(
+            "heads on scatter sketches are fitted from means that are rounded to a budget, on which "
+            f"{', '.join(apart)} would lose: let them be a federation of their own, or leave them out"
+        )
+
+
+def _within(
+    budget: str | None, spec: StatisticsSpec, feature_map: FeatureMap | None, *, dim: int, n_classes: int, seed: int
+) -> tuple[StatisticsSpec, FeatureMap | None]:
+    """Return what is asked for and behind which map, so that every client stays within its budget."""
+    if not spec.has_sketch:
+        return spec, feature_map
+    width = feature_map.output_dim(dim) if feature_map else dim
+    plan, dimensions = plan_of(budget, n_classes=n_classes, dim=width)
+    if dimensions is None:
+        return spec.with_plan(plan), feature_map
+    projection = RandomProjection(width, dimensions, seed)
+    return spec.with_plan(plan), compose(feature_map, projection) if feature_map else projection
+
+
+def largest_contribution(spec: StatisticsSpec, n_classes: int, dim: int) -> int:
+    """Return how many bytes a contribution of a client that holds every class can have.
+
+    Examples
+    --------
+    >>> largest_contribution(StatisticsSpec.of("gram"), 10, 100) - 8 * (10 * 100 + 5050 + 2 * 10)
+    65536
+    """
+    times = {Layout.CLASS: n_classes, Layout.GLOBAL: 1, Layout.ROWS: n_classes * spec.means_per_client}
+    times[Layout.SKETCH] = spec.plan.capacity(n_classes, dim) if spec.plan else 0
+    numbers = sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in spec.sent)
+    indices = 2 * n_classes + (2 * times[Layout.ROWS] if spec.keeps_clients_apart else 0)
+    return 8 * (numbers + indices) + _OVERHEAD

@@ -1,0 +1,275 @@
+"""Collecting: ask nodes for contributions, take them into the ledger, acknowledge what is on the disk.
+
+What arrives is submitted in groups, one transaction each, and forgotten. A node hears of a contribution's receipt only
+after the commit; a node that never hears sends the same bytes again, which changes nothing.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedmoments.errors import InputError, RefusedError
+from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
+from fedmoments.federation.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
+from fedmoments.federation.flower.replies import Contributed, cleaned, read_contributed
+from fedmoments.federation.store import FederationStore
+from fedmoments.settings.server import ServerSettings
+
+__all__ = ["Collection", "RoundReport"]
+
+#: A group of contributions is committed when it has so many members or bytes, or when nothing more came.
+GROUP_SIZE, GROUP_BYTES = 256, 2**26
+#: How often a node that went away is asked again in one round.
+MOST_TRIES = 3
+#: Seconds between two looks for nodes that came back.
+LOOK = 5.0
+#: Seconds beyond the deadline in which nodes may still hear what was taken in.
+GRACE = 15.0
+#: Troubles of each kind that a report holds; the ledger's log counts all.
+MOST_TOLD = 200
+
+
+@dataclass
+class RoundReport:
+    """What happened in one round.
+
+    Parameters
+    ----------
+    number
+        From 1.
+    asked
+        Nodes that were asked.
+    accepted
+        Contributions taken in, or known already.
+    refused, declined, failures
+        The first `MOST_TOLD` contributions that were refused, clients that nodes kept back, and nodes that did not
+        answer, each with the reason.
+    counts
+        How many of each there were.
+    bytes
+        Bytes of the contributions that arrived.
+    seconds
+        How long it took.
+    """
+
+    number: int
+    asked: list[int] = field(default_factory=list)
+    accepted: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    declined: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: {"refused": 0, "declined": 0, "failures": 0})
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def tell(self, kind: str, entry: dict[str, Any]) -> None:
+        """Count something that went wrong, and keep it if there is room."""
+        self.counts[kind] += 1
+        kept: list[dict[str, Any]] = getattr(self, kind)
+        if len(kept) < MOST_TOLD:
+            kept.append(entry)
+
+
+@dataclass
+class _Group:
+    """Contributions that wait for one transaction, with the nodes that sent them."""
+
+    items: list[bytes] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time for the transaction."""
+        return len(self.items) >= GROUP_SIZE or self.size >= GROUP_BYTES
+
+    def add(self, node: int, items: Sequence[bytes]) -> None:
+        """Add what a node sent."""
+        self.items += items
+        self.nodes += [node] * len(items)
+        self.size += sum(map(len, items))
+
+
+class Collection:
+    """One round of collection.
+
+    Parameters
+    ----------
+    grid, store, settings
+        Whom to ask, where contributions go, and how.
+    number
+        Of the round, from 1.
+    progress
+        Called with (nodes done, nodes asked, what happened).
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        store: FederationStore,
+        settings: ServerSettings,
+        *,
+        number: int,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        self.store, self.settings, self._mode = store, settings, store.terms.privacy.mode
+        self.report = RoundReport(number)
+        self.done: set[int] = set()
+        self._grid, self._progress = grid, progress
+        self._exchange = Exchange(grid, settings.ttl, settings.poll, settings.bundle_bytes, f"round {number}")
+        self._group = _Group()
+        self._enrolled = len(store.enrolled())
+        self._more: dict[int, str] = {}
+        self._received: dict[int, int] = {}
+        self._until = math.inf
+        self._tries: dict[int, int] = {}
+        self._away: dict[int, Failure] = {}
+        self._looked = 0.0
+
+    def run(self, nodes: list[int]) -> RoundReport:
+        """Ask nodes, and return what happened once all have answered or the deadline has passed."""
+        start = time.monotonic()
+        self._until = start + self.settings.deadline
+        self.report.asked = list(nodes)
+        self._ask(nodes)
+        while self._exchange.pending or self._wait_for_return():
+            self._exchange.hear(self._take, until=self._until, idle=self._work)
+            self._flush()
+            if time.monotonic() >= self._until:
+                break
+        self._exchange.hear(self._take, until=time.monotonic() + GRACE)  # acknowledgements of what came last
+        for failure in self._away.values():
+            self._fail(failure)
+        self.report.seconds = time.monotonic() - start
+        return self.report
+
+    def _work(self) -> None:
+        """Between two looks: commit what came, and ask nodes again that are back."""
+        self._flush()
+        if self._away and time.monotonic() - self._looked >= LOOK:
+            self._ask_returned()
+
+    def _ask(self, nodes: list[int]) -> None:
+        """Ask nodes from their first client on."""
+        for node in nodes:
+            self._tries[node] = self._tries.get(node, 0) + 1
+            self._received[node] = 0  # it begins anew, and may send again what was not acknowledged
+        self._ask_after(dict.fromkeys(nodes, ""))
+
+    def _ask_after(self, last: dict[int, str]) -> None:
+        """Ask nodes for what they have behind the last client that was sent."""
+        fields = {
+            "terms": self.store.terms.to_json(),
+            "most_bytes": self.settings.bundle_bytes,
+            "again": self.settings.again,
+        }
+        contents = {node: content_of({**fields, "after": after}) for node, after in last.items()}
+        for failure in self._exchange.ask(CONTRIBUTE, contents):
+            self._fail(failure)
+
+    def _take(self, answer: Reply | Failure) -> None:
+        """Handle one answer; what a node sends can spoil nothing but its own part."""
+        if isinstance(answer, Failure):
+            if answer.kind == CONTRIBUTE and answer.passing and self._tries[answer.node] < MOST_TRIES:
+                self._away[answer.node] = answer
+            else:
+                self._fail(answer)
+        elif answer.kind == ACKNOWLEDGE:
+            self._say(answer.node, "acknowledged")
+        else:
+            self._take_contributions(answer)
+
+    def _take_contributions(self, answer: Reply) -> None:
+        room = self._enrolled - self._received[answer.node]
+        try:
+            reply = read_contributed(answer.content, most_bytes=self.settings.bundle_bytes, most_items=room)
+        except InputError as error:
+            self._fail(Failure(answer.node, answer.kind, 0, str(error)))
+            return
+        self._received[answer.node] += len(reply.items)
+        if reply.n_declined:
+            self._note_declined(answer.node, reply)
+        if reply.more and reply.items and time.monotonic() < self._until:
+            self._more[answer.node] = reply.last
+        self._group.add(answer.node, reply.items)
+        if not reply.items:
+            self.done.add(answer.node)
+        if self._group.is_full:
+            self._flush()
+
+    def _note_declined(self, node: int, reply: Contributed) -> None:
+        """Log what a node kept back: one entry a reply, however many clients it names."""
+        declined = [dict(entry) for entry in reply.declined]
+        for entry in declined:
+            self.report.tell("declined", {"node": node, **entry})
+        self.report.counts["declined"] += reply.n_declined - len(declined)
+        self.store.note("declined", node=str(node), count=reply.n_declined, clients=declined)
+
+    def _flush(self) -> None:
+        """Commit what has arrived, and then acknowledge it."""
+        group, self._group = self._group, _Group()
+        if not group.items:
+            return
+        answers: dict[int, dict[str, list[Any]]] = {}
+        results = self._mode.take_in(self.store, group.items, [f"node {node}" for node in group.nodes])
+        for node, item, result in zip(group.nodes, group.items, results, strict=True):
+            answer = answers.setdefault(node, {"receipts": [], "refusals": []})
+            if isinstance(result, RefusedError):
+                refusal = self._refusal(item, result)
+                self.report.tell("refused", {"node": node, **refusal})
+                if refusal["version"]:
+                    answer["refusals"].append(refusal)
+            else:
+                answer["receipts"].append(result.to_json())
+                self.report.accepted += 1
+        self.report.bytes += group.size
+        contents = {node: content_of({**answer, "over": False}) for node, answer in answers.items()}
+        self.done |= set(answers) - set(self._more)
+        for failure in self._exchange.ask(ACKNOWLEDGE, contents):
+            self._fail(failure)
+        more, self._more = self._more, {}
+        if more:
+            self._ask_after(more)
+
+    def _refusal(self, item: bytes, error: RefusedError) -> dict[str, Any]:
+        """Return what is sent to the client; without a readable header, the version is 0."""
+        client, version = error.client or "", 0
+        with suppress(RefusedError):
+            client, version = self._mode.sender(item, self.store.terms)
+        whose = {"federation": self.store.terms.id, "client": client, "version": version}
+        return {**whose, "reason": error.reason, "sentence": error.sentence}
+
+    def _wait_for_return(self) -> bool:
+        """Wait until a node that went away is back and was asked again; return whether one was."""
+        while self._away and time.monotonic() < self._until:
+            if self._ask_returned():
+                return True
+            time.sleep(min(LOOK, max(self._until - time.monotonic(), 0.0)))
+        return False
+
+    def _ask_returned(self) -> bool:
+        """Ask nodes again that went away and are back; return whether there were any."""
+        self._looked = time.monotonic()
+        here = set(self._grid.get_node_ids())
+        back = sorted(node for node in self._away if node in here)
+        for node in back:
+            self.store.note("node back", node=str(node), reason=self._away.pop(node).reason[:500])
+        if back:
+            self._ask(back)
+        return bool(back)
+
+    def _fail(self, failure: Failure) -> None:
+        reason = cleaned(failure.reason, 500)
+        facts = {"node": str(failure.node), "code": failure.code, "reason": reason}
+        self.report.tell("failures", {**facts, "kind": failure.kind})
+        self.store.note("node failed", kind=failure.kind, **facts)
+        self._say(failure.node, f"failed: {reason[-200:]}")
+
+    def _say(self, node: int, what: str) -> None:
+        if self._progress:
+            self._progress(len(self.done), len(self.report.asked), f"node {node} {what}")

@@ -1,0 +1,355 @@
+"""A node: what one party's machine does when the federation asks. Knows nothing of Flower.
+
+The node decides. It checks the terms against its own policy, measures its own data, signs, keeps what it sends on its
+own disk until it is acknowledged, and writes down what left.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from fedmoments.core.classifier import Classifier, load_bytes
+from fedmoments.core.linalg import blocks
+from fedmoments.core.statistics import Accumulator, Statistics
+from fedmoments.errors import FedMomentsError, InputError, LedgerError, PolicyError
+from fedmoments.federation.audit import fewest
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.flower.choosing import Chooser, Chosen
+from fedmoments.federation.flower.holdings import Held, holdings_of
+from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
+from fedmoments.federation.keys.parties import load_identity
+from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.policy import ClientPolicy
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.secure.broadcast import Broadcast
+from fedmoments.privacy.small_classes import merge_rows
+from fedmoments.samples.encoders.registry import encoders
+from fedmoments.settings.client import ClientSettings
+from fedmoments.wire import IdentityKey, Withheld, pack_bundle
+
+__all__ = ["Node", "Offer", "facts_of_report", "identity_of", "measure_held"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a node sends when it is asked to contribute.
+
+    Parameters
+    ----------
+    bundle
+        Contributions, packed.
+    clients
+        Whose they are.
+    declined
+        What was not sent: client, and the rule or error that kept it back.
+    more
+        Whether others wait for the next time.
+    """
+
+    bundle: bytes
+    clients: tuple[str, ...]
+    declined: tuple[Mapping[str, str], ...]
+    more: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return all but the bundle, ready for JSON."""
+        return {"clients": list(self.clients), "more": self.more, "declined": [dict(entry) for entry in self.declined]}
+
+
+def _behind(after: str, clients: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the clients behind one, none where it is not there; all of them without a name."""
+    if not after:
+        return clients
+    return clients[clients.index(after) + 1 :] if after in clients else ()
+
+
+def identity_of(settings: ClientSettings, client: str) -> IdentityKey:
+    """Return the key that signs a client's contributions: from its file, or derived in a simulation."""
+    if settings.key_seed:
+        return IdentityKey.from_bytes(sha256(f"fedmoments\n{settings.key_seed}\n{client}".encode()).digest())
+    return load_identity(Path(settings.keys) / f"{client}.identity")
+
+
+def measure_held(
+    held: Held, terms: Terms, policy: ClientPolicy | None = None, *, noise: str | None = None
+) -> Statistics:
+    """Measure one client's features behind the terms' feature map, in fixed point.
+
+    Parameters
+    ----------
+    held
+        The samples.
+    terms
+        What is measured.
+    policy
+        Whether thin means are merged, how many rows of a sketch may leave, and whether counts are blurred, before
+        anything is rounded; None: nothing of it.
+    noise
+        Seeds the noise on counts; None takes it from the system's cryptographic generator.
+    """
+    accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
+    feature_map = terms.fingerprint.feature_map
+    for block in blocks(len(held.y)):
+        X = held.X[block]
+        accumulator.update(feature_map(X) if feature_map else X, held.y[block])
+    stats = accumulator.statistics()
+    if policy is not None and policy.merges:
+        stats = merge_rows(stats, policy.min_count)
+    if policy is not None:
+        stats = policy.limited(stats)
+    if policy is not None and policy.obfuscation is not None:
+        stats = policy.obfuscation.apply(stats, seed=noise)
+    measured = stats.quantized(terms.fixed_point)
+    return terms.privacy.mode.noise.clipped(measured)
+
+
+def facts_of_report(
+    data: bytes, terms: Terms, client: str, version: int, *, stats: Statistics, withheld: Withheld
+) -> dict[str, Any]:
+    """Return what a client's own record tells of a masked report; the server learns nothing of it but its size."""
+    return {
+        "federation": terms.id,
+        "name": terms.name,
+        "client": client,
+        "version": version,
+        "digest": sha256(data).hexdigest(),
+        "moments": list(terms.spec.sent),
+        "bytes": len(data),
+        "classes": len(stats.classes),
+        "samples": stats.n_samples,
+        "withheld": {"classes": withheld.classes, "samples": withheld.samples},
+        **terms.privacy.mode.record,
+    }
+
+
+class Node:
+    """One party's machine, serving one client or several.
+
+    Parameters
+    ----------
+    settings
+        The client's own.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings, self.policy = settings, ClientPolicy.from_dict(settings.policy)
+        self.outbox = Outbox(settings.folder) if settings.folder else NoOutbox()
+        self._choosing: Chooser | None = None
+
+    def contribute(self, terms: Terms, *, most_bytes: int, again: bool = False, after: str = "") -> Offer:
+        """Return contributions that were not acknowledged yet, as many as fit; errors of one client stop no other.
+
+        Parameters
+        ----------
+        terms
+            What is asked for.
+        most_bytes
+            Cap on the bundle; a single larger contribution goes alone, for the terms cap that.
+        again
+            Send also what was acknowledged before.
+        after
+            The last client of a bundle that had no room for all: go on behind it.
+        """
+        try:
+            self.require_terms(terms)
+            self.policy.require(terms)
+            clients = _behind(after, holdings_of(self.settings, terms).clients)
+        except (FedMomentsError, OSError, ValueError) as error:
+            who = self.settings.name or "all clients of this node"
+            self.outbox.declined(terms, who, str(error))
+            return Offer(pack_bundle([]), (), ({"client": who, "why": str(error)},))
+        sent: dict[str, bytes] = {}
+        declined: list[dict[str, str]] = []
+        room = most_bytes
+        with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
+            for client in clients:
+                try:
+                    data = self._contribution(terms, client)
+                except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
+                    declined.append({"client": client, "why": str(error)})
+                    self.outbox.declined(terms, client, str(error))
+                    continue
+                if not again and self.outbox.acknowledged(terms.id, client):
+                    continue
+                if len(data) > room and sent:
+                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True)
+                room -= len(data)
+                sent[client] = data
+                self.outbox.sent(terms, client)
+        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
+
+    def second(self, terms: Terms, broadcast: bytes, *, most_bytes: int, after: str = "") -> Offer:
+        """Return reports of the second of two phases, of those clients that took part in the first, as many as fit."""
+        self.require_terms(terms)
+        self.policy.require(terms)
+        phase = SecondPhase(terms, Broadcast.from_bytes(broadcast))
+        clients = _behind(after, holdings_of(self.settings, terms).clients)
+        sent: dict[str, bytes] = {}
+        declined: list[dict[str, str]] = []
+        room = most_bytes
+        with self.outbox.batch():
+            for client in clients:
+                try:
+                    data = self._second(phase, client)
+                except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
+                    declined.append({"client": client, "why": str(error)})
+                    self.outbox.declined(terms, client, str(error))
+                    continue
+                if len(data) > room and sent:
+                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True)
+                room -= len(data)
+                sent[client] = data
+                self.outbox.sent(cast("Terms", phase), client)
+        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
+
+    def acknowledge(self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Keep receipts and refusals, each by itself; return what was wrong with those that cannot be kept."""
+        problems: list[str] = []
+        with self.outbox.batch():
+            for receipt in receipts:
+                try:
+                    self.outbox.acknowledge(receipt)
+                except LedgerError as error:
+                    problems.append(str(error))
+            for refusal in refusals:
+                given = [refusal[key] for key in ("federation", "client", "version", "reason", "sentence")]
+                try:
+                    self.outbox.refused(*given)
+                except LedgerError as error:
+                    problems.append(str(error))
+        return problems
+
+    def evaluate(self, terms: Terms, classifier_bytes: bytes) -> LocalEvaluation:
+        """Return how a broadcast head does on this node's held-out data, summed over its clients.
+
+        Only the sum leaves, so a class is left out when all clients of the node have too few samples of it together.
+        """
+        self.require_terms(terms)
+        classifier = load_bytes(classifier_bytes)
+        _require_agreed(classifier, terms)
+        total = LocalEvaluation.zero(classifier.n_classes)
+        if not self.settings.evaluate:
+            return total
+        holdings = holdings_of(self.settings, terms)
+        temperature = float(classifier.info.get("temperature", 1.0))
+        # under noise the policy must let small classes out, of the training data
+        least = fewest(self.policy) if terms.privacy.mode.noise.is_on else self.policy.min_count
+        tests = [holdings.test(client) for client in holdings.clients]
+        counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests), np.zeros(1, np.int64))
+        for client, held in zip(holdings.clients, tests, strict=True):
+            enough = counts[held.y] >= least
+            if enough.any():
+                evaluation = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], temperature=temperature)
+                self.outbox.evaluated(terms, client, evaluation)
+                total += evaluation
+        return total
+
+    def require_terms(self, terms: Terms) -> None:
+        """Refuse terms that this client did not read."""
+        named = terms.encoder["name"] in encoders()
+        if not self.settings.federation and not named:
+            raise PolicyError(
+                f"the server asks for the encoder '{terms.encoder['name']}', a file, a function or a download: a "
+                "client that has not read the terms loads none but those that fedmoments knows by name"
+            )
+        if self.settings.federation and terms.id != self.settings.federation:
+            raise PolicyError(
+                f"this client takes part in the federation {self.settings.federation[:16]}…, but the server sent the "
+                f"terms of {terms.id[:16]}… ('{terms.name}'): read those first, then name them in the settings"
+            )
+
+    def chooser(self, terms: Terms) -> Chooser:
+        """Return what applies the policy to this node's clients, made once for all of them."""
+        holdings = holdings_of(self.settings, terms)
+        if self._choosing is None or self._choosing.holdings is not holdings:
+            self._choosing = Chooser(holdings, self.policy, terms)
+        return self._choosing
+
+    def _second(self, phase: SecondPhase, client: str) -> bytes:
+        """Return a client's report of the second phase: the stored one, or one made from the samples of the first."""
+        terms = phase.terms
+        chosen = self.chooser(terms).choose(client)
+        key = identity_of(self.settings, client)
+        source, noise = self._source(chosen, terms, key)
+        self.outbox.prepare(terms, client, source, require_same_source(client))
+        facts: dict[bytes, Mapping[str, Any]] = {}
+
+        def make(version: int) -> bytes:
+            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            data, record = second_report(phase, stats, client=client, version=version, key=key)
+            self.policy.require_size(len(data))
+            facts[data] = record
+            return data
+
+        return self.outbox.prepare(
+            cast("Terms", phase), client, f"{source}{phase.broadcast.digest}", make, lambda data, _: facts[data]
+        )
+
+    def _source(self, chosen: Chosen, terms: Terms, key: IdentityKey) -> tuple[str, str]:
+        """Return the digest of all that a contribution is made from, and what seeds its noise on counts.
+
+        The latter is secret, and the same if made again: noise must not be another every time.
+        """
+        source = sha256(f"{chosen.source}{self.policy}{key.public.hex}".encode()).hexdigest()
+        return source, sha256(key.private_bytes() + f"{terms.id}{source}".encode()).hexdigest()
+
+    def _contribution(self, terms: Terms, client: str) -> bytes:
+        chosen = self.chooser(terms).choose(client)
+        key = identity_of(self.settings, client)
+        source, noise = self._source(chosen, terms, key)
+        stats: Statistics | None = None
+        mode = terms.privacy.mode
+
+        def make(version: int) -> bytes:
+            nonlocal stats
+            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            mode.check_kept(client, kept=bool(self.settings.folder))
+            data = mode.pack(stats, terms, client=client, version=version, key=key, withheld=chosen.withheld)
+            self.policy.require_size(len(data))
+            self.outbox.audited(terms, client, version, chosen.notes)
+            return data
+
+        def describe(data: bytes, version: int) -> Mapping[str, Any]:
+            assert stats is not None  # noqa: S101 - make() was called before
+            return facts_of_report(data, terms, client, version, stats=stats, withheld=chosen.withheld)
+
+        return self.outbox.prepare(terms, client, source, make, None if mode.reads_contributions else describe)
+
+
+class NoOutbox:
+    """Stands for an outbox in a simulation, where nothing is kept: a contribution is made anew, the same bytes."""
+
+    def prepare(
+        self,
+        terms: Terms,  # noqa: ARG002
+        client: str,  # noqa: ARG002
+        source: str,  # noqa: ARG002
+        make: Callable[[int], bytes],
+        describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,  # noqa: ARG002
+    ) -> bytes:
+        """Make the first version."""
+        return make(1)
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Group nothing."""
+        return nullcontext()
+
+    def acknowledged(self, terms_id: str, client: str) -> bool:  # noqa: ARG002
+        """Remember no receipt."""
+        return False
+
+    def _forget(self, *_: object, **__: object) -> None:
+        """Keep nothing."""
+
+    sent = acknowledge = refused = declined = evaluated = audited = sending = _forget
+
+
+def _require_agreed(classifier: Classifier, terms: Terms) -> None:
+    """Refuse to evaluate a classifier of another federation."""
+    if classifier.class_names != terms.classes:
+        raise InputError("the classifier that was broadcast has other classes than the terms")

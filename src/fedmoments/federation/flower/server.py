@@ -1,0 +1,251 @@
+"""The server's part of a federation: rounds of collection, heads, their evaluation by the clients, files."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.errors import DeploymentError, FedMomentsError
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.flower.collect import Collection, RoundReport
+from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
+from fedmoments.federation.flower.messages import ACKNOWLEDGE, EVALUATE, content_of
+from fedmoments.federation.flower.replies import cleaned, read_evaluated
+from fedmoments.federation.flower.secure import AloneRun, SecureRun, lead
+from fedmoments.federation.outcome import write_federation
+from fedmoments.federation.results import Fitted, Source, fit_heads, require_filterable, require_served, source_of
+from fedmoments.federation.store import FederationStore
+from fedmoments.settings.server import ServerSettings, TuningSettings
+from fedmoments.wire import pack_bundle
+
+__all__ = ["FederationRun", "Progress", "dismiss", "run_federation", "wait_for_nodes"]
+
+#: Cap on what a node may answer to an evaluation: a confusion matrix of some thousand classes.
+EVALUATION_BYTES = 2**28
+#: Seconds for which the server waits until nodes have heard that the run is over.
+DISMISSAL = 60.0
+
+#: Clients that the log names when a filter leaves them out.
+MOST_TOLD = 200
+
+#: Called with (done, in all, what happened).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class FederationRun:
+    """What a run found.
+
+    Parameters
+    ----------
+    rounds
+        Reports of the rounds of collection.
+    fitted
+        Heads by name.
+    unfitted
+        Why other heads could not be fitted, by name.
+    source
+        What they were fitted from.
+    evaluations
+        Sums over all clients' held-out data, by head.
+    failures
+        Nodes that did not evaluate, and why.
+    leading
+        The server's part of adding up.
+    """
+
+    rounds: list[RoundReport] = field(default_factory=list)
+    fitted: dict[str, Fitted] = field(default_factory=dict)
+    unfitted: dict[str, str] = field(default_factory=dict)
+    source: Source | None = None
+    evaluations: dict[str, LocalEvaluation] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    leading: SecureRun | AloneRun = field(default_factory=AloneRun)
+
+
+def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | None = None) -> FederationRun:
+    """Run a federation to its end.
+
+    Parameters
+    ----------
+    grid
+        Flower's, or ours.
+    settings
+        The server's own; its ledger holds the terms.
+    progress
+        Called when something happened.
+
+    Raises
+    ------
+    DeploymentError
+        When too few nodes came or too few clients are in the ledger; what was taken in stays there.
+    """
+    run = FederationRun()
+    with FederationStore.open(settings.ledger) as store:
+        store.note("run started", heads=list(settings.heads), rounds=settings.rounds)
+        dismissed = False
+        try:
+            require_served(store.terms, choose_heads(settings.heads, settings.hyper))
+            require_filterable(store.terms, settings.robust, settings.max_client_samples)
+            if settings.fit_each_round:
+                store.terms.privacy.mode.check_fits(settings.rounds)
+            _collect(grid, store, settings, run, progress)
+            _require_quorum(store, settings, run)
+            _fit(store, settings, run)
+            if not run.fitted:
+                reasons = " | ".join(f"{name}: {reason}" for name, reason in run.unfitted.items())
+                raise DeploymentError(f"no head could be fitted from what is in the ledger: {reasons}")
+            if settings.evaluate:
+                _evaluate(grid, store, settings, run)
+                dismissed = True
+        finally:
+            if not dismissed:
+                dismiss(grid, settings)
+        digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
+        store.note("run finished", digests=digests)
+        if settings.out:
+            write_federation(Path(settings.out), store, run.fitted, run.evaluations, _report(run), source=run.source)
+    return run
+
+
+def _collect(
+    grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, progress: Progress | None
+) -> None:
+    """Run all rounds of collection."""
+    mode = store.terms.privacy.mode
+    run.leading = leader = lead(grid, store, settings, progress and (lambda what: progress(1, 1, what)))
+    nodes = wait_for_nodes(grid, settings, progress, helper=mode.has_helper)
+    leader.prepare()
+    finished: set[int] = set()
+    draw = Random(settings.seed)  # noqa: S311 - chooses who is asked first, protects nothing
+    for number in range(1, settings.rounds + 1):
+        nodes = leader.clients(sorted(set(nodes) | set(grid.get_node_ids())))
+        asked = _chosen(nodes, finished, settings.per_round, draw)
+        collection = Collection(grid, store, settings, number=number, progress=progress)
+        run.rounds.append(collection.run(asked))
+        finished |= collection.done
+        last = number == settings.rounds
+        if last or settings.fit_each_round:
+            leader.collect()
+        store.note("round closed", **_summary(run.rounds[-1]), clients=store.status().clients)
+        if settings.fit_each_round and not last and mode.contributors(store.status()) >= settings.quorum:
+            _fit(store, settings, run)
+
+
+def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    """Fit all heads that can be fitted."""
+    run.unfitted = {}
+
+    def fail(name: str, error: FedMomentsError) -> None:
+        run.unfitted[name] = str(error)
+        store.note("not fitted", head=name, reason=str(error)[:500])
+
+    run.source = source_of(store, robust=settings.robust, max_samples=settings.max_client_samples)
+    if run.source.dropped:
+        dropped = dict(list(run.source.dropped.items())[:MOST_TOLD])
+        store.note("left out", count=len(run.source.dropped), clients=dropped)
+    run.fitted = fit_heads(store, settings.heads, settings.hyper, on_failure=fail, source=run.source)
+    digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
+    store.note("fitted", digests=digests)
+
+
+def dismiss(grid: Grid, settings: ServerSettings | TuningSettings) -> None:
+    """Tell all nodes that the run is over, whatever became of it; those that do not hear it stay."""
+    exchange = Exchange(grid, settings.ttl, settings.poll, 2**20, "over")
+    fields = {"receipts": [], "refusals": [], "over": True}
+    exchange.ask(ACKNOWLEDGE, {node: content_of(fields) for node in grid.get_node_ids()})
+    exchange.hear(lambda _: None, until=time.monotonic() + min(DISMISSAL, settings.deadline))
+
+
+def wait_for_nodes(
+    grid: Grid, settings: ServerSettings | TuningSettings, progress: Progress | None, *, helper: bool = False
+) -> list[int]:
+    """Wait for as many nodes as were asked for, and for one more that is the helper; without that one, go on."""
+    until = time.monotonic() + settings.wait
+    while True:
+        nodes = sorted(grid.get_node_ids())
+        if progress:
+            progress(len(nodes), settings.nodes + helper, "nodes are here")
+        over = time.monotonic() >= until
+        if len(nodes) >= settings.nodes + (helper and not over):
+            return nodes
+        if over:
+            raise DeploymentError(
+                f"{len(nodes)} of {settings.nodes} nodes came within {settings.wait:g} s: start the others, wait "
+                "longer (wait), or ask for fewer (nodes)"
+            )
+        time.sleep(settings.poll)
+
+
+def _chosen(nodes: list[int], finished: set[int], per_round: int, draw: Random) -> list[int]:
+    """Return the nodes of a round: those that are not finished, or as many of them as a round asks."""
+    left = [node for node in nodes if node not in finished]
+    return sorted(draw.sample(left, per_round)) if 0 < per_round < len(left) else left
+
+
+def _require_quorum(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    clients = store.terms.privacy.mode.contributors(store.status())
+    if clients < settings.quorum:
+        store.note("no quorum", clients=clients, quorum=settings.quorum)
+        troubles = [
+            f"{fact.get('client') or fact.get('node')}: {fact.get('why') or fact.get('reason') or fact.get('sentence')}"
+            for report in run.rounds
+            for fact in [*report.declined, *report.refused, *report.failures]
+        ]
+        raise DeploymentError(
+            f"{clients} clients with samples are in the ledger, but {settings.quorum} were asked for (quorum): what "
+            f"they sent is kept, so run again when more are there. {' | '.join(troubles[:5])}"
+        )
+
+
+def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+    """Broadcast the heads, and add up what nodes found on data of theirs."""
+    terms, heads = store.terms, list(run.fitted)
+    n_classes = len(terms.classes)
+    run.evaluations = {name: LocalEvaluation.zero(n_classes) for name in heads}
+    exchange = Exchange(grid, settings.ttl, settings.poll, EVALUATION_BYTES, "evaluation")
+    fields = {"terms": terms.to_json(), "over": True}
+    data = pack_bundle([fitted.classifier.to_bytes() for fitted in run.fitted.values()])
+
+    def take(answer: Reply | Failure) -> None:
+        if isinstance(answer, Reply):
+            try:
+                evaluations = read_evaluated(
+                    answer.content, most_bytes=EVALUATION_BYTES, heads=len(heads), n_classes=n_classes
+                )
+                run.evaluations = {
+                    name: run.evaluations[name] + part for name, part in zip(heads, evaluations, strict=True)
+                }
+                return
+            except FedMomentsError as error:
+                answer = Failure(answer.node, EVALUATE, 0, str(error))
+        facts = {"node": str(answer.node), "code": answer.code, "reason": cleaned(answer.reason, 500)}
+        run.failures.append(facts)
+        store.note("evaluation failed", **facts)
+
+    nodes = run.leading.clients(sorted(grid.get_node_ids()))
+    for failure in exchange.ask(EVALUATE, {node: content_of(fields, data) for node in nodes}):
+        take(failure)
+    exchange.hear(take, until=time.monotonic() + settings.deadline)
+    if store.terms.privacy.mode.has_helper:
+        dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
+    shown = {
+        name: evaluation.accuracy if evaluation.n_samples else None for name, evaluation in run.evaluations.items()
+    }
+    store.note("evaluated", asked=len(nodes), answered=len(nodes) - len(run.failures), accuracy=shown)
+
+
+def _summary(report: RoundReport) -> dict[str, Any]:
+    facts = {"round": report.number, "asked": len(report.asked), "accepted": report.accepted, "bytes": report.bytes}
+    return {**facts, **report.counts}
+
+
+def _report(run: FederationRun) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps([asdict(report) for report in run.rounds]))
+    return {"rounds": document, "failures": run.failures, "unfitted": run.unfitted}

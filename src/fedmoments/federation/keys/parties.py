@@ -1,0 +1,406 @@
+"""Certificates of a federation's server and keys of its clients: made once, never overwritten, private to owners.
+
+======================  ==================  =======================================================================
+file                    who keeps it        what it is
+======================  ==================  =======================================================================
+``ca.crt``              everybody           root certificate: the server's is checked against it
+``ca.key``              the operator        signs certificates; the running server does not need it
+``server.pem``          the server          certificate for its names and addresses
+``server.key``          the server          its private key
+``NAME.node``           the client          transport key (ECDSA P-384, OpenSSH): which machine is speaking
+``NAME.node.pub``       the server          its public half, which the SuperLink registers
+``NAME.identity``       the client          identity key (Ed25519, PKCS #8): whose numbers they are
+``NAME.card``           the server          both public halves as JSON: what a client hands in to be enrolled
+``NAME.helper``         the helper          opens masks; see :mod:`fedmoments.federation.keys.helper`
+======================  ==================  =======================================================================
+"""
+
+import datetime
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmoments.errors import FileFormatError, InputError
+from fedmoments.federation.keys.files import (
+    check_private,
+    crypto,
+    make_folder,
+    private_pem,
+    refuse_existing,
+    write_new,
+)
+from fedmoments.wire.keys import IdentityKey, PublicKey
+
+__all__ = [
+    "Authority",
+    "Card",
+    "ClientKeys",
+    "NodeKeys",
+    "check_name",
+    "check_node_key",
+    "load_identity",
+    "make_authority",
+    "make_client",
+    "node_key_pair",
+    "read_card",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DNS = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ALWAYS = ("localhost", "127.0.0.1")
+#: A card is a few hundred bytes; a file that is larger than this is something else.
+_MOST_CARD = 4096
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Where a server's certificates are.
+
+    Parameters
+    ----------
+    folder
+        The folder that :func:`make_authority` filled.
+
+    Examples
+    --------
+    >>> Authority(Path("keys")).root.as_posix()
+    'keys/ca.crt'
+    """
+
+    folder: Path
+
+    @property
+    def root(self) -> Path:
+        """The root certificate, which everybody may have."""
+        return self.folder / "ca.crt"
+
+    @property
+    def root_key(self) -> Path:
+        """The private key of the root."""
+        return self.folder / "ca.key"
+
+    @property
+    def certificate(self) -> Path:
+        """The server's certificate."""
+        return self.folder / "server.pem"
+
+    @property
+    def key(self) -> Path:
+        """The server's private key."""
+        return self.folder / "server.key"
+
+
+@dataclass(frozen=True)
+class NodeKeys:
+    """Where the transport keys of whoever has a node are: of a client, or of a helper.
+
+    Parameters
+    ----------
+    folder, name
+        The folder of the keys, and whose they are.
+
+    Examples
+    --------
+    >>> NodeKeys(Path("keys"), "clinic").node_public.as_posix()
+    'keys/clinic.node.pub'
+    """
+
+    folder: Path
+    name: str
+
+    @property
+    def node(self) -> Path:
+        """The private key of the transport."""
+        return self.folder / f"{self.name}.node"
+
+    @property
+    def node_public(self) -> Path:
+        """Its public half."""
+        return self.folder / f"{self.name}.node.pub"
+
+
+@dataclass(frozen=True)
+class ClientKeys(NodeKeys):
+    """Where a client's keys are.
+
+    Parameters
+    ----------
+    folder
+        The folder that :func:`make_client` wrote to.
+    name
+        The client.
+
+    Examples
+    --------
+    >>> ClientKeys(Path("keys"), "clinic").card.as_posix()
+    'keys/clinic.card'
+    """
+
+    @property
+    def identity(self) -> Path:
+        """The private identity key."""
+        return self.folder / f"{self.name}.identity"
+
+    @property
+    def card(self) -> Path:
+        """What the server gets."""
+        return self.folder / f"{self.name}.card"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a client hands in to be enrolled; nothing in it is secret.
+
+    Parameters
+    ----------
+    name
+        The client.
+    identity
+        Its public identity key.
+    node_key
+        The public key of its transport, one line in OpenSSH's format.
+
+    Examples
+    --------
+    >>> Card("clinic", IdentityKey.generate().public, "ecdsa-sha2-nistp384 AAAA").name
+    'clinic'
+    """
+
+    name: str
+    identity: PublicKey
+    node_key: str
+
+
+def make_authority(folder: str | os.PathLike[str], hosts: Sequence[str], days: int = 825) -> Authority:
+    """Make a root certificate, and with it a certificate for a server.
+
+    Parameters
+    ----------
+    hosts
+        DNS names and IP addresses under which clients reach the server; localhost and 127.0.0.1 are always added.
+    days
+        How long both certificates are valid.
+
+    Raises
+    ------
+    InputError
+        When a host is neither a DNS name nor an address, or one of the files is there already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     authority = make_authority(folder, ["fed.example.org", "10.0.0.7"])
+    ...     oct(authority.key.stat().st_mode & 0o777)
+    '0o600'
+    """
+    x509, ec = crypto("x509"), crypto("hazmat.primitives.asymmetric.ec")
+    if not 1 <= days <= 3650:
+        raise InputError(f"certificates must be valid for 1 to 3650 days, not {days}")
+    names = [_general_name(host) for host in dict.fromkeys([*hosts, *_ALWAYS])]
+    authority = Authority(make_folder(folder))
+    refuse_existing([authority.root, authority.root_key, authority.certificate, authority.key])
+    root_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedmoments federation")])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedmoments server")])
+
+    root = _certificate(issuer, root_key, issuer, root_key, days)
+    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    root = root.add_extension(_usage(signs_certificates=True), critical=True)
+    server = _certificate(subject, server_key, issuer, root_key, days)
+    server = server.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    server = server.add_extension(_usage(signs_certificates=False), critical=True)
+    server = server.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    server = server.add_extension(x509.SubjectAlternativeName(names), critical=False)
+
+    sha, coding = crypto("hazmat.primitives.hashes").SHA384(), crypto("hazmat.primitives.serialization")
+    write_new(authority.root_key, private_pem(root_key), 0o600)
+    write_new(authority.key, private_pem(server_key), 0o600)
+    write_new(authority.root, root.sign(root_key, sha).public_bytes(coding.Encoding.PEM), 0o644)
+    write_new(authority.certificate, server.sign(root_key, sha).public_bytes(coding.Encoding.PEM), 0o644)
+    return authority
+
+
+def make_client(folder: str | os.PathLike[str], name: str) -> ClientKeys:
+    """Make a client's two keys, and the card with which it asks to be enrolled.
+
+    Parameters
+    ----------
+    name
+        The client: letters, digits, ``.``, ``_`` and ``-``, at most 64, for it names files.
+
+    Raises
+    ------
+    InputError
+        When the name cannot be one, or one of the files is there already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keys = make_client(folder, "clinic")
+    ...     read_card(keys.card).identity == load_identity(keys.identity).public
+    True
+    """
+    check_name(name, "client")
+    keys = ClientKeys(make_folder(folder), name)
+    refuse_existing([keys.node, keys.node_public, keys.identity, keys.card])
+    private, line = node_key_pair(name)
+    identity = IdentityKey.generate()
+    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
+    signing = ed25519.Ed25519PrivateKey.from_private_bytes(identity.private_bytes())
+    card = {"fedmoments": "card", "name": name, "identity": identity.public.hex, "node": line}
+    write_new(keys.node, private, 0o600)
+    write_new(keys.identity, private_pem(signing), 0o600)
+    write_new(keys.node_public, f"{line}\n".encode(), 0o644)
+    write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
+    return keys
+
+
+def check_name(name: str, whose: str) -> None:
+    """Refuse a name that cannot be that of files.
+
+    Examples
+    --------
+    >>> check_name("../clinic", "client")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: a client's name must be 1 to 64 letters, digits, '.', '_' or '-' and begin with ...
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"a {whose}'s name must be 1 to 64 letters, digits, '.', '_' or '-' and begin with a letter or digit, "
+            f"not {name!r}: it names the {whose}'s files"
+        )
+
+
+def node_key_pair(name: str) -> tuple[bytes, str]:
+    """Make a transport key; return its private half as a file's content, and its public half as one line.
+
+    Examples
+    --------
+    >>> node_key_pair("clinic")[1].split()[0]
+    'ecdsa-sha2-nistp384'
+    """
+    ec, coding = crypto("hazmat.primitives.asymmetric.ec"), crypto("hazmat.primitives.serialization")
+    node = ec.generate_private_key(ec.SECP384R1())
+    public = node.public_key().public_bytes(coding.Encoding.OpenSSH, coding.PublicFormat.OpenSSH).decode()
+    private = node.private_bytes(coding.Encoding.PEM, coding.PrivateFormat.OpenSSH, coding.NoEncryption())
+    return private, f"{public} {name}"
+
+
+def read_card(path: str | os.PathLike[str]) -> Card:
+    """Read a client's card.
+
+    Raises
+    ------
+    FileFormatError
+        When it is none, or names no client or keys that could be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     card = read_card(make_client(folder, "clinic").card)
+    >>> card.name, card.node_key.split()[0]
+    ('clinic', 'ecdsa-sha2-nistp384')
+    """
+    advice = "ask the client for the .card file that was made with its keys"
+    with Path(path).open("rb") as file:
+        data = file.read(_MOST_CARD + 1)
+    try:
+        if len(data) > _MOST_CARD:
+            raise InputError(f"it has more than {_MOST_CARD} bytes")
+        content = json.loads(data)
+        if not isinstance(content, dict) or content.get("fedmoments") != "card":
+            raise InputError("it lacks the mark of a card")
+        name, node_key = content["name"], content["node"]
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InputError(f"it names a client {name!r}")
+        check_node_key(node_key)
+        return Card(name, PublicKey.from_hex(content["identity"]), node_key)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a client's card ({error}): {advice}") from error
+
+
+def load_identity(path: str | os.PathLike[str]) -> IdentityKey:
+    """Read a client's private identity key.
+
+    Raises
+    ------
+    InputError
+        When others can read the file.
+    FileFormatError
+        When it holds something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     key = load_identity(make_client(folder, "clinic").identity)
+    >>> len(key.sign(b"numbers"))
+    64
+    """
+    check_private(path)
+    coding, ed25519 = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ed25519")
+    try:
+        key = coding.load_pem_private_key(Path(path).read_bytes(), password=None)
+    except (ValueError, TypeError, crypto("exceptions").UnsupportedAlgorithm) as error:
+        raise FileFormatError(f"{path} holds no private key ({error}): pass the client's .identity file") from error
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise FileFormatError(f"{path} holds a key of another kind than Ed25519: pass the client's .identity file")
+    return IdentityKey.from_bytes(key.private_bytes_raw())
+
+
+def _general_name(host: str) -> Any:
+    x509 = crypto("x509")
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    if not _DNS.fullmatch(host.lower()) or host.replace(".", "").isdigit():
+        raise InputError(f"a server's host must be a DNS name or an IP address without a port, not {host!r}")
+    return x509.DNSName(host.lower())
+
+
+def _certificate(subject: Any, key: Any, issuer: Any, issuer_key: Any, days: int) -> Any:
+    x509 = crypto("x509")
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
+    builder = builder.not_valid_after(now + datetime.timedelta(days=days))
+    own, above = x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier
+    builder = builder.add_extension(own.from_public_key(key.public_key()), critical=False)
+    return builder.add_extension(above.from_issuer_public_key(issuer_key.public_key()), critical=False)
+
+
+def _usage(*, signs_certificates: bool) -> Any:
+    return crypto("x509").KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def check_node_key(line: Any) -> None:
+    """Refuse what Flower would not register."""
+    coding, ec = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ec")
+    if not isinstance(line, str) or "\n" in line or "\r" in line:
+        raise InputError("its node key is not one line of text")
+    try:
+        key = coding.load_ssh_public_key(line.encode())
+    except (ValueError, crypto("exceptions").UnsupportedAlgorithm) as error:
+        raise InputError(f"its node key is not in OpenSSH's format: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise InputError("its node key is not an elliptic-curve key")

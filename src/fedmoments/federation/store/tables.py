@@ -1,0 +1,67 @@
+"""The tables of a ledger: one file a federation (:mod:`fedmoments.durable`)."""
+
+from fedmoments.durable import Kind
+
+__all__ = ["LEDGER"]
+
+#: What version 2 added to version 1: masked reports, the batches in which they are added up, and noised sums.
+_SINCE_2 = """
+-- a client's masked report; data is NULL once its batch was collected: nobody needs it any more
+CREATE TABLE reports (
+    client TEXT PRIMARY KEY REFERENCES clients, version INTEGER NOT NULL, digest TEXT NOT NULL,
+    report TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL REFERENCES audit, bytes INTEGER NOT NULL,
+    batch TEXT REFERENCES batches, data BLOB
+) WITHOUT ROWID;
+-- reports that are added up together; seq is that of the entry that says so, plan is JSON: what draws cohorts
+CREATE TABLE batches (
+    batch TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES audit, plan TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('asked', 'collected', 'left')),
+    result BLOB -- a noised sum, or what two phases gave; sums without noise are contributions
+) WITHOUT ROWID;
+-- contributions that are sums of a batch, or of a cohort in it
+CREATE TABLE parts (client TEXT PRIMARY KEY REFERENCES clients, batch TEXT NOT NULL REFERENCES batches) WITHOUT ROWID;
+-- what was noised once for a state of the ledger, and is all that is fitted from
+CREATE TABLE releases (
+    state TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES audit, facts TEXT NOT NULL, data BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+
+_SCHEMA = f"""
+-- terms: their canonical JSON; head: hash of the last entry of the log
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY, time TEXT NOT NULL, event TEXT NOT NULL, facts TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE INDEX audit_refusals ON audit (seq) WHERE event = 'refused';
+CREATE TABLE clients (
+    client TEXT PRIMARY KEY, key BLOB NOT NULL, node_key TEXT,
+    status TEXT NOT NULL CHECK (status IN ('enrolled', 'revoked'))
+) WITHOUT ROWID;
+-- who is in, and with what
+CREATE TABLE contributions (
+    client TEXT PRIMARY KEY REFERENCES clients, version INTEGER NOT NULL, digest TEXT NOT NULL,
+    seq INTEGER NOT NULL REFERENCES audit, bytes INTEGER NOT NULL, samples INTEGER NOT NULL,
+    classes INTEGER NOT NULL, mean_rows INTEGER NOT NULL,
+    withheld_classes INTEGER NOT NULL, withheld_samples INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE payloads (client TEXT PRIMARY KEY REFERENCES contributions ON DELETE CASCADE, data BLOB NOT NULL);
+-- tombstones of those who left
+CREATE TABLE departures (
+    client TEXT PRIMARY KEY REFERENCES clients, version INTEGER NOT NULL, seq INTEGER NOT NULL REFERENCES audit
+) WITHOUT ROWID;
+-- running sums: int64, little-endian; label -1 is for all classes
+CREATE TABLE totals (moment TEXT NOT NULL, label INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (moment, label));
+CREATE TABLE refusals (
+    source TEXT NOT NULL, reason TEXT NOT NULL, client TEXT NOT NULL,
+    times INTEGER NOT NULL, entries INTEGER NOT NULL, logged REAL NOT NULL,
+    PRIMARY KEY (source, reason, client)
+) WITHOUT ROWID;
+CREATE TABLE quarantine (
+    id INTEGER PRIMARY KEY, client TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL,
+    UNIQUE (client, version, digest)
+);
+{_SINCE_2}"""
+
+#: "fmLd" in the header of every ledger file.
+LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 2, {1: _SINCE_2}, remedy="restore a snapshot")

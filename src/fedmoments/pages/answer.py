@@ -1,0 +1,243 @@
+"""The question and the answer in two sentences, from the rows alone.
+
+Two accuracies are told apart only beyond the noise: twice the square root of m(1 − m)/n + s²/k, where m is their
+mean, n the number of test samples, s the larger deviation over seeds and k the number of seeds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedmoments.core.observations import Row
+from fedmoments.pages.details import Detail
+from fedmoments.pages.formats import bytes_, count, list_of, percent, points, times
+from fedmoments.pages.markup import Html, Node, join, tag
+from fedmoments.pages.plain import as_number, mapping
+from fedmoments.pages.reading import Results, is_drawn, place_of, setting_word
+
+__all__ = ["answer", "cheapest", "facts", "first_detail", "frontier", "noise_words", "question"]
+
+#: Uploads that differ by less than this share count as the same bytes.
+SAME_BYTES = 0.02
+#: The head that others are compared with when it sends as much.
+BASELINE = "fedncm"
+#: Standard errors within which two accuracies are not told apart.
+ERRORS = 2.0
+
+
+def frontier(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Return the rows of heads that no other head beats at the same bytes or fewer, by bytes."""
+    best: list[Row] = []
+    drawn = [row for row in rows if is_drawn(row) and not row.baseline]
+    for row in sorted(drawn, key=lambda row: (row.up_bytes_per_client, -place_of(row)[1])):
+        if not best or place_of(row)[1] > place_of(best[-1])[1]:
+            best.append(row)
+    return tuple(best)
+
+
+def cheapest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Return the rows of heads that send least (or as good as least), best first."""
+    drawn = [row for row in rows if is_drawn(row) and not row.baseline]
+    least = min((row.up_bytes_per_client for row in drawn), default=0.0)
+    close = [row for row in drawn if row.up_bytes_per_client <= least * (1 + SAME_BYTES)]
+    return tuple(sorted(close, key=lambda row: (-place_of(row)[1], row.up_bytes_per_client)))
+
+
+def first_detail(results: Results, details: Sequence[Detail]) -> str:
+    """Return the key of the detail to show first: the best of the cheapest heads, as in the answer."""
+    cheap = cheapest(results.rivals_of(results.main_setting))
+    wanted = f"d{cheap[0].detail}" if cheap else ""
+    keys = [detail.key for detail in details]
+    return wanted if wanted in keys else keys[0]
+
+
+def question(results: Results) -> Html:
+    """Return the question."""
+    if len(results.settings) > 1:
+        clients = sorted({known for s in results.settings if (known := results.clients_of(s))})
+        splits = list(dict.fromkeys(setting_word(s, "split") for s in results.settings if s.split))
+        number = count(clients[0], "client") if len(clients) == 1 else "any number of clients"
+        if len(clients) > 1:
+            number = f"{count(clients[0])} to {count(clients[-1], 'client')}"
+        who = f"{number} ({list_of(splits, 4)})" if splits else number
+    else:
+        who = results.clients_words(results.main_setting)
+    return join(["With ", who, ", what can be learned from one upload?"])
+
+
+def answer(results: Results) -> Html:
+    """Return the answer: the best head for the least bytes, the best head of all, and baselines that beat them."""
+    everything = results.rivals_of(results.main_setting)
+    rows, baselines = (tuple(row for row in everything if row.baseline == kind) for kind in (False, True))
+    fitted = _fitted(rows)
+    cheap = cheapest(rows)
+    better = _better(results, rows, baselines, cheap[0] if cheap else None)
+    if not fitted:
+        return join([_nothing(rows, baselines=bool(baselines)), better])
+    if not cheap:
+        top = max(fitted, key=_reached)
+        parts: list[Node] = [_name(results, top), " is the best head and reaches ", _accuracy(top), "."]
+    else:
+        parts = [*_thrift(results, cheap), *_best(results, rows, cheap[0])]
+    return join([_where(results), *parts, better])
+
+
+def _where(results: Results) -> str:
+    """Return which of several settings the answer is about."""
+    settings = {replace(setting, budget=None) for setting in results.settings}
+    words = results.rival_words(results.main_setting)
+    return f"In the first of {len(settings)} settings ({words}), " if len(settings) > 1 else ""
+
+
+def _thrift(results: Results, cheap: tuple[Row, ...]) -> list[Node]:
+    """Return what the best of the cheapest heads reaches."""
+    spent = tag("span", f"{bytes_(cheap[0].up_bytes_per_client)} a client", class_="nowrap")
+    return [_name(results, cheap[0]), " reaches ", _accuracy(cheap[0]), " with ", spent, _gain(results, cheap)]
+
+
+def _best(results: Results, rows: tuple[Row, ...], first: Row) -> list[Node]:
+    """Return what the best head of all reaches, and for how much more."""
+    best = max((row for row in rows if is_drawn(row)), key=lambda row: place_of(row)[1])
+    if best is first:
+        return ["; no other head that was run does better, whatever it sends." if len(rows) > 1 else "."]
+    factor = best.up_bytes_per_client / first.up_bytes_per_client
+    more = f" ({times(factor)} times as much)" if factor > 1 + SAME_BYTES else ""
+    spent = tag("span", bytes_(best.up_bytes_per_client), class_="nowrap")
+    said: list[Node] = ["; the best head, ", _name(results, best), ", reaches ", _accuracy(best), " with ", spent, more]
+    return [*said, _behind(_noise(results, best, first))]
+
+
+def _behind(noise: str) -> str:
+    """Return the end of a sentence, with a word on noise where there is any."""
+    return f", {noise}." if noise else "."
+
+
+def facts(results: Results) -> Html:
+    """Return one line on what was measured."""
+    data, encoder = results.data, mapping(results.data.get("encoder"))
+    sizes = {"train": "training samples", "test": "test samples", "dim": "dimensions"}
+    words = {key: f"{count(number)} {said}" for key, said in sizes.items() if (number := as_number(data.get(key)))}
+    known = [
+        tag("b", str(data["name"])) if data.get("name") else None,
+        words.get("train"),
+        words.get("test"),
+        count(results.n_classes, "class", "classes") if results.n_classes else None,
+        str(encoder["name"]) if encoder.get("name") else None,
+        words.get("dim"),
+        None if results.is_federation or not results.rows else count(results.seeds, "seed"),
+    ]
+    return tag("ul", *(tag("li", each) for each in known if each is not None), class_="facts")
+
+
+def _better(results: Results, heads: Sequence[Row], baselines: Sequence[Row], first: Row | None) -> Html | None:
+    """Return what baselines do better: than the head that was named first for no more bytes, and than every head."""
+    fitted = _fitted(baselines)
+    if not fitted:
+        return None
+    best = max(fitted, key=_reached)
+    beats_all = _reached(best) > max(map(_reached, heads), default=-1.0)
+    thrifty = _thrifty(fitted, first)
+    said: list[Node] = []
+    if first is not None and thrifty is not None:
+        most = ", more than any head" if thrifty is best and beats_all else ""
+        said = [" For no more bytes, the baseline ", _name(results, thrifty), " reaches ", _accuracy(thrifty), most]
+        said.append(_behind(_noise(results, thrifty, first)))
+    if beats_all and best is not thrifty:
+        spent = f" with {bytes_(best.up_bytes_per_client)} a client" if is_drawn(best) else ""
+        said += [" A baseline, ", _name(results, best), ", reaches ", _accuracy(best), f"{spent}."]
+    return join(said) if said else None
+
+
+def _fitted(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.accuracy is not None]
+
+
+def _reached(row: Row) -> float:
+    return row.accuracy or 0.0
+
+
+def _thrifty(baselines: list[Row], first: Row | None) -> Row | None:
+    """Return the best baseline that reaches more than a head for no more bytes, if there is one."""
+    if first is None:
+        return None
+    most, reached = first.up_bytes_per_client * (1 + SAME_BYTES), place_of(first)[1]
+    found = [
+        row for row in baselines if is_drawn(row) and row.up_bytes_per_client <= most and place_of(row)[1] > reached
+    ]
+    return max(found, key=lambda row: place_of(row)[1], default=None)
+
+
+def _gain(results: Results, cheap: tuple[Row, ...]) -> Html | None:
+    """Return how far the best of the cheapest heads is from the baseline among them, or from the runner-up."""
+    first, others = cheap[0], cheap[1:]
+    if not others:
+        return None
+    second = others[0]
+    close = _noise(results, first, second)
+    if first.head == BASELINE:
+        said = join([", the most of all heads that send as little"])
+        return join([said, _close(results, second, close)])
+    other = next((row for row in others if row.head == BASELINE), second)
+    gain = place_of(first)[1] - place_of(other)[1]
+    if round(gain, 3) == 0:
+        return join([", as ", _name(results, other), " does at the same bytes"])
+    if noise := _noise(results, first, other):
+        return join([", as ", _name(results, other), " does at the same bytes ", noise])
+    said = join([", ", tag("strong", points(gain)), " above ", _name(results, other), " at the same bytes"])
+    return join([said, _close(results, second, close) if other is not second else None])
+
+
+def _close(results: Results, row: Row, noise: str) -> Html | None:
+    """Return that the runner-up may be as good."""
+    return join([" (", _name(results, row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
+
+
+def _noise(results: Results, one: Row, other: Row) -> str:
+    """Return words when two accuracies are not told apart by this many test samples, or nothing when they are."""
+    if one.accuracy is None or other.accuracy is None:
+        return ""
+    deviation = max(one.accuracy_std or 0.0, other.accuracy_std or 0.0)
+    return noise_words(results, (one.accuracy, other.accuracy), deviation, results.seeds)
+
+
+def noise_words(results: Results, pair: tuple[float, float], deviation: float, seeds: int) -> str:
+    """Return words when two accuracies are not told apart by the test samples, or nothing when they are.
+
+    Parameters
+    ----------
+    results
+        They say how many test samples there are.
+    pair
+        Two accuracies, means over seeds.
+    deviation, seeds
+        The larger deviation over seeds, and the number of seeds.
+
+    Examples
+    --------
+    >>> from fedmoments.pages.reading import read_results
+    >>> results = read_results({"rows": [], "data": {"test": 1000}})
+    >>> noise_words(results, (0.90, 0.91), 0.0, 1), noise_words(results, (0.80, 0.91), 0.0, 1)
+    ('within the noise of 1,000 test samples', '')
+    """
+    n = as_number(results.data.get("test"))
+    if not n or n < 1:
+        return ""
+    middle = min(max(0.5 * (pair[0] + pair[1]), 0.0), 1.0)
+    if abs(pair[0] - pair[1]) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + deviation**2 / max(seeds, 1)):
+        return ""
+    return f"within the noise of {count(n, 'test sample')}"
+
+
+def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
+    if baselines and not rows:
+        return join(["No head was run, only baselines."])
+    reason = next((reason for row in rows for reason in row.reasons), None)
+    return join(["No head could be fitted", f": {reason}" if reason else "", "."])
+
+
+def _name(results: Results, row: Row) -> Html:
+    return tag("span", results.name(row), class_="head")
+
+
+def _accuracy(row: Row) -> Html:
+    return tag("strong", percent(row.accuracy), class_="nowrap")

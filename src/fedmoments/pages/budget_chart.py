@@ -1,0 +1,162 @@
+"""The chart of a budget curve: accuracy against bytes a client, heads on scatter sketches before all others.
+
+A head on sketches is a heavy line with dots and a band of one standard deviation over seeds. Every other head is a thin
+line, behind ever wider random projections, up to a ring: the method as it is published. Hair lines stand at the float32
+payloads of FedNCM and Fed3R. A thin line that comes from far below enters the chart at its lower edge.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedmoments.pages.budget_reading import BudgetCurve, BudgetCurves, BudgetPoint
+from fedmoments.pages.chart import (
+    COLOURS,
+    DASHES,
+    Chart,
+    Point,
+    Rule,
+    Scale,
+    Series,
+    Style,
+    Symbol,
+    bytes_scale,
+    share_scale,
+)
+from fedmoments.pages.formats import bytes_, count, percent, shorten
+
+__all__ = ["Look", "accuracy_scale", "budget_chart", "shown_range", "told"]
+
+#: Share of the range of what must be seen that is added below it, for lines that come from there.
+ROOM_BELOW = 0.3
+#: Factors by which the horizontal axis reaches beyond the least and the most bytes.
+BEYOND = 0.8, 1.1
+#: Letters of a name.
+MOST_LETTERS = 22
+#: Dots of a sketch, rings of published methods, and specks that tell when they are pointed at.
+DOT, RING, SPECK = (Symbol(size=size, dot=True) for size in (4.0, 5.4, 1.6))
+
+
+@dataclass(frozen=True)
+class Look:
+    """How curves are called and which colours they have, alike in all charts.
+
+    ``names`` are by head, and numbers are those of curves among the ones on sketches, or among all others.
+    """
+
+    names: Mapping[str, str]
+    numbers: Mapping[tuple[str, bool], int]
+
+    @classmethod
+    def of(cls, curves: Sequence[BudgetCurve], names: Mapping[str, str] | None = None) -> "Look":
+        """Return the look of curves in their order: those on sketches count by themselves.
+
+        Examples
+        --------
+        >>> curves = [BudgetCurve("fed3r", False, ()), BudgetCurve("auto", True, ()), BudgetCurve("fedcof", False, ())]
+        >>> [Look.of(curves).style(curve).classes for curve in curves]
+        ['s1 other', 's0 ours', 's2 other']
+        """
+        ours = dict.fromkeys((curve.head, True) for curve in curves if curve.sketch)
+        others = dict.fromkeys((curve.head, False) for curve in curves if not curve.sketch)
+        return cls(names or {}, {key: i for keys in (ours, others) for i, key in enumerate(keys)})
+
+    def name(self, curve: BudgetCurve) -> str:
+        """Return what a curve is called."""
+        return shorten(self.names.get(curve.head, curve.head), MOST_LETTERS)
+
+    def style(self, curve: BudgetCurve) -> Style:
+        """Return the style of a curve: sketches are heavy and have the first colour, others are thin."""
+        number = self.numbers.get((curve.head, curve.sketch), 0)
+        again = number if curve.sketch else number // (COLOURS - 1)
+        colour = 0 if curve.sketch else 1 + number % (COLOURS - 1)
+        return Style(colour, (again - 1) % DASHES + 1 if again else 0, "ours" if curve.sketch else "other")
+
+
+def shown_range(curves: BudgetCurves) -> tuple[float, float]:
+    """Return the lowest and the highest accuracy of a chart: all of sketches and rings, of others the upper part.
+
+    Examples
+    --------
+    >>> ours = BudgetCurve("auto", True, (BudgetPoint(100.0, 0.8), BudgetPoint(800.0, 0.9)))
+    >>> other = BudgetCurve("fed3r", False, (BudgetPoint(100.0, 0.1), BudgetPoint(9000.0, 0.85, own=True)))
+    >>> [round(each, 3) for each in shown_range(BudgetCurves({}, (ours, other)))]
+    [0.77, 0.9]
+    """
+    seen = [point.low for curve in curves.sketches for point in curve.points]
+    seen += [point.low for curve in curves.others for point in curve.points if point.own]
+    seen += [max(point.accuracy for point in curve.points) for curve in curves.curves]
+    high = max((point.high for point in curves.points), default=1.0)
+    lowest = min((point.low for point in curves.points), default=0.0)
+    low = min(seen, default=0.0)
+    return max(lowest, low - ROOM_BELOW * (high - low)), high
+
+
+def accuracy_scale(curves: BudgetCurves) -> Scale:
+    """Return the vertical scale of a chart."""
+    return share_scale(values=shown_range(curves), about=9)
+
+
+def told(name: str, point: BudgetPoint) -> str:
+    r"""Return what is told of a point.
+
+    Examples
+    --------
+    >>> point = BudgetPoint(5120.0, 0.714, 0.004, "means/2", 3, None, 4.25)
+    >>> told("auto", point).replace("\u202f", " ")
+    'auto, budget means/2: 71.4 % ± 0.4 over 3 seeds, 5.1 kB a client, rank 4.2'
+    """
+    said = f"{name}, budget {point.budget}" if point.budget else name
+    said += f": {percent(point.accuracy)}"
+    said += f" ± {point.deviation * 100:.1f}" if point.deviation is not None else ""
+    said += f" over {count(point.seeds, 'seed')}" if point.seeds and point.seeds > 1 else ""
+    said += f", {bytes_(point.bytes)} a client"
+    said += f", {count(point.dimensions, 'dimension')}" if point.dimensions is not None else ""
+    said += f", rank {point.rank:.1f}" if point.rank is not None else ""
+    return said + (", as published" if point.own else "")
+
+
+def budget_chart(curves: BudgetCurves, look: Look, *, height: float = 340.0) -> Chart:
+    """Return the chart.
+
+    Parameters
+    ----------
+    curves
+        At least one, each with at least one point.
+    look
+        Names and colours.
+    height
+        Of the plot in pixels.
+    """
+    tops = [f"{look.name(curve)} up to {percent(max(p.accuracy for p in curve.points))}" for curve in curves.curves]
+    payloads = [(curves.means, "FedNCM, FedCOF"), (curves.gram, "Fed3R")]
+    known = [(size, words) for size, words in payloads if size is not None]
+    least = [curves.means / 8] if curves.means else []
+    return Chart(
+        f"Accuracy against bytes a client: {'; '.join(tops)}",
+        bytes_scale("bytes a client sends (logarithmic)", values=(*(size for size, _ in known), *least), beyond=BEYOND),
+        accuracy_scale(curves),
+        tuple(_series(curve, look) for curve in (*curves.others, *reversed(curves.sketches))),
+        rules=tuple(Rule(size, (words, bytes_(size))) for size, words in known),
+        height=height,
+    )
+
+
+def _series(curve: BudgetCurve, look: Look) -> Series:
+    points = tuple(_point(curve, point, look.name(curve)) for point in curve.points)
+    return Series(look.name(curve), points, look.style(curve), spread="band" if curve.sketch else "bars")
+
+
+def _point(curve: BudgetCurve, point: BudgetPoint, name: str) -> Point:
+    symbol = DOT if curve.sketch else RING if point.own else SPECK
+    return Point(
+        point.bytes,
+        point.accuracy,
+        point.low,
+        point.high,
+        told(name, point),
+        weight=point.accuracy + curve.sketch,
+        symbol=symbol,
+        kind="own" if point.own else "speck",
+        head=curve.head,
+        focus=curve.sketch or point.own,
+    )

@@ -1,0 +1,152 @@
+"""What a budget of bytes buys: the curve, its figures, and what a bound on the server's memory costs."""
+
+from fedmoments.pages.answer import noise_words
+from fedmoments.pages.budget_chart import Look, accuracy_scale, budget_chart
+from fedmoments.pages.budget_reading import BudgetCurve, BudgetCurves, BudgetPoint
+from fedmoments.pages.budget_tables import curve_table, points_table, recompressed_table
+from fedmoments.pages.figure import figure
+from fedmoments.pages.formats import bytes_, clients_words, count, list_of, percent, points, sentences
+from fedmoments.pages.markup import Html, Node, join, tag
+from fedmoments.pages.plain import as_number, mapping
+from fedmoments.pages.reading import Results
+from fedmoments.pages.scales import vertical
+from fedmoments.pages.shell import Opening, section
+
+__all__ = ["budget_answer", "budget_question", "budget_section", "is_budget"]
+
+
+def is_budget(results: Results) -> bool:
+    """Return whether these are budget curves alone, and not the heads of a simulation."""
+    return not results.rows and bool(mapping(results.raw.get("budget_curve")))
+
+
+def budget_question(results: Results) -> Html:
+    """Return the question that a page of budget curves answers."""
+    return join([f"With {_clients(results.budget)}, what does a budget of bytes buy?"])
+
+
+def budget_answer(results: Results) -> Html:
+    """Return the answer: the first head on sketches against the best of all others, for no more bytes."""
+    return _compared(results) or join(["No accuracy was measured under any budget."])
+
+
+#: What a page of this section alone says.
+ALONE = Opening(is_budget, budget_question, budget_answer, "what one upload teaches")
+
+
+@section("budget", "What a budget buys", place=20, opens=ALONE)
+def budget_section(results: Results) -> Html | None:
+    """Return the section, or None when there is neither a curve nor an accuracy after re-compression."""
+    curves = results.budget
+    if not curves.curves and not curves.recompressed:
+        return None
+    parts: list[Node] = []
+    if curves.curves:
+        parts += [
+            tag("p", _lead(curves), class_="lead"),
+            None if is_budget(results) else tag("p", said, class_="lead") if (said := _compared(results)) else None,
+            figure(budget_chart(curves.charted, Look.of(curves.curves))),
+            tag("p", _note(curves), class_="note"),
+            curve_table(curves),
+            points_table(curves),
+        ]
+    if curves.recompressed:
+        parts.append(recompressed_table(curves.recompressed))
+    return join(parts)
+
+
+def _clients(curves: BudgetCurves) -> str:
+    return clients_words(as_number(curves.about.get("clients")), curves.about.get("split"))
+
+
+def _lead(curves: BudgetCurves) -> str:
+    """Return how to read the chart."""
+    ours = list_of([curve.head for curve in curves.sketches])
+    rings = any(point.own for curve in curves.others for point in curve.points)
+    thin = "Thin: every other head behind a random projection whose float32 statistics fit the budget."
+    return sentences(
+        f"Accuracy against what one of {_clients(curves)} sends.",
+        f"Heavy: {ours}, on scatter sketches that fill the budget." if ours else "",
+        thin if curves.others else "",
+        "A ring is the method as published, in all dimensions." if rings else "",
+    )
+
+
+def _note(curves: BudgetCurves) -> str:
+    seeds = int(as_number(curves.about.get("seeds")) or 1)
+    spread = any(point.deviation for point in curves.points)
+    return sentences(
+        f"Band and bars: one standard deviation over {count(seeds, 'seed')}." if spread else "",
+        "Upright lines: float32 payloads as published, the mean over clients." if curves.means or curves.gram else "",
+        _below(curves.charted),
+        _beyond(curves),
+    )
+
+
+def _below(curves: BudgetCurves) -> str:
+    """Return how many lines come from below the chart."""
+    floor = vertical(accuracy_scale(curves), (), 1.0, 0.0).low
+    below = [curve.points[0].accuracy for curve in curves.others if curve.points[0].accuracy < floor]
+    if not below:
+        return ""
+    come, lowest = ("comes", "") if len(below) == 1 else ("come", "the lowest ")
+    return f"{count(len(below), 'thin line')} {come} from below the axis, {lowest}from {percent(min(below))}."
+
+
+def _beyond(curves: BudgetCurves) -> str:
+    """Return the points that are not in the chart."""
+    if not curves.beyond or curves.charted is curves:
+        return ""
+    far = [f"{curve.head} {percent(point.accuracy)} with {bytes_(point.bytes)}" for curve, point in curves.beyond]
+    return f"Beyond the chart: {list_of(far)}."
+
+
+# ---------------------------------------------------------------------------------------------- in words
+
+
+def _compared(results: Results) -> Html | None:
+    """Return what the first head on sketches reaches at FedNCM's payload and at half of it, against all others."""
+    curves = results.budget
+    if not curves.sketches or curves.means is None:
+        return None
+    ours = curves.sketches[0]
+    whole, half = ours.best(curves.means), ours.best(curves.means / 2)
+    if whole is None:
+        return None
+    said: list[Node] = ["At FedCOF’s payload, ", _bytes(curves.means), ", ", _name(ours), " reaches ", _share(whole)]
+    rivals = [(curve, point) for curve in curves.others if (point := curve.best(curves.means)) is not None]
+    if rivals:
+        rival, best = max(rivals, key=lambda each: each[1].accuracy)
+        said += [", ", _distance(whole, best), " the best of all others, ", _name(rival), " (", _share(best), ")"]
+        said += [f", {noise}" if (noise := _noise(results, whole, best)) else None]
+    if half is not None and half is not whole:
+        said += ["; at half of it, ", _share(half)]
+    return join([*said, "."])
+
+
+def _distance(one: BudgetPoint, other: BudgetPoint) -> Html:
+    """Return how far a point is above or below another."""
+    gain = one.accuracy - other.accuracy
+    if round(gain, 3) == 0:
+        return join(["as much as"])
+    return tag("strong", f"{points(gain)} {'above' if gain > 0 else 'below'}")
+
+
+def _noise(results: Results, one: BudgetPoint, other: BudgetPoint) -> str:
+    """Return words when the test samples do not tell two points apart that are not the same."""
+    if round(one.accuracy - other.accuracy, 3) == 0:
+        return ""
+    deviation = max(one.deviation or 0.0, other.deviation or 0.0)
+    return noise_words(results, (one.accuracy, other.accuracy), deviation, one.seeds or 1)
+
+
+def _name(curve: BudgetCurve) -> Html:
+    return tag("span", curve.head, class_="head")
+
+
+def _share(point: BudgetPoint) -> Html:
+    return tag("strong", percent(point.accuracy), class_="nowrap")
+
+
+def _bytes(size: float) -> Html:
+    return tag("span", f"{bytes_(size)} a client", class_="nowrap")

@@ -1,0 +1,77 @@
+"""What went wrong or needs a word: unreadable samples, heads that made do or chose, and what the splits report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedmoments.pages.blocks import bullets, note, titled
+from fedmoments.pages.formats import count, split_words
+from fedmoments.pages.markup import Html, join, tag
+from fedmoments.pages.plain import as_number, items, mapping
+from fedmoments.pages.reading import Results
+from fedmoments.pages.shell import section
+from fedmoments.pages.table import Cell, Column, Row, number_cell, sortable
+
+__all__ = ["notes_section"]
+
+#: Problems and splits that are listed.
+MOST_PROBLEMS, MOST_SPLITS = 50, 60
+#: Numbers of a split: key and title.
+SIZES = {
+    "seed": "Seed",
+    "clients": "Clients",
+    "empty_clients": "Empty",
+    "samples": "Samples",
+    "smallest": "Smallest",
+    "largest": "Largest",
+    "dropped": "Dropped",
+}
+
+
+@section("notes", "Problems and splits", place=170)
+def notes_section(results: Results) -> Html | None:
+    """Return the section, or None when there is nothing to say."""
+    problems = [mapping(each) for each in items(results.data.get("problems"))]
+    shown = [join([tag("code", str(each.get("where", "?"))), ": ", str(each.get("why", ""))]) for each in problems]
+    lesser = dict.fromkeys((row.head, told) for row in results.rows for told in row.notes)
+    parts = [
+        titled(
+            f"{count(len(problems), 'sample')} could not be used",
+            bullets(shown, most=MOST_PROBLEMS, elsewhere="results.json"),
+        ),
+        titled(
+            "Fitted in a lesser way than asked for",
+            bullets([join([tag("b", head), ": ", told]) for head, told in lesser]),
+        ),
+        titled(
+            "Chosen from the statistics, on the first seed",
+            bullets([join([tag("b", head), " ", choice]) for head, choice in _choices(results).items()]),
+        ),
+        _splits([mapping(each) for each in items(results.raw.get("splits"))]),
+    ]
+    return join(parts) if any(parts) else None
+
+
+def _choices(results: Results) -> Mapping[str, str]:
+    """Return what heads chose for themselves, in the first setting in which they did."""
+    choices: dict[str, str] = {}
+    for row in results.rows:
+        if row.choice:
+            where = results.setting_words(row.setting)
+            choices.setdefault(row.head, f"{row.choice} ({where})" if where else row.choice)
+    return choices
+
+
+def _splits(splits: Sequence[Mapping[str, Any]]) -> Html | None:
+    if not splits:
+        return None
+    columns = [Column("Split"), *(Column(title, number=True) for title in SIZES.values()), Column("Notes")]
+    table = sortable("Sizes of every split", columns, [_split(split) for split in splits[:MOST_SPLITS]])
+    cut = f"The first {MOST_SPLITS} of {len(splits)} splits." if len(splits) > MOST_SPLITS else None
+    return titled("Splits", table, note(cut))
+
+
+def _split(split: Mapping[str, Any]) -> Row:
+    numbers = [as_number(split.get(key)) for key in SIZES]
+    words = [str(word) for word in (split.get("why"), *items(split.get("notes"))) if word]
+    cells = [number_cell(number, count(number)) for number in numbers]
+    return Row(Cell(split_words(split.get("scheme", "?"))), (*cells, Cell(" · ".join(words) or "–", kind="minor")))

@@ -1,0 +1,62 @@
+"""From settings to samples and their encoder: the one place where both are looked up."""
+
+from dataclasses import fields
+from typing import cast
+
+from fedmoments.errors import InputError
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.entry import Runtime
+from fedmoments.samples.encoders.registry import load_encoder
+from fedmoments.samples.sources.registry import load_data
+from fedmoments.settings.encoding import Encoding
+from fedmoments.settings.samples import SampleSource
+
+__all__ = ["DEFAULTS", "choose_encoder", "read_data"]
+
+#: The encoder that is taken when none is named.
+DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
+
+_OWN = ("data", "strict")  # fields of a source that are no options of its reader, or are given as something else
+
+
+def read_data(source: SampleSource) -> DataSet:
+    """Load samples, without encoding them.
+
+    Examples
+    --------
+    >>> len(read_data(SampleSource("digits")).class_names)
+    10
+    """
+    options = {option.name: getattr(source, option.name) for option in fields(SampleSource) if option.name not in _OWN}
+    return load_data(source.data, **options, strict=source.strict or None)
+
+
+def choose_encoder(encoding: Encoding, modality: str, dim: int | None = None) -> Encoder:
+    """Return the encoder that was asked for, or the default one of the modality.
+
+    Parameters
+    ----------
+    encoding
+        Which one, and how it runs.
+    modality
+        What the samples are.
+    dim
+        Dimension of features that are given.
+
+    Examples
+    --------
+    >>> choose_encoder(Encoding(), "features", 64).name
+    'identity'
+    """
+    name = encoding.encoder or DEFAULTS[modality]
+    if name == "identity" and dim is None:
+        raise InputError(
+            "the encoder 'identity' takes features that are given, but the data hold none: name another one"
+        )
+    if name == "identity":  # there is nothing to run, but a size or pooling that cannot be obeyed is refused
+        return load_encoder(name, dim=dim, size=encoding.size, pooling=encoding.pooling)
+    options = {key: getattr(encoding, key) for key in ("size", "pooling", "threads", "batch_size")}
+    given = {key: value for key, value in options.items() if value is not None}
+    runtime = cast("Runtime", encoding.runtime)  # load_encoder refuses any other word
+    return load_encoder(name, runtime=runtime, device=encoding.device, **given)

@@ -1,0 +1,99 @@
+"""Which column of a table is what: as given, or guessed from its name; and what a row must have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedmoments.errors import InputError
+
+__all__ = ["Columns", "choose_columns", "label_name"]
+
+_GUESSES = {
+    "text": ("text", "sentence", "utterance", "content", "query", "question", "review", "document"),
+    "image": ("image", "img", "picture", "image_path", "path", "file", "file_name", "filename"),
+    "label": ("label", "labels", "class", "category", "target", "intent", "y"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that are used; None where the table has no such column."""
+
+    item: str
+    is_image: bool
+    label: str
+    client: str | None = None
+    domain: str | None = None
+    split: str | None = None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The columns to read."""
+        return tuple(name for name in (self.item, self.label, self.client, self.domain, self.split) if name)
+
+
+def choose_columns(
+    whose: str,
+    present: Sequence[str],
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    domain: str | None = None,
+    split: str | None = None,
+) -> Columns:
+    """Check the columns that were given, and guess text or image and label when they were not.
+
+    Examples
+    --------
+    >>> choose_columns("t.csv", ["text", "category"])
+    Columns(item='text', is_image=False, label='category', client=None, domain=None, split=None)
+    >>> choose_columns("t.csv", ["a", "b"], text="a", label="c")
+    Traceback (most recent call last):
+    ...
+    fedmoments.errors.InputError: t.csv has no column 'c' for label: its columns are a, b
+    """
+    given = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
+    _check_given(whose, present, given)
+    if text is None and image is None:
+        text = _guess("text", present, label)
+        image = None if text else _guess("image", present, label)
+    label = label or _guess("label", present, text or image)
+    item = text or image
+    if item is None or label is None:
+        missing = "text or image" if item is None else "label"
+        raise InputError(f"which column of {whose} is {missing}? Name it; the columns are {_listed(present)}")
+    return Columns(item, text is None, label, client, domain, split)
+
+
+def _check_given(whose: str, present: Sequence[str], given: Mapping[str, str | None]) -> None:
+    """Refuse columns that are not there, and columns of texts and of images at once."""
+    if given["text"] is not None and given["image"] is not None:
+        raise InputError(f"{whose}: samples are texts or images: give the column of one, not text and image")
+    for what, name in given.items():
+        if name is not None and name not in present:
+            raise InputError(f"{whose} has no column '{name}' for {what}: its columns are {_listed(present)}")
+
+
+def _listed(present: Sequence[str]) -> str:
+    return ", ".join(map(str, present))
+
+
+def _guess(what: str, present: Sequence[str], taken: str | None) -> str | None:
+    by_name = {name.lower(): name for name in reversed(present) if name != taken}
+    return next((by_name[guess] for guess in _GUESSES[what] if guess in by_name), None)
+
+
+def label_name(value: object) -> str:
+    """Return a label, client or domain as text; empty when the value is missing. 3.0 is 3: gaps make floats of numbers.
+
+    Examples
+    --------
+    >>> label_name(3.0), label_name(" cat "), label_name(None), label_name(float("nan"))
+    ('3', 'cat', '', '')
+    """
+    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()

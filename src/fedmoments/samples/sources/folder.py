@@ -1,0 +1,158 @@
+"""``folder:PATH``: images in folders named after their classes.
+
+=========================================  ==========================================================
+PATH/CLASS/…                               all images below CLASS, however deep
+PATH/train/CLASS/…, PATH/test/CLASS/…      the same, with the test part given
+PATH/DOMAIN/CLASS/…                        with ``domains=True``; also below train and test
+=========================================  ==========================================================
+
+Hidden files are not looked at, files that are no images are reported. Links are followed, but no folder is read twice
+within a class.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedmoments.errors import InputError
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.natural_order import natural_key, sorted_names
+from fedmoments.samples.sources.rows import Problems, Rows, assemble
+from fedmoments.samples.sources.source import Source
+from fedmoments.samples.splits.draws import Seed
+
+__all__ = ["IMAGE_ENDINGS", "SOURCES", "load_folder"]
+
+#: Files with these endings, in any case, are taken for images.
+IMAGE_ENDINGS = frozenset(
+    {
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".gif", ".bmp", ".tif", ".tiff"),
+        *(".pbm", ".pgm", ".ppm", ".pnm"),
+    }
+)
+_OF_THE_SYSTEM = frozenset({"desktop.ini", "thumbs.db"})
+
+_Folder = tuple[int, int]  # device and inode
+
+
+def load_folder(
+    argument: str, *, domains: bool = False, test_share: float = 0.2, seed: Seed = 0, strict: bool = False
+) -> DataSet:
+    """Load a folder of class folders.
+
+    Parameters
+    ----------
+    argument
+        The folder.
+    domains
+        Whether the class folders are in folders of domains.
+    test_share, seed
+        For holding out a test part, when there are no folders ``train`` and ``test``.
+    strict
+        Whether to stop at the first problem.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/10.jpg"):
+    ...         Path(place, name).parent.mkdir(exist_ok=True)
+    ...         Path(place, name).touch()
+    ...     data = load_folder(place, test_share=0.5)
+    >>> data.class_names, len(data.train), len(data.test)
+    (('cat', 'dog'), 2, 2)
+    """
+    root = Path(argument).expanduser()
+    if not root.is_dir():
+        raise InputError(f"{root} is not a folder: folder:PATH needs one, with a folder for each class")
+    problems = Problems(strict=strict)
+    parts = _parts(root, problems)
+    rows = {name: _part(root, path, problems, with_domains=domains) for name, path in parts.items()}
+    if not rows["train"][1]:
+        raise InputError(f"{root} holds no class folders: images must be in PATH/CLASS/, or in PATH/DOMAIN/CLASS/")
+    return assemble(
+        f"folder:{argument}",
+        rows["train"][0],
+        rows["test"][0] if "test" in rows else None,
+        "image",
+        problems,
+        test_share=test_share,
+        seed=seed,
+        class_names=sorted_names(rows["train"][1]),
+    )
+
+
+def _parts(root: Path, problems: Problems) -> dict[str, Path]:
+    """Return the folders of ``train`` and ``test`` where there are such; else all is to train on."""
+    folders = {path.name: path for path in _folders(root, root, problems, tell_files=False)}
+    if not ({"train", "test"} <= set(folders) or set(folders) == {"train"}):
+        return {"train": root}
+    parts: dict[str, Path] = {name: folders[name] for name in ("train", "test") if name in folders}
+    for other in sorted_names(set(folders) - set(parts)):
+        problems.add(other, "this folder beside 'train' and 'test' is not used")
+    return parts
+
+
+def _part(root: Path, part: Path, problems: Problems, *, with_domains: bool) -> tuple[Rows, set[str]]:
+    """Return the rows of a part, and the names of all its class folders."""
+    items: list[Path] = []
+    rows, names = Rows(items), set[str]()
+    above = {_identity(root), _identity(part)}
+    for domain in _folders(root, part, problems) if with_domains else [part]:
+        for folder in _folders(root, domain, problems):
+            names.add(folder.name)
+            for image in _images(root, folder, problems, above | {_identity(domain)}):
+                items.append(image)
+                rows.labels.append(folder.name)
+                rows.sources.append(_name(root, image))
+                if with_domains:
+                    rows.domains.append(domain.name)
+    return rows, names
+
+
+def _folders(root: Path, parent: Path, problems: Problems, *, tell_files: bool = True) -> Iterator[Path]:
+    """Yield the folders in a folder, in natural order; files there are problems."""
+    for entry in _entries(root, parent, problems):
+        if entry.is_dir():
+            yield entry
+        elif tell_files:
+            problems.add(_name(root, entry), "it is not in the folder of a class")
+
+
+def _images(root: Path, folder: Path, problems: Problems, seen: set[_Folder]) -> Iterator[Path]:
+    """Yield the images below a folder, in natural order."""
+    here = _identity(folder)
+    if here in seen:
+        problems.add(_name(root, folder), "it is a link to a folder that is read already")
+        return
+    seen.add(here)
+    for entry in _entries(root, folder, problems):
+        if entry.is_dir():
+            yield from _images(root, entry, problems, seen)
+        elif entry.suffix.lower() not in IMAGE_ENDINGS:
+            problems.add(_name(root, entry), f"a file that ends in '{entry.suffix}' is not taken for an image")
+        else:
+            yield entry
+
+
+def _entries(root: Path, folder: Path, problems: Problems) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError as error:
+        problems.add(_name(root, folder), f"the folder cannot be read ({error.strerror})")
+        return []
+    shown = (name for name in names if not name.startswith(".") and name.lower() not in _OF_THE_SYSTEM)
+    return [folder / name for name in sorted(shown, key=natural_key)]
+
+
+def _identity(folder: Path) -> _Folder:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _name(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+SOURCES = (Source("folder", "PATH", "images in folders named after their classes", load_folder),)

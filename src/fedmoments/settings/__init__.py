@@ -1,0 +1,1 @@
+"""What people configure, as values that TOML files hold."""

@@ -1,0 +1,93 @@
+"""What a client decides for itself. Nothing here travels: a server cannot choose what it reads or keeps back."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from fedmoments.errors import InputError
+from fedmoments.settings.encoding import Running
+from fedmoments.settings.files import FromFile
+from fedmoments.settings.option import option
+from fedmoments.settings.policy import PolicyRules
+from fedmoments.settings.samples import SampleSource
+
+__all__ = ["ClientSettings", "parse_partitions"]
+
+_federation = partial(option, group="Federation")
+
+
+def parse_partitions(text: str) -> tuple[int, ...]:
+    """Return numbers that were typed as ``0-3,7``.
+
+    Examples
+    --------
+    >>> parse_partitions("0-3,7")
+    (0, 1, 2, 3, 7)
+    """
+    numbers: list[int] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None:
+            raise InputError(f"partitions are typed as 0-3,7, but '{text}' arrived")
+        first, last = int(match[1]), int(match[2] or match[1])
+        numbers += range(first, last + 1)
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise InputError(f"partitions must be numbers, each once, but '{text}' arrived")
+    return tuple(numbers)
+
+
+@dataclass(frozen=True)
+class ClientSettings(Running, SampleSource, FromFile):
+    """A client's own settings; a test part of its samples is what broadcast heads are evaluated on.
+
+    Parameters
+    ----------
+    folder
+        Where its contributions, receipts and its record of what left are kept; empty keeps nothing on disk, which is
+        for simulations only.
+    name
+        Its id, for a client with data of its own.
+    keys
+        Folder that holds ``NAME.identity``, the key that signs what it sends.
+    key_seed
+        For simulations only: keys are derived from this text.
+    federation
+        Id of the federation whose terms this client read; it answers no other. Empty answers all within its policy.
+    split, clients, partitions
+        For trials only: the node plays these parts of a data set that is split over so many clients; a client with a
+        name plays one.
+    evaluate
+        Whether broadcast heads are evaluated here.
+    policy
+        What may leave: rules of :class:`~fedmoments.settings.policy.PolicyRules`.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ("folder", "keys", "cache")
+    sources: ClassVar[tuple[str, ...]] = ("data", "test")
+
+    folder: str = _federation(
+        "", "Where contributions, receipts and the record are kept; ./NAME by default.", metavar="FOLDER"
+    )
+    name: str = ""
+    keys: str = option("", "Folder with this client's keys.", metavar="FOLDER", common=2)
+    key_seed: str = ""
+    federation: str = ""
+    split: str = ""
+    clients: int | None = None
+    partitions: tuple[int, ...] = ()
+    evaluate: bool = _federation(True, "Test heads on data of this client.")
+    policy: Mapping[str, Any] = option({}, "What may leave.", group="Privacy")
+
+    def __post_init__(self) -> None:
+        PolicyRules.from_dict(self.policy)
+        if not self.name and not self.split:
+            raise InputError("a client needs a name (or, in a trial, a split of whose clients it plays some)")
+        if self.name and self.split and len(self.partitions) != 1:
+            raise InputError(
+                f"the client '{self.name}' can play one part of the split '{self.split}', not {len(self.partitions)}: "
+                "leave the name out to play several"
+            )
+        if bool(self.keys) == bool(self.key_seed):
+            raise InputError("a client signs what it sends: give the folder of its keys (or, to simulate, a key_seed)")

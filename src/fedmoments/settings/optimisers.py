@@ -1,0 +1,86 @@
+"""Which optimisers of the server there are: their names are checked here, what they do is written in the tuning wing.
+
+They are built in (the ``OPTIMISERS`` of every file of ``fedmoments.tuning.optimisers``), of installed packages (entry
+points of the group ``fedmoments.optimisers``), or registered at run time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fedmoments.errors import InputError
+from fedmoments.registry import Registry, scan
+
+__all__ = ["OPTIMISERS", "Optimiser", "register_optimiser"]
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """An entry of the registry: how the server merges what clients send.
+
+    Parameters
+    ----------
+    name
+        What users type.
+    make
+        Called with the plan and n_k by client; returns a ``fedmoments.tuning.optimisers.ServerOptimiser``.
+    server_lr
+        Its own step of the server, where the plan has none.
+    proximal
+        Whether clients are held near what they were sent, by the plan's μ.
+    controlled
+        Whether clients keep control variates, and send their change.
+    """
+
+    name: str
+    make: Callable[[Any, Any], Any]
+    server_lr: float = 1.0
+    proximal: bool = False
+    controlled: bool = False
+
+    @property
+    def priced_as(self) -> str:
+        """The method of :mod:`fedmoments.core.costs` that sends as much."""
+        return "scaffold" if self.controlled else "fedavg"
+
+
+def _accept(given: Any, name: str | None) -> Optimiser:
+    if isinstance(given, Optimiser):
+        return given
+    if not callable(given):
+        raise InputError("it must be an Optimiser, or make a ServerOptimiser of a plan and the clients' samples")
+    own = name or getattr(given, "name", None) or given.__name__.lower()
+    return Optimiser(str(own), given, controlled=bool(getattr(given, "controlled", False)))
+
+
+OPTIMISERS: Registry[Optimiser] = Registry(
+    "optimiser",
+    group="fedmoments.optimisers",
+    accept=_accept,
+    built_in=scan("fedmoments.tuning.optimisers", "OPTIMISERS"),
+    order=None,
+)
+
+
+def register_optimiser(optimiser: Given, name: str | None = None) -> Given:
+    """Make an optimiser of the server known by name in this process; also a class decorator.
+
+    Parameters
+    ----------
+    optimiser
+        An :class:`Optimiser`, or a class (or function) that makes one of ``(plan, samples)``.
+    name
+        What users type; its own name by default.
+
+    Examples
+    --------
+    >>> from fedmoments.tuning.optimisers import Scaffold
+    >>> _ = register_optimiser(Optimiser("mine", Scaffold, controlled=True))
+    >>> OPTIMISERS["mine"].priced_as
+    'scaffold'
+    >>> OPTIMISERS.remove("mine")
+    """
+    OPTIMISERS.register(optimiser, name)
+    return optimiser

@@ -1,0 +1,203 @@
+"""What is trained, by whom, and how: every number that a run of tuning depends on, checked."""
+
+import math
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.settings.optimisers import OPTIMISERS
+from fedmoments.settings.option import option
+
+__all__ = ["BATCHNORMS", "RANDOM", "STAGES", "TuningPlan"]
+
+#: The start that is no head.
+RANDOM = "random"
+#: What is trained: the head alone; encoder and head; the encoder alone, under a frozen head.
+STAGES = ("lp", "ft", "feat")
+_SUFFIXES = {"lp": "-lp", "ft": "", "feat": "-feat"}
+#: Running means and variances of batch normalisation: as they came, or learnt by clients and averaged.
+BATCHNORMS = ("frozen", "averaged")
+
+_number = partial(option, group="Tuning")
+
+# What numbers may be: the least of whole ones; lowest and highest of others, and the wording of an error.
+_WHOLE = {
+    "rounds": 0,
+    "batch_size": 0,
+    "epochs": 1,
+    "check_every": 1,
+    "patience": 1,
+    "test_every": 1,
+    "seed": 0,
+}
+_ABOVE_0, _BELOW_1 = math.ulp(0.0), math.nextafter(1.0, 0.0)
+_NUMBERS = {
+    "fraction": (_ABOVE_0, 1.0, "above 0 and at most 1"),
+    "momentum": (0.0, _BELOW_1, "from 0 to below 1"),
+    "server_momentum": (0.0, _BELOW_1, "from 0 to below 1"),
+    "beta_1": (0.0, _BELOW_1, "from 0 to below 1"),
+    "beta_2": (0.0, _BELOW_1, "from 0 to below 1"),
+    "validation": (0.0, 0.9, "from 0 to 0.9"),
+    "lr": (0.0, math.inf, "0 or more"),
+    "weight_decay": (0.0, math.inf, "0 or more"),
+    "mu": (0.0, math.inf, "0 or more"),
+    "tau": (_ABOVE_0, math.inf, "above 0"),
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """Everything that a run of tuning depends on besides its data and its start.
+
+    Parameters
+    ----------
+    stage
+        ``lp`` (head only), ``ft`` (everything) or ``feat`` (encoder only, the head frozen).
+    optimiser
+        One of :data:`OPTIMISERS`.
+    rounds
+        T, at most.
+    fraction
+        Share of the clients that take part in a round, in (0, 1]; at least one does.
+    replacement
+        Whether a round draws from all clients whoever was drawn before. If not, every client is drawn once before
+        any is drawn again. Within a round clients are distinct either way.
+    lr, momentum, weight_decay
+        Of a client's SGD: step, momentum (forgotten after the round) and L2 penalty, as torch's SGD has them.
+    batch_size
+        Samples in a client's batch; 0 takes all of them at once.
+    epochs
+        E, passes over a client's samples in a round.
+    server_lr
+        Of the server's step; None stands for 0.01 with FedAdam, and 1 otherwise.
+    server_momentum
+        Of FedAvgM.
+    beta_1, beta_2, tau
+        Of FedAdam: decay of the two averages, and what is added to the root.
+    mu
+        Of FedProx: weight of ½‖w − w_global‖² in a client's loss.
+    temperature
+        T of softmax(scores/T) in the loss; ``auto`` chooses it on a grid by training cross-entropy; None stands for
+        0.1 where a head's columns have unit length, and 1 otherwise. A random start, whose scores say nothing that a
+        temperature could be chosen by, has 1 in both cases.
+    batchnorm
+        ``frozen``: normalisation uses the encoder's own running means and variances, which stay; ``averaged``:
+        clients normalise by their batches, and the running values that result are averaged like parameters.
+    validation
+        Share of each client's samples that is not trained on but tells when to stop; 0 trains on all of them.
+    check_every, patience
+        Every so many rounds all clients test the model on their validation share; after so many tests in a row
+        without a better one, tuning stops. The best model of these tests is the result.
+    test_every
+        Every so many rounds the model is tested (in simulations); the start and the last round always are.
+    seed
+        Draws clients, batches, validation shares and the random start.
+
+    Examples
+    --------
+    >>> plan = TuningPlan(optimiser="fedadam", rounds=3, fraction=0.3)
+    >>> plan.server_step, plan.per_round(100), plan.method
+    (0.01, 30, 'fedadam-lp')
+    """
+
+    stage: str = _number("lp", "Train the head (lp), everything (ft) or the encoder alone (feat).", metavar="STAGE")
+    optimiser: str = _number("fedavg", "fedavg, fedavgm, fedadam, fedprox or scaffold.", metavar="NAME")
+    rounds: int = _number(200, "Rounds, at most.", metavar="N", common=6)
+    fraction: float = _number(1.0, "Share of the clients that train in a round.", metavar="SHARE")
+    replacement: bool = _number(False, "Draw each round's clients whoever was drawn before.")
+    lr: float = _number(0.01, "Step of a client's SGD.", metavar="STEP", common=6)
+    momentum: float = _number(0.0, "Momentum of a client's SGD.", metavar="M")
+    weight_decay: float = _number(0.0, "L2 penalty of a client's SGD.", metavar="W")
+    batch_size: int = _number(32, "Samples in a client's batch, 0 for all at once.", "--local-batch", metavar="N")
+    epochs: int = _number(1, "Passes over a client's samples in a round.", metavar="E")
+    server_lr: float | None = _number(
+        None, "Step of the server.", metavar="STEP", shown="0.01 with fedadam, otherwise 1"
+    )
+    server_momentum: float = _number(0.9, "Momentum of fedavgm.", metavar="M")
+    beta_1: float = _number(0.9, "Decay of fedadam's mean.", metavar="B")
+    beta_2: float = _number(0.999, "Decay of fedadam's mean square.", metavar="B")
+    tau: float = _number(1e-3, "What fedadam adds to the root.", metavar="T")
+    mu: float = _number(0.01, "Weight of fedprox's penalty.", metavar="MU")
+    temperature: float | str | None = _number(
+        None,
+        "T of softmax(scores/T), or auto: chosen by training cross-entropy.",
+        metavar="T|auto",
+        kind="number or auto",
+        shown="0.1 for normalised heads, else 1",
+    )
+    batchnorm: str = _number(
+        "frozen", "Running values of batch normalisation: frozen, or averaged.", metavar="frozen|averaged"
+    )
+    validation: float = _number(0.0, "Share of each client's samples that tells when to stop.", metavar="SHARE")
+    check_every: int = _number(5, "Rounds from one look at it to the next.", metavar="N")
+    patience: int = _number(5, "Looks without a better one after which it stops.", metavar="N")
+    test_every: int = _number(1, "Rounds from one test to the next.", metavar="N")
+    seed: int = _number(0, "Draws clients, batches, validation shares and a random start.", metavar="N")
+
+    def __post_init__(self) -> None:
+        OPTIMISERS.find(str(self.optimiser))
+        for name, known in (("stage", STAGES), ("batchnorm", BATCHNORMS)):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, str(getattr(self, name)), known)
+        self._check_numbers()
+        if type(self.replacement) is not bool:
+            raise InputError(f"replacement must be true or false, not {self.replacement!r}")
+        if self.server_lr is not None and not (_is_number(self.server_lr) and 0 < self.server_lr < math.inf):
+            raise InputError(f"server_lr must be above 0, not {self.server_lr!r}")
+        self._check_temperature()
+
+    def _check_numbers(self) -> None:
+        for name, least in _WHOLE.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")
+        for name, (low, high, allowed) in _NUMBERS.items():
+            value = getattr(self, name)
+            if not _is_number(value) or not (low <= value <= high and math.isfinite(value)):
+                raise InputError(f"{name} must be {allowed}, not {value!r}")
+
+    def _check_temperature(self) -> None:
+        given = self.temperature
+        if given is None or given == "auto":
+            return
+        if isinstance(given, str) or not (_is_number(given) and 0 < given < math.inf):
+            raise InputError(f"temperature must be a number above 0, or 'auto', not {given!r}")
+
+    @property
+    def server_step(self) -> float:
+        """The server's learning rate."""
+        return OPTIMISERS[self.optimiser].server_lr if self.server_lr is None else self.server_lr
+
+    @property
+    def proximal(self) -> float:
+        """μ of the proximal term in a client's loss: 0 but for FedProx."""
+        return self.mu if OPTIMISERS[self.optimiser].proximal else 0.0
+
+    @property
+    def controlled(self) -> bool:
+        """Whether clients keep control variates: SCAFFOLD."""
+        return OPTIMISERS[self.optimiser].controlled
+
+    @property
+    def method(self) -> str:
+        """Optimiser and stage in one word."""
+        return self.optimiser + _SUFFIXES[self.stage]
+
+    @property
+    def priced_as(self) -> str:
+        """Name under which :mod:`fedmoments.core.costs` prices it."""
+        known = OPTIMISERS.is_built_in(self.optimiser)
+        return (self.optimiser if known else OPTIMISERS[self.optimiser].priced_as) + _SUFFIXES[self.stage]
+
+    def per_round(self, n_clients: int) -> int:
+        """Return κ, the clients of a round: the share of all, rounded, at least one."""
+        return max(1, round(self.fraction * n_clients))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, ready for JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

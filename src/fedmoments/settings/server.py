@@ -1,0 +1,216 @@
+"""What a server decides for itself: of a collection, and of a tuning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from fedmoments.errors import InputError
+from fedmoments.settings.files import FromFile
+from fedmoments.settings.option import option
+from fedmoments.settings.plan import RANDOM, TuningPlan
+from fedmoments.settings.values import from_values
+
+__all__ = ["ServerSettings", "TuningSettings", "read_plan"]
+
+_federation = partial(option, group="Federation")
+_server = partial(option, group="Server")
+
+
+class _Rounds(FromFile):
+    """What both servers check of their rounds."""
+
+    ledger: str
+    deadline: float
+    ttl: float
+    wait: float
+    poll: float
+    max_client_samples: int
+
+    @classmethod
+    def load_whole(cls, path: str) -> Self:
+        """Read a settings file that names its ledger itself."""
+        settings = cls.load(path)
+        if not settings.ledger:
+            raise InputError(f'{path} names no ledger: write ledger = "FILE" into it')
+        return settings
+
+    def _check(self, *counts: str) -> None:
+        if self.max_client_samples < 0:
+            raise InputError(
+                f"max_client_samples must be 1 or more, or 0 for any number, not {self.max_client_samples}"
+            )
+        if not 0 < self.deadline < self.ttl:
+            raise InputError(
+                f"a round must close before its messages die: deadline is {self.deadline} s, ttl is {self.ttl} s"
+            )
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if self.wait < 0 or self.poll <= 0:
+            raise InputError("wait must be 0 or more, and poll above 0")
+
+
+@dataclass(frozen=True)
+class ServerSettings(_Rounds):
+    """The server's own settings.
+
+    Parameters
+    ----------
+    ledger
+        File of the durable ledger, which also holds the terms and who is enrolled.
+    out
+        Folder for classifiers, results and report; empty writes none.
+    rounds, per_round, seed
+        Rounds of collection, how many nodes are asked in each (0: all that are not done), and what draws them.
+    deadline, ttl
+        Seconds after which a round is closed, and for which a message lives; the first must be less than the second.
+    again
+        Whether to ask for contributions that were acknowledged before: after an older ledger was restored.
+    robust
+        ``mad``: clients whose means lie far from the others' are left out of what is fitted; empty: nobody is.
+    max_client_samples
+        Clients that say they have more samples than this are left out of what is fitted; 0: any number.
+    """
+
+    #: Key of a run's configuration that holds the path of the file.
+    config_key: ClassVar[str] = "server-config"
+    paths: ClassVar[tuple[str, ...]] = ("ledger", "out")
+
+    ledger: str = ""
+    out: str = option("", "Folder for classifiers, federation.json and report.html.", "-o", metavar="FOLDER", common=9)
+    heads: tuple[str, ...] = option(("fedcof",), "Names, separated by commas.", common=3)
+    hyper: Mapping[str, Mapping[str, Any]] = option(
+        {},
+        "A hyper-parameter of a head; may be repeated.",
+        "--set",
+        metavar="HEAD.NAME=VALUE",
+        kind="hyper",
+        group="Heads",
+    )
+    quorum: int = _federation(1, "Clients that must be in before heads are fitted.", metavar="N")
+    nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
+    wait: float = _federation(120.0, "For how many seconds to wait for them.", metavar="SECONDS")
+    rounds: int = _federation(1, "Rounds of collection.", metavar="N")
+    per_round: int = _federation(0, "Nodes asked in each.", metavar="N", shown="all that are not done")
+    seed: int = _federation(0, "Draws the nodes of a round.", metavar="N")
+    deadline: float = _federation(600.0, "Seconds until a round is closed.", metavar="SECONDS")
+    ttl: float = _federation(900.0, "Seconds that a message lives.", metavar="SECONDS", shown="1.5 times the deadline")
+    poll: float = _federation(0.5, "Seconds between two looks for replies when none came.", metavar="SECONDS")
+    bundle_bytes: int = _federation(2**26, "Most bytes that a node may send in one reply.", metavar="BYTES")
+    fit_each_round: bool = _federation(False, "Fit heads after every round.")
+    evaluate: bool = _federation(True, "Ask clients to test the heads.")
+    again: bool = _federation(False, "Ask also for what was acknowledged before, after a restore.")
+    robust: str = option(
+        "", "mad: leave out clients whose means lie far from the others'.", metavar="FILTER", group="Privacy"
+    )
+    max_client_samples: int = option(
+        0, "Most samples that one client is believed to have.", metavar="N", group="Privacy", shown="any number"
+    )
+
+    def __post_init__(self) -> None:
+        self._check("quorum", "nodes", "rounds", "bundle_bytes")
+        if self.per_round < 0:
+            raise InputError(f"per_round must be 0 or more, not {self.per_round}")
+
+
+@dataclass(frozen=True)
+class TuningSettings(_Rounds):
+    """The server's settings of a tuning.
+
+    Parameters
+    ----------
+    ledger
+        File of the durable ledger, which holds the terms, who is enrolled, and what the start is fitted from.
+    plan
+        What is trained and how, as in :class:`~fedmoments.settings.plan.TuningPlan`. Unless it says otherwise, clients
+        are asked to test the start and the last round only.
+    start
+        A head that is fitted from the ledger, ``random``, or the path of a saved classifier.
+    deadline, ttl
+        Seconds after which a round is closed, and for which a message lives; the first must be less than the second.
+    max_client_samples
+        Clients that say they have more samples than this to train on, which are their weight, take no part; 0: any
+        number.
+
+    Examples
+    --------
+    >>> TuningSettings("trial.ledger", "out", {"rounds": 3, "fraction": 0.5}).tuning_plan.rounds
+    3
+    """
+
+    #: Key of a run's configuration that holds the path of the file.
+    config_key: ClassVar[str] = "tuning-config"
+    paths: ClassVar[tuple[str, ...]] = ("ledger", "out")
+
+    ledger: str = ""
+    out: str = option(
+        "tuned", "Folder for what was tuned, and for going on after a stop.", "-o", metavar="FOLDER", common=9
+    )
+    plan: Mapping[str, Any] = option({}, "What is trained and how.", group="Tuning")
+    start: str = option("fedcof", "A head that is fitted from the ledger, random, or a file of a classifier.", common=3)
+    hyper: Mapping[str, Any] = option({}, "Hyper-parameters of the start's head.")
+    nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
+    wait: float = _federation(120.0, "For how many seconds to wait for them.", metavar="SECONDS")
+    minimum: int = _federation(1, "Updates that a round must bring, or it fails.", metavar="N")
+    deadline: float = _federation(600.0, "Seconds until a round is closed.", metavar="SECONDS")
+    ttl: float = _federation(900.0, "Seconds that a message lives.", metavar="SECONDS", shown="1.5 times the deadline")
+    poll: float = _federation(0.5, "Seconds between two looks for replies when none came.", metavar="SECONDS")
+    evaluate: bool = _federation(True, "Ask clients to test on their test parts.")
+    max_client_samples: int = option(
+        0, "Most samples that one client is believed to have.", metavar="N", group="Privacy", shown="any number"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.out:
+            raise InputError("tuning needs a folder for its results (out): a run that is stopped goes on from there")
+        self.tuning_plan  # noqa: B018 - checks it
+        if self.hyper and (self.start == RANDOM or _is_path(self.start)):
+            raise InputError(f"hyper-parameters are for a start that is a head, not for '{self.start}'")
+        self._check("nodes", "minimum")
+
+    @property
+    def tuning_plan(self) -> TuningPlan:
+        """The plan, checked."""
+        plan = read_plan(self.plan, "these settings")
+        return read_plan({"test_every": max(plan.rounds, 1), **self.plan}, "these settings")
+
+    def placed(self, base: Path) -> Self:
+        """Return the settings with relative paths made absolute; a start is a path if it looks like one."""
+        there = super().placed(base)
+        if not _is_path(self.start):
+            return there
+        return there.changed({"start": str(base / Path(self.start).expanduser())})
+
+
+def _is_path(start: str) -> bool:
+    return "/" in start or start.endswith(".safetensors")
+
+
+def read_plan(table: Mapping[str, Any], whose: str) -> TuningPlan:
+    """Return the plan that a table holds; what is not in it has its default.
+
+    Parameters
+    ----------
+    table
+        By field of :class:`~fedmoments.settings.plan.TuningPlan`, as TOML or JSON gives them.
+    whose
+        Where it came from, for messages.
+
+    Raises
+    ------
+    InputError
+        When a field is unknown, of another type, or out of range.
+
+    Examples
+    --------
+    >>> read_plan({"stage": "lp", "rounds": 3}, "the server").rounds
+    3
+    >>> read_plan({"epochs": "many"}, "the server")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: the plan of the server: 'epochs' must be of type int; 'many' arrived
+    """
+    if not isinstance(table, Mapping):
+        raise InputError(f"the plan of {whose} must be a table, not {table!r}")
+    return from_values(TuningPlan, table, f"the plan of {whose}")

@@ -1,0 +1,156 @@
+"""What a study runs: which heads, on which federations, over which seeds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fedmoments.settings.encoding import Encoding
+from fedmoments.settings.files import FromFile
+from fedmoments.settings.option import option
+from fedmoments.settings.plan import RANDOM, TuningPlan
+from fedmoments.settings.samples import SampleSource
+
+__all__ = ["StudySettings", "TuningStudy"]
+
+_federation = partial(option, group="Federation")
+_heads = partial(option, group="Heads")
+_tuning = partial(option, group="Tuning")
+
+
+@dataclass(frozen=True)
+class StudySettings(Encoding, SampleSource, FromFile):
+    """A study: all combinations of its lists are run. Every random choice follows from ``seed``.
+
+    Parameters
+    ----------
+    projections
+        Dimensions behind a public random projection, or ``full``: to be swept, too. Without any, features are measured
+        as they are.
+    budgets
+        Bytes that a client's rows may take, for heads on scatter sketches: ``means``, ``means/8``, ``gram``, ``50KB``;
+        to be swept, too.
+    participation
+        ``KAPPA`` or ``KAPPA:replacement``: accuracy after each round of so many clients, too. Heads only.
+    privacy
+        What protects the federation, and what attacks it (:func:`fedmoments.privacy.sweep.read_protections`); lists of
+        ε and of obfuscations are swept, too.
+
+    Examples
+    --------
+    >>> settings = StudySettings(data="digits", clients=(10, 100))
+    >>> StudySettings.from_toml(settings.to_toml()) == settings
+    True
+    """
+
+    heads: tuple[str, ...] = option(
+        ("all",),
+        "Names, separated by commas. 'all' are all but fed3r-rf, which is slow at its 5,000 random features: "
+        "'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it smaller. Baselines to compare with "
+        "may stand among them; 'baselines' are all of them (see 'fedmoments heads').",
+        common=3,
+    )
+    hyper: Mapping[str, Mapping[str, Any]] = option(
+        {},
+        "A hyper-parameter of a head; may be repeated.",
+        "--set",
+        metavar="HEAD.NAME=VALUE",
+        kind="hyper",
+        group="Heads",
+    )
+    clients: tuple[int, ...] = option(
+        (), "Numbers of clients: 10,100.", common=4, shown="100, or what domain and id say"
+    )
+    splits: tuple[str, ...] = option(
+        ("dirichlet:0.1",), "Splits: dirichlet:0.1,iid,… (see 'fedmoments split --help').", "--split", common=5
+    )
+    shrinkages: tuple[str, ...] = _heads(
+        (),
+        "automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage.",
+        "--shrinkage",
+        metavar="KIND:VALUE,…",
+    )
+    means_per_client: tuple[int, ...] = _federation((1,), "1,2: means that a client sends of each class.")
+    projections: tuple[str, ...] = _federation(
+        (),
+        "full,256,128: measure behind a public random projection to so many dimensions, drawn from the seed.",
+        "--project",
+        metavar="K,…",
+        kind="numbers or words",
+    )
+    budgets: tuple[str, ...] = _federation(
+        (),
+        "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "
+        "sketches; the client picks precision, projection and rank (see docs/sketch.md).",
+        "--budget",
+        metavar="BYTES",
+    )
+    budget_curve: bool = _federation(
+        False, "Accuracy against bytes, from an eighth of FedNCM's payload to Fed3R's, for all heads."
+    )
+    participation: tuple[str, ...] = _federation(
+        (),
+        "10 or 10:replacement: accuracy after each round of so many clients, until all were seen.",
+        metavar="KAPPA",
+    )
+    privacy: Mapping[str, Any] = option({}, "Rules of privacy.", group="Privacy")
+    seeds: int = option(5, "How many seeds: splits differ, features do not.", common=7)
+    memory_limit: float = option(4.0, "Most memory for the statistics of a head.", metavar="GB", group="Heads")
+
+
+@dataclass(frozen=True)
+class TuningStudy(StudySettings):
+    """A study of tuning: every combination of start, optimiser and seed is one run.
+
+    Data, encoder, clients, split, seeds and the hyper-parameters of heads are those of :class:`StudySettings`; there is
+    one number of clients and one split.
+
+    Parameters
+    ----------
+    plan
+        Fields of :class:`~fedmoments.settings.plan.TuningPlan`, for all runs.
+    runs
+        Fields of a plan for some runs, by ``START``, ``OPTIMISER`` or ``START/OPTIMISER``; the narrowest wins.
+    encoder_flops
+        FLOPs of the encoder for one sample, where they cannot be counted (features that are given).
+
+    Examples
+    --------
+    >>> study = TuningStudy(data="digits", plan={"rounds": 5}, runs={"random": {"lr": 1.0}})
+    >>> study.plan_of("random", "fedavg", seed=3).lr, study.plan_of("fedcof", "fedavg", seed=3).lr
+    (1.0, 0.01)
+    """
+
+    heads: tuple[str, ...] = option((), "More one-shot heads to compare curves with.", group="Heads")
+    starts: tuple[str, ...] = option(
+        (RANDOM, "fedncm", "fed3r", "fedcof"), "random, names of heads, files of classifiers.", common=3
+    )
+    optimisers: tuple[str, ...] = option(
+        ("fedavg",), "fedavg, fedavgm, fedadam, fedprox, scaffold.", metavar="NAME,…", common=3
+    )
+    plan: Mapping[str, Any] = option({}, "Numbers of all runs.", group="Tuning")
+    runs: Mapping[str, Mapping[str, Any]] = _tuning(
+        {},
+        "A number for some runs only, by start, optimiser or START/OPTIMISER: random.lr=0.1, "
+        "fedcof/fedadam.server_lr=0.001; may be repeated.",
+        "--for",
+        metavar="RUN.NAME=VALUE",
+        kind="runs",
+    )
+    refit: tuple[str, ...] = _tuning(
+        ("fed3r",), "Heads that are fitted anew after ft and feat; none for none.", kind="list or none"
+    )
+    encoder_flops: float | None = _tuning(None, "Of the encoder, a sample, where features are given.", metavar="FLOPS")
+    seeds: int = option(3, "How many seeds: splits differ, features do not.", common=7)
+
+    @property
+    def stage(self) -> str:
+        """What is trained: one stage a study."""
+        return str(self.plan.get("stage", TuningPlan.stage))
+
+    def plan_of(self, start: str, optimiser: str, seed: int) -> TuningPlan:
+        """Return the plan of one run."""
+        numbers = dict(self.plan)
+        for key in (optimiser, start, f"{start}/{optimiser}"):
+            numbers |= self.runs.get(key, {})
+        return TuningPlan(**{**numbers, "optimiser": optimiser, "seed": seed})

@@ -1,0 +1,178 @@
+"""Diagnostics of a data set in one federation, of statistics files, and the page and file that they leave."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import fedmoments
+from fedmoments.core.diagnostics import NEEDS, Diagnostics, diagnose
+from fedmoments.core.statistics import Ledger, StatisticsSpec
+from fedmoments.errors import NotEnoughDataError
+from fedmoments.files import write_whole
+from fedmoments.pages import write_report
+from fedmoments.samples import Split
+from fedmoments.samples.features import Features
+from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
+from fedmoments.settings.study import StudySettings
+from fedmoments.study.checks import check_study, dimensions_of
+from fedmoments.study.jobs.encoding import encode_data
+from fedmoments.study.simulation.points import Point, make_split
+from fedmoments.study.simulation.projection import make_projection, map_features
+
+__all__ = [
+    "MOST_DIM",
+    "Diagnosis",
+    "about_federation",
+    "diagnose_data",
+    "diagnose_features",
+    "diagnosis_document",
+    "write_diagnosis",
+]
+
+#: Dimensions up to which a simulation diagnoses by the way: eigenvalues of a larger covariance take longer than heads.
+MOST_DIM = 2048
+
+#: Settings of a job that a diagnosis does not have.
+_OF_HEADS = ("heads", "hyper", "shrinkages", "participation", "seeds", "memory_limit")
+
+#: Called with (done, in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Diagnostics, the document that is written of them, and the files that were."""
+
+    diagnostics: Diagnostics
+    document: dict[str, Any]
+    files: list[Path]
+
+
+def diagnose_features(features: Features, split: Split, setting: Point, *, seed: int = 0) -> Diagnostics:
+    """Measure a federation of everybody's features, and diagnose it with the test samples.
+
+    Parameters
+    ----------
+    features, split
+        Everybody's samples, and who holds what.
+    setting
+        Of the federation: how many means a client sends of a class, and behind which projection.
+    seed
+        Deals samples to those means, and draws the projection.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.features import Samples
+    >>> y = np.arange(60) % 2
+    >>> part = Samples(np.random.default_rng(0).normal(size=(60, 3)) + 9 * y[:, None], y)
+    >>> features = Features("toy", 2, part, part)
+    >>> found = diagnose_features(features, make_split(features, 5, "iid", 0), Point(5, "iid"))
+    >>> found.curves["free"].full_accuracy
+    1.0
+    """
+    if not split.sizes.any():
+        raise NotEnoughDataError("there is nothing to diagnose: no client of this split holds a sample")
+    projection = make_projection(setting.projection, features.dim, seed)
+    features = map_features(features, split, projection) if projection else features
+    spec = NEEDS | StatisticsSpec.of("client_means", means_per_client=setting.means_per_client)
+    train, test = features.train, features.test
+    ledger = Ledger.of(train.X, train.y, split.clients, spec, n_classes=features.n_classes, seed=seed, fold=True)
+    return diagnose(ledger, test=(test.X, test.y) if len(test) else None)
+
+
+def about_federation(split: Split, setting: Point, seed: int) -> dict[str, Any]:
+    """Return which federation diagnostics are of, ready for JSON."""
+    return {
+        "clients": split.n_clients,
+        "split": setting.split,
+        "means_per_client": setting.means_per_client,
+        "projection": setting.projection,
+        "seed": seed,
+    }
+
+
+def diagnose_data(
+    config: StudySettings,
+    out: Path | None = None,
+    *,
+    command: str = "",
+    cache_dir: Any = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Encode data, split them over clients as the first setting of a job says, and diagnose what clients would send.
+
+    Parameters
+    ----------
+    config
+        Data, encoder, split, number of clients, means per client, projection and seed; the first of each is taken, and
+        what concerns heads is not used.
+    out
+        Folder for report.html and diagnostics.json; nothing is written without one.
+    command
+        What the user typed, for the report.
+    cache_dir
+        Folder of the feature cache; the user's by default, False does without.
+    progress
+        Called before every step.
+    """
+    firsts = {name: getattr(config, name)[:1] for name in ("splits", "clients", "means_per_client", "projections")}
+    config = replace(config, **firsts, seeds=1)
+    check_study(config)
+    encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
+    config = replace(config, encoder=encoded.encoder.name)
+    scheme = config.splits[0]
+    clients = config.clients[0] if config.clients else None if finds_clients(scheme) else CLIENTS
+    setting = Point(clients, scheme, config.means_per_client[0], projection=dimensions_of(config)[0])
+    split = make_split(encoded.features, clients, scheme, config.seed)
+    if progress:
+        progress(0, 1, "diagnosing")
+    found = diagnose_features(encoded.features, split, setting, seed=config.seed)
+    about = about_federation(split, setting, config.seed)
+    document = diagnosis_document(found, encoded.describe(), about, command=command)
+    document["config"] = {name: value for name, value in config.to_dict().items() if name not in _OF_HEADS}
+    document["splits"] = [{"seed": config.seed, **split.report()}]
+    return Diagnosis(found, document, write_diagnosis(out, document) if out else [])
+
+
+def diagnosis_document(
+    found: Diagnostics, data: Mapping[str, Any], about: Mapping[str, Any], *, command: str = ""
+) -> dict[str, Any]:
+    """Return diagnostics in the form that reports are drawn from, ready for JSON.
+
+    Parameters
+    ----------
+    found
+        The diagnostics.
+    data
+        Name, sizes and class names of what was measured.
+    about
+        Clients, split and seed, as far as there are any.
+    command
+        What the user typed.
+    """
+    document: dict[str, Any] = {
+        "format": 1,
+        "version": fedmoments.__version__,
+        "command": command,
+        "data": dict(data),
+        "seeds": 1,
+        "rows": [],
+        "diagnostics": {**about, **found.to_dict()},
+    }
+    classes = document["diagnostics"]["classes"]
+    if found.bias is not None:
+        overall = document["diagnostics"]["bias"]["overall"]
+        document["bias"] = {"overall": overall, "relative": classes["bias"], "held_by": classes["held_by"]}
+    return document
+
+
+def write_diagnosis(folder: Path, document: Mapping[str, Any]) -> list[Path]:
+    """Write ``diagnostics.json`` and ``report.html``; each appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+    write_whole(folder / "diagnostics.json", text.encode())
+    write_report(folder / "report.html", document)
+    return [folder / "report.html", folder / "diagnostics.json"]

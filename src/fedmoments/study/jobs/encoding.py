@@ -1,0 +1,118 @@
+"""From what a person typed to features: load the data, choose the encoder, encode (or read the cache)."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.maps import FeatureMap
+from fedmoments.errors import InputError
+from fedmoments.samples import parse_split
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
+from fedmoments.samples.features import Features, Samples
+from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.samples.reading import choose_encoder, read_data
+from fedmoments.samples.samples import Problem
+from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
+from fedmoments.settings.study import StudySettings
+from fedmoments.study.provenance import code_of
+
+__all__ = ["Encoded", "encode_data"]
+
+#: Called with (done, in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Features of a whole data set, where they came from, and which training and test samples have them."""
+
+    data: DataSet
+    encoder: Encoder
+    features: Features
+    problems: tuple[Problem, ...]
+    computed: int
+    options: dict[str, Any]
+    kept: tuple[NDArray[np.int64], NDArray[np.int64]]
+
+    def measured_as(self, feature_map: FeatureMap | None = None) -> Fingerprint:
+        """Return the fingerprint of what clients measure, behind a public map if there is one."""
+        return Fingerprint.of(self.encoder, feature_map, self.data.class_names)
+
+    def basis(self) -> list[str]:
+        """Return what every outcome depends on besides its setting: code, data, encoder, and who holds what."""
+        groups = hashlib.sha256()
+        for keys in (self.features.domains, self.features.ids):
+            groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
+        encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
+        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest()]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what results say of the data, ready for JSON."""
+        features = self.features
+        return {
+            "name": self.data.name,
+            "description": self.data.description,
+            "train": len(features.train),
+            "test": len(features.test),
+            "dim": features.dim,
+            "classes": features.n_classes,
+            "class_names": list(self.data.class_names),
+            "modality": self.data.modality,
+            "digest": self.data.digest,
+            "problems": [{"where": problem.where, "why": problem.why} for problem in self.problems],
+            "encoder": {**self.encoder.note(self.options), "preprocessing": dict(self.encoder.preprocessing)},
+        }
+
+
+def encode_data(
+    config: StudySettings, *, cache_dir: Any = None, progress: Progress | None = None, encoder: Encoder | None = None
+) -> Encoded:
+    """Load the data of a job and encode both parts of it, by the encoder that the job names unless one is given."""
+    data = read_data(config)
+    if not len(data.test):
+        raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
+    if data.modality != "features":  # otherwise nothing takes long before the splits themselves are made
+        _require_splits(config, data)
+    given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    encoder = encoder or choose_encoder(config, data.modality, given)
+    parts: dict[str, EncodedSamples] = {}
+    for name, samples in (("training", data.train), ("test", data.test)):
+
+        def say(done: int, total: int, name: str = name) -> None:
+            if progress:
+                progress(done, total, f"encoding {name} samples")
+
+        parts[name] = encode_samples(
+            encoder, samples, cache_dir=cache_dir, readers=config.readers, progress=say, strict=config.strict
+        )
+    train, test = parts["training"], parts["test"]
+    features = Features(
+        config.data,
+        len(data.class_names),
+        Samples(train.features, train.labels),
+        Samples(test.features, test.labels),
+        class_names=data.class_names,
+        domains=train.domains,
+        ids=train.clients,
+    )
+    problems = tuple(dict.fromkeys(train.problems + test.problems))
+    options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
+    kept = (train.kept, test.kept)
+    return Encoded(data, encoder, features, problems, train.computed + test.computed, options, kept)
+
+
+def _require_splits(config: StudySettings, data: DataSet) -> None:
+    """Refuse a split that these data do not allow, before hours of encoding."""
+    part = data.train
+    for text in config.splits:
+        for number in config.clients or (None if finds_clients(text) else CLIENTS,):
+            parse_split(text).apply(
+                part.labels, n_clients=number, seed=config.seed, domains=part.domains, ids=part.clients
+            )

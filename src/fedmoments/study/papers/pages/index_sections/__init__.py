@@ -1,0 +1,1 @@
+"""Sections of the page of several reproductions, one file each."""

@@ -1,0 +1,393 @@
+"""One federation of one seed: a split, the statistics that each head is fitted from, and every fit, made once."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.costs import PayloadSize
+from fedmoments.core.heads import Head
+from fedmoments.core.linalg import blocks
+from fedmoments.core.maps import FeatureMap, compose
+from fedmoments.core.observations import Outcome
+from fedmoments.core.observations.rows import BYTES_PER_NUMBER
+from fedmoments.core.statistics import (
+    MOMENTS,
+    Accumulator,
+    FixedPoint,
+    Ledger,
+    SketchPlan,
+    Statistics,
+    StatisticsSpec,
+)
+from fedmoments.errors import InputError, NotEnoughDataError
+from fedmoments.privacy.protection import Protection
+from fedmoments.samples import DROPPED, Split
+from fedmoments.samples.features import Features
+from fedmoments.study.baselines import Baseline
+from fedmoments.study.simulation.comparison import collect, combine
+from fedmoments.study.simulation.evaluation import predict_blocks
+from fedmoments.study.simulation.fit import Fit, Made
+from fedmoments.study.simulation.form import Form, choose_form
+from fedmoments.study.simulation.merging import by_client, serve, side_by_side
+from fedmoments.study.simulation.methods import Method
+from fedmoments.study.simulation.notices import choice_of, fit_notes, why_not_fitted
+from fedmoments.study.simulation.payload import coded_size, room_of, upload_size
+from fedmoments.study.simulation.projection import map_features
+from fedmoments.study.simulation.shield import Shield
+from fedmoments.study.simulation.withholding import withhold
+
+__all__ = ["Federation", "sent_by"]
+
+
+def sent_by(head: Head, means_per_client: int, plan: SketchPlan | None = None) -> StatisticsSpec:
+    """Return what a client sends for one head; sketches by a plan, with one mean a class.
+
+    Examples
+    --------
+    >>> from fedmoments.core.heads import make_head
+    >>> str(sent_by(make_head("fedcof"), 2)), str(sent_by(make_head("fedncm"), 2))
+    ('counts + client_means × 2', 'counts + sums')
+    """
+    needs = head.needs
+    if needs.has_sketch:
+        return needs.with_plan(plan or needs.plan)
+    if means_per_client > 1 and needs.keeps_clients_apart:
+        return needs | StatisticsSpec.of("client_means", means_per_client=means_per_client)
+    return needs
+
+
+class Federation:
+    """Clients of one split, measured once for all heads; every head is fitted once.
+
+    Parameters
+    ----------
+    features
+        Everybody's training samples, and the test samples.
+    split
+        Who holds what.
+    heads
+        All heads that will be fitted: the statistics are the least that serves them together. Baselines may stand
+        among them; they send what they send.
+    feature_map
+        Public: clients apply it to their features before anything else, and classifiers to what they score.
+    means_per_client
+        Means that a client sends of a class.
+    seed
+        Deals samples to those means.
+    memory_limit
+        Bytes that the statistics of one head may take.
+    fixed_point
+        Measure client by client in this form, where features allow it (:mod:`~fedmoments.study.simulation.form`): the
+        statistics, and so the classifiers, are bit for bit those of a deployed federation of these clients. None
+        measures in float64.
+    protection
+        What clients withhold, and what is done to what they send; it has a fixed point of its own.
+    plan
+        How large scatter sketches are; the default plan without one.
+
+    Examples
+    --------
+    >>> from fedmoments.samples import parse_split
+    >>> from fedmoments.core.heads import make_head
+    >>> from fedmoments.samples.features import Samples
+    >>> y = np.arange(40) % 2
+    >>> part = Samples(np.eye(2)[y] + np.arange(40)[:, None] / 1000, y)
+    >>> head = make_head("fedcof")
+    >>> split = parse_split("iid").apply(y, n_clients=5)
+    >>> federation = Federation(Features("toy", 2, part, part), split, [head])
+    >>> federation.outcome(head).accuracy
+    1.0
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        split: Split,
+        heads: Sequence[Method],
+        *,
+        feature_map: FeatureMap | None = None,
+        means_per_client: int = 1,
+        seed: int = 0,
+        memory_limit: float = 4e9,
+        fixed_point: FixedPoint | None = FixedPoint(),  # noqa: B008 - frozen
+        protection: Protection = Protection(),  # noqa: B008 - frozen
+        plan: SketchPlan | None = None,
+    ) -> None:
+        self.plan = plan or SketchPlan()
+        self.protection, self.features, self.seed = protection, features, seed
+        self.split = withhold(split, features.train.y, protection.min_count, means_per_client)
+        self.feature_map = protection.agreed.mode.noise.bounded(feature_map)
+        self.means_per_client, self.memory_limit, self._asked_form = means_per_client, memory_limit, fixed_point
+        self._heads = [head for head in heads if isinstance(head, Head)]
+        self._merged: Statistics | None = None
+        self._restricted: dict[StatisticsSpec, Statistics] = {}
+        self._cells = self.split.cells(features.train.y, features.n_classes)
+        self._fits: dict[Method, Fit] = {}
+
+    @property
+    def n_senders(self) -> int:
+        """How many clients hold a sample."""
+        return int((self.split.sizes > 0).sum())
+
+    @property
+    def dim(self) -> int:
+        """Dimension of what clients measure, behind the public map."""
+        return self.feature_map.output_dim(self.features.dim) if self.feature_map else self.features.dim
+
+    @cached_property
+    def mapped(self) -> Features:
+        """What clients measure: the features behind the public map."""
+        return map_features(self.features, self.split, self.feature_map) if self.feature_map else self.features
+
+    @cached_property
+    def shield(self) -> Shield | None:
+        """What is done to what clients measured; None if nothing is."""
+        if not self.protection.acts_after_measuring:
+            return None
+        return Shield(self.protection, self.mapped, self.split, seed=self.seed, memory_limit=self.memory_limit)
+
+    @cached_property
+    def spec(self) -> StatisticsSpec:
+        """What every client sends: the least that serves all heads without a feature map of their own."""
+        spec = StatisticsSpec()
+        for head in self._heads:
+            if not head.has_own_map and self._bytes(head, self.dim) <= self.memory_limit:
+                spec = spec | self._sent(head)
+        return spec
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers all clients together send of :attr:`spec`."""
+        return coded_size(self.spec, self.dim, self._cells, self.plan)[0].floats
+
+    @cached_property
+    def form(self) -> Form:
+        """The fixed point that clients measure in, or why it is float64; of a protection its own."""
+        if self.shield:
+            return Form(self.shield.form)
+        return choose_form(self.mapped, self.split, self.spec, self.numbers, self._asked_form)
+
+    @property
+    def merged(self) -> Statistics:
+        """The contributions of all clients, serving every head that has no feature map of its own; measured once."""
+        if self._merged is None:
+            self._merged = self._measured(self.spec, self.form.fixed_point)
+        return self._merged
+
+    def in_turns(self, groups: Sequence[NDArray[np.int64]]) -> Iterator[Statistics]:
+        """Yield the merged statistics after each group of clients, which together hold all samples.
+
+        Clients are measured when their turn comes, so that whoever looks at a federation in turns has measured it
+        once: :attr:`merged` is what the last turn leaves, rows in the order of the clients again.
+
+        Parameters
+        ----------
+        groups
+            Numbers of clients, each client in one group.
+        """
+        total: Statistics | None = None
+        for group in groups:
+            fresh = self._measured(self.spec, self.form.fixed_point, np.sort(group))
+            total = fresh if total is None else total + fresh
+            yield total
+        order = np.concatenate([np.sort(group) for group in groups]) if groups else np.zeros(0, np.int64)
+        if self._merged is None and total is not None and len(order) == self.n_senders:
+            self._merged = by_client(total, order)
+
+    def observed(self, spec: StatisticsSpec) -> Statistics:
+        """Return statistics of these clients for a closer look, in float64.
+
+        Moments that heads were fitted from are taken from there; those that clients did not send are measured beside.
+
+        Parameters
+        ----------
+        spec
+            What is looked at.
+        """
+        train, held = self.mapped.train, np.flatnonzero(self.split.clients != DROPPED)
+        received = None if self.shield else self.merged.to_float()
+        lacking = [name for name in spec.sent if received is None or name not in received.spec.moments]
+        beside = received
+        if received is None or any(MOMENTS[name].layout.apart for name in lacking):
+            means = spec.means_per_client if "client_means" in lacking else 1
+            beside = self._measured(StatisticsSpec.of(*lacking, means_per_client=means), None)
+        elif lacking:  # sums over all samples, whoever holds them
+            extra = StatisticsSpec.of(*lacking)
+            beside = Statistics.of(train.X[held], train.y[held], extra, n_classes=self.features.n_classes)
+        return side_by_side(spec, received, beside, lacking)
+
+    def received(self, head: Head) -> Statistics:
+        """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
+        if self.shield:
+            return self.shield.statistics(self._sent(head))
+        received = self.merged.restricted(self._sent(head))
+        return received.as_sent() if head.needs.has_sketch else received
+
+    def outcome(self, method: Method) -> Outcome:
+        """Return what a head or baseline gave; one that cannot be fitted gives an outcome with the reason."""
+        return self.fit(method).outcome
+
+    def fitted(self, method: Method) -> Classifier:
+        """Return the classifier of a head or baseline behind its maps; raises what the outcome reports."""
+        fit = self.fit(method)
+        if fit.classifier is None:
+            raise fit.error or NotEnoughDataError(fit.outcome.reason or "it could not be fitted")
+        return fit.classifier
+
+    def fit(self, method: Method) -> Fit:
+        """Fit and test a head or baseline, once: asked again, the same fit is returned."""
+        if method not in self._fits:
+            self._fits[method] = self._try(method)
+        return self._fits[method]
+
+    # ---------------------------------------------------------------------------------------------- fitting
+
+    def _try(self, method: Method) -> Fit:
+        made = Made()
+        notes: list[str] = []
+        predicted: NDArray[np.int64] | None = None
+        error: Exception | None = None
+        try:
+            with fit_notes() as notes:
+                self._fit(method, made) if isinstance(method, Head) else self._compare(method, made)
+            classifier = made.classifier
+            if classifier is not None:
+                predicted = predict_blocks(classifier, self.features.test.X)
+        except Exception as caught:  # a head of somebody else: its row says so
+            made.classifier, error = None, caught
+        told = (
+            self.shield.notes if self.shield and isinstance(method, Head) and method.needs.keeps_clients_apart else ()
+        )
+        hits = None if predicted is None else predicted == self.features.test.y
+        outcome = Outcome(
+            self.seed,
+            None if hits is None or not len(hits) else float(hits.mean()),
+            self.n_senders,
+            made.size.floats,
+            made.size.counts,
+            made.seconds,
+            None if error is None else why_not_fitted(method, error),
+            notes=(*notes, *told),
+            client_seconds=made.client_seconds,
+            choice=choice_of(made.classifier) if made.classifier else None,
+            coded_bytes=made.coded,
+            float64=made.float64,
+            hits=b"" if hits is None else np.packbits(hits).tobytes(),
+        )
+        return Fit(outcome, made.classifier, predicted, error)
+
+    def _fit(self, head: Head, made: Made) -> None:
+        """Fit a head from the statistics of these clients, behind the public map and one of its own."""
+        own_map = self._own_map(head)
+        dim = own_map.output_dim(self.dim) if own_map else self.dim
+        made.size, made.coded = self._upload(head, dim)
+        needed = self._bytes(head, dim)
+        if needed > self.memory_limit:
+            raise NotEnoughDataError(
+                f"its statistics ({head.needs}) of {self.features.n_classes} classes in {dim} dimensions would take "
+                f"{needed / 1e9:.1f} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
+            )
+        made.float64 = "it has a feature map of its own" if own_map else self.form.reason
+        stats = self._mapped(head, own_map) if own_map else self._shared(head)
+        start = time.perf_counter()
+        classifier = head.fit(stats)
+        made.seconds = time.perf_counter() - start
+        maps = [each for each in (self.feature_map, own_map) if each]
+        made.classifier = self._named(classifier.mapped(compose(*maps) if maps else None))
+
+    def _compare(self, baseline: Baseline, made: Made) -> None:
+        """Let the clients of a baseline work, and combine what they send."""
+        if self.shield:
+            raise InputError(
+                "a baseline's clients send what is neither summed in secret, noised nor filtered: compare it in the "
+                "clear, or leave it out"
+            )
+        collected = collect(baseline, self.mapped, self.split, seed=self.seed, memory_limit=self.memory_limit)
+        made.size, made.client_seconds = collected.size, collected.seconds
+        classifier, made.seconds = combine(baseline, collected, dim=self.dim, seed=self.seed)
+        made.classifier = self._named(classifier.mapped(self.feature_map))
+
+    def _named(self, classifier: Classifier) -> Classifier:
+        names = self.features.class_names
+        return classifier.named(names) if names else classifier
+
+    def _sent(self, head: Head) -> StatisticsSpec:
+        return sent_by(head, self.means_per_client, self.plan)
+
+    def _shared(self, head: Head) -> Statistics:
+        """Return what the head itself would have received: deriving or rounding it is not part of its fit."""
+        if self.shield:
+            found = self.received(head)
+            return found.restricted(head.needs) if head.needs <= found.spec else found
+        return serve(head, self.merged, self._restricted)
+
+    def _own_map(self, head: Head) -> FeatureMap | None:
+        """Return the head's own map, if it has one, after the first exchange that it may need."""
+        if not head.has_own_map:
+            return None
+        if self.shield:
+            raise InputError(
+                "it is measured behind a feature map of its own, which no protection is simulated with: leave it out"
+            )
+        pilot = self._measured(head.pilot_needs, None) if head.pilot_needs else None
+        return head.feature_map(self.dim, pilot)
+
+    # ---------------------------------------------------------------------------------------------- measuring
+
+    def _measured(
+        self, spec: StatisticsSpec, form: FixedPoint | None, clients: NDArray[np.int64] | None = None
+    ) -> Statistics:
+        """Return the merged statistics of all clients, or of some (ascending) that hold samples."""
+        train, holders = self.mapped.train, self.split.clients
+        names: Sequence[int] = range(self.split.n_clients)
+        X, y = train.X, train.y
+        if clients is not None:
+            mine = np.flatnonzero(np.isin(holders, clients))
+            X, y, holders, names = X[mine], y[mine], np.searchsorted(clients, holders[mine]), clients.tolist()
+        return Ledger.of(
+            X, y, holders, spec, n_classes=self.features.n_classes, names=names, seed=self.seed, fixed_point=form,
+            fold=True, leaving=False,
+        ).statistics()  # fmt: skip
+
+    def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
+        """Measure behind a map, a block of samples at a time: all of them mapped would be large."""
+        spec = self._sent(head)
+        dim = feature_map.output_dim(self.dim)
+        if not spec.keeps_clients_apart:
+            held = np.flatnonzero(self.split.clients != DROPPED)
+            return self._behind(held, spec, feature_map, dim)
+        ledger = Ledger(spec, n_classes=self.features.n_classes, dim=dim, fold=True)
+        for client, mine in enumerate(self.split):
+            ledger.join(client, self._behind(mine, spec, feature_map, dim))
+        return ledger.statistics()
+
+    def _behind(
+        self, samples: NDArray[np.int64], spec: StatisticsSpec, feature_map: FeatureMap, dim: int
+    ) -> Statistics:
+        train = self.mapped.train
+        accumulator = Accumulator(spec, n_classes=self.features.n_classes, dim=dim, seed=self.seed)
+        for block in blocks(len(samples)):
+            chosen = samples[block]
+            accumulator.update(feature_map(train.X[chosen]), train.y[chosen])
+        return accumulator.statistics()
+
+    # ---------------------------------------------------------------------------------------------- sizes
+
+    def _upload(self, head: Head, dim: int) -> tuple[PayloadSize, int | None]:
+        """Return what all clients send, in numbers, and in bytes where these are coded."""
+        sent = self._sent(head)
+        if self.shield:
+            return self.shield.size(sent, self._cells), None
+        size, coded = coded_size(sent, dim, self._cells, self.plan)
+        if head.has_own_map and head.pilot_needs:
+            pilot = upload_size(head.pilot_needs, self.dim, self._cells)
+            size += pilot
+            coded = None if coded is None else coded + pilot.floats * BYTES_PER_NUMBER
+        return size, coded
+
+    def _bytes(self, head: Head, dim: int) -> int:
+        return room_of(self._sent(head), dim, self._cells, self.plan)

@@ -1,0 +1,194 @@
+"""The points of a sweep: all combinations of what is swept, who runs in each, and its split and federation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import Any
+
+from fedmoments.core.api import spec_for
+from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.gaussian import Shrinkage
+from fedmoments.core.heads import Head
+from fedmoments.core.observations import Setting
+from fedmoments.errors import InputError
+from fedmoments.privacy.protection import Protection
+from fedmoments.samples import Split, parse_split
+from fedmoments.samples.features import Features
+from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
+from fedmoments.study.simulation.measuring import Federation
+from fedmoments.study.simulation.methods import Method
+from fedmoments.study.simulation.projection import make_projection
+
+__all__ = [
+    "Point",
+    "federation_of",
+    "is_sketched",
+    "make_split",
+    "methods_in",
+    "settings_of",
+]
+
+
+@dataclass(frozen=True)
+class Point(Setting):
+    """A setting as a simulation runs it: with what clients, sums and server do for privacy and against poison.
+
+    Examples
+    --------
+    >>> point = Point(10, "iid", protection=Protection(min_count=5))
+    >>> point.epsilon, point.privacy
+    (None, 'min_count=5')
+    """
+
+    split: str = "iid"
+    protection: Protection = field(default_factory=Protection)
+
+    def __post_init__(self) -> None:
+        agreed = self.protection.agreed
+        rest = replace(self.protection, agreed=replace(agreed, epsilon=None))
+        object.__setattr__(self, "epsilon", agreed.epsilon)
+        object.__setattr__(self, "privacy", rest.description or None)
+
+
+def settings_of(
+    methods: Mapping[str, Method],
+    *,
+    clients: Sequence[int],
+    splits: Sequence[str],
+    means: Sequence[int],
+    shrinkages: Sequence[str | None],
+    projections: Sequence[int | None],
+    protections: Sequence[Protection],
+    budgets: Sequence[str],
+) -> tuple[Point, ...]:
+    """Return all combinations in which anything runs, or say what is wrong with a value.
+
+    Examples
+    --------
+    >>> from fedmoments.study.simulation.methods import choose_methods
+    >>> plain = {"shrinkages": [None], "projections": [None], "protections": [Protection()], "budgets": []}
+    >>> settings = settings_of(choose_methods(["fedcof"], {}), clients=[5, 10], splits=["iid"], means=[1], **plain)
+    >>> [setting.clients for setting in settings]
+    [5, 10]
+    """
+    for word in shrinkages:
+        if word is not None:
+            Shrinkage.parse(word)
+    for several in means:
+        if several < 1:
+            raise InputError(f"means per client must be 1 or more, not {several}")
+    combined: dict[Point, None] = {}
+    for scheme in splits:
+        numbers: Sequence[int | None] = clients or [None if finds_clients(scheme) else CLIENTS]
+        for number, count, dimensions, shield, word in product(numbers, means, projections, protections, shrinkages):
+            combined[Point(number, scheme, count, word, dimensions, protection=shield)] = None
+    if not combined:
+        raise InputError(
+            "there is nothing to simulate: give at least one split, shrinkage, projection, protection and "
+            "number of means"
+        )
+    return tuple(_with_budgets(list(combined), budgets, methods))
+
+
+def _with_budgets(settings: list[Point], budgets: Sequence[str], methods: Mapping[str, Method]) -> list[Point]:
+    """Return the settings with every budget besides, as far as anything runs in them."""
+    if budgets and not any(is_sketched(method) for method in methods.values()):
+        spec_for(*(method for method in methods.values() if isinstance(method, Head)), budget=budgets[0])  # refuses
+    every = [replace(setting, budget=budget) for budget in (None, *budgets) for setting in settings]
+    return [setting for setting in every if methods_in(setting, methods, budgets)]
+
+
+def methods_in(setting: Point, methods: Mapping[str, Method], budgets: Sequence[str]) -> dict[str, Method]:
+    """Return what runs in a setting: where budgets are swept, heads on sketches in these, and all others without.
+
+    Examples
+    --------
+    >>> from fedmoments.study.simulation.methods import choose_methods
+    >>> both = choose_methods(["fedcof", "sketch"], {})
+    >>> list(methods_in(Point(10, "iid"), both, ["means"])), list(methods_in(Point(10, "iid"), both, []))
+    (['fedcof'], ['fedcof', 'sketch'])
+    """
+    shrunk = _with_shrinkage(methods, setting.shrinkage)
+    if not budgets:
+        return shrunk
+    return {name: method for name, method in shrunk.items() if is_sketched(method) == (setting.budget is not None)}
+
+
+def is_sketched(method: Method) -> bool:
+    """Return whether a method is a head on scatter sketches, which spends a budget.
+
+    Examples
+    --------
+    >>> from fedmoments.study.simulation.methods import choose_methods
+    >>> [is_sketched(method) for method in choose_methods(["fedcof", "sketch"], {}).values()]
+    [False, True]
+    """
+    return isinstance(method, Head) and method.needs.has_sketch
+
+
+def _with_shrinkage(methods: Mapping[str, Method], shrinkage: str | None) -> dict[str, Method]:
+    """Return heads with the shrinkage of a setting, if they have one; baselines are not swept."""
+    if shrinkage is None:
+        return dict(methods)
+    change: dict[str, Any] = {"shrinkage": shrinkage}
+    return {name: replace(method, **change) if _shrinks(method) else method for name, method in methods.items()}
+
+
+def _shrinks(method: Method) -> bool:
+    return isinstance(method, Head) and "shrinkage" in {field.name for field in fields(method)}
+
+
+def make_split(features: Features, clients: int | None, scheme: str, seed: int) -> Split:
+    """Return the split of the training samples that a scheme makes for a seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.features import Samples
+    >>> part = Samples(np.ones((4, 1)), np.array([0, 1, 0, 1]))
+    >>> make_split(Features("toy", 2, part, part), 2, "iid", seed=0).sizes
+    array([2, 2])
+    """
+    return parse_split(scheme).apply(
+        features.train.y, n_clients=clients, seed=seed, domains=features.domains, ids=features.ids
+    )
+
+
+def federation_of(
+    features: Features, split: Split, methods: Sequence[Method], setting: Point, *, seed: int, **more: Any
+) -> Federation:
+    """Return the federation of a setting: behind its projection, with its protection, within its budget.
+
+    Parameters
+    ----------
+    features, split, methods
+        Everybody's samples, who holds what, and what will be fitted.
+    setting, seed
+        Of this federation.
+    **more
+        What else :class:`Federation` takes: memory_limit, fixed_point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.features import Samples
+    >>> part = Samples(np.eye(64)[np.arange(40) % 2], np.arange(40) % 2)
+    >>> toy = Features("toy", 2, part, part)
+    >>> setting = Point(4, "iid", budget="means/8")
+    >>> federation_of(toy, make_split(toy, 4, "iid", seed=0), [], setting, seed=0).dim
+    9
+    """
+    plan, dimensions = plan_of(
+        setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
+    )
+    return Federation(
+        features,
+        split,
+        methods,
+        feature_map=make_projection(dimensions, features.dim, seed),
+        means_per_client=setting.means_per_client,
+        seed=seed,
+        protection=setting.protection,
+        plan=replace(plan, spare=setting.protection.sketch_spare),
+        **more,
+    )

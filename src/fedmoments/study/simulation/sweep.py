@@ -1,0 +1,254 @@
+"""The loops of a sweep: splits and seeds outside, so that a federation is measured once for all shrinkages and heads.
+
+Whoever runs a sweep gets one federation after the other, not measured yet: what looks at it in rounds measures it, what
+looks closer finds the fits that the table shows. One federation is in memory at a time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.heads import Head
+from fedmoments.core.observations import Outcome, Row, Setting
+from fedmoments.core.statistics import SketchPlan
+from fedmoments.errors import InputError
+from fedmoments.privacy.protection import Protection
+from fedmoments.samples import Split
+from fedmoments.samples.features import Features
+from fedmoments.study.memory import Memory
+from fedmoments.study.provenance import identity_of
+from fedmoments.study.simulation.fit import Fit
+from fedmoments.study.simulation.measuring import Federation, sent_by
+from fedmoments.study.simulation.methods import Method, choose_methods
+from fedmoments.study.simulation.points import Point, federation_of, is_sketched, make_split, methods_in, settings_of
+from fedmoments.study.simulation.projection import make_projection
+from fedmoments.study.simulation.results import SimulationResult
+
+__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep"]
+
+#: Called with (steps done, steps in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One setting and seed: its split, its federation, and what runs in it.
+
+    Heads on scatter sketches are a federation of their own, as they are in the field: their means are rounded.
+
+    Parameters
+    ----------
+    setting, seed
+        Where it stands.
+    split
+        Who holds what, before anything is withheld.
+    federation, methods
+        What is fitted from it.
+    is_first
+        Whether it is the setting and seed that is looked at closer, and whose classifiers are saved.
+    """
+
+    setting: Point
+    seed: int
+    split: Split
+    federation: Federation
+    methods: Mapping[str, Method]
+    is_first: bool
+    memory: Memory | None = None
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """Return what every method gave, remembered or found now."""
+        outcomes = {}
+        for name, method in self.methods.items():
+            self.say(f"{self.setting.split}, seed {self.seed}, {name}")
+            outcomes[name] = self._outcome(name, method)
+        return outcomes
+
+    def fits(self) -> dict[str, Fit]:
+        """Return the fits that could be made, by name: those that :meth:`outcomes` tells of."""
+        every = {name: self.federation.fit(method) for name, method in self.methods.items()}
+        return {name: fit for name, fit in every.items() if fit.classifier is not None}
+
+    def _outcome(self, name: str, method: Method) -> Outcome:
+        """Return what was found before, or find it now and remember it unless it failed: more memory may change that.
+
+        Who holds what is part of the key as it is, not as it was asked for: whoever made the split. Where the
+        classifier is looked at, what is remembered counts only if it is of the same classifier: noise is drawn anew.
+        """
+        if self.memory is None:
+            return self._found_now(method)
+        key = ["outcome", self.setting.to_dict(), self.federation.split.digest(), name, identity_of(method), self.seed]
+        known = self.memory.find(key, Outcome)
+        if known is not None and (not self.is_first or self._is_of(known, method)):
+            self.memory.found += 1
+            return known
+        outcome = self._found_now(method)
+        if outcome.reason is None:
+            self.memory.keep(key, outcome)
+        return outcome
+
+    def _found_now(self, method: Method) -> Outcome:
+        outcome = self.federation.outcome(method)
+        return replace(outcome, digest=self.federation.fit(method).digest) if self.is_first else outcome
+
+    def _is_of(self, known: Outcome, method: Method) -> bool:
+        """Say whether an outcome is of the classifier that is looked at; one that nobody looked at has no digest."""
+        fit = self.federation.fit(method)
+        return known.digest == fit.digest if known.digest else known.hits == fit.outcome.hits
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """All settings and seeds; iterating yields a :class:`Held` for each."""
+
+    features: Features
+    methods: Mapping[str, Method]
+    settings: tuple[Point, ...]
+    budgets: tuple[str, ...]
+    seeds: range
+    memory_limit: float
+    memory: Memory | None = None
+    progress: Progress | None = None
+    splits: dict[tuple[int | None, str], Split] = field(default_factory=dict)
+    looks_closer: bool = False
+
+    def __iter__(self) -> Iterator[Held]:
+        """Yield every setting with its federation, keeping one federation in memory at a time."""
+        say = _Steps(self.progress, sum(len(self.methods_in(setting)) for setting in self.settings) * len(self.seeds))
+        for clients, scheme in {(s.clients, s.split): None for s in self.settings}:
+            here = [s for s in self.settings if (s.clients, s.split) == (clients, scheme)]
+            for seed in self.seeds:
+                first = seed == self.seeds[0]
+                split = self.splits[clients, scheme] if first else make_split(self.features, clients, scheme, seed)
+                yield from self._held(split, here, seed, say)
+        say.end()
+
+    def _held(self, split: Split, settings: list[Point], seed: int, say: "_Steps") -> Iterator[Held]:
+        alike: dict[Point, list[Point]] = {}
+        for setting in settings:
+            alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
+        for common, several in alike.items():
+            for sketched in (False, True):
+                mine = [m for m in self.methods_in(common).values() if is_sketched(m) == sketched]
+                if not mine:
+                    continue
+                limit = self.memory_limit
+                federation = federation_of(self.features, split, mine, common, seed=seed, memory_limit=limit)
+                for setting in several:
+                    methods = {n: m for n, m in self.methods_in(setting).items() if is_sketched(m) == sketched}
+                    first = self.looks_closer and self.is_first(setting) and seed == self.seeds[0]
+                    yield Held(setting, seed, split, federation, methods, first, self.memory, say)
+
+    def methods_in(self, setting: Point) -> dict[str, Method]:
+        """Return what runs in a setting."""
+        return methods_in(setting, self.methods, self.budgets)
+
+    def is_first(self, setting: Setting) -> bool:
+        """Say whether a setting is the first one, whatever its budget, or that with the first budget."""
+        first = replace(self.settings[0], budget=None)
+        return setting.budget in (None, *self.budgets[:1]) and replace(setting, budget=None) == first
+
+
+@dataclass(eq=False)
+class _Steps:
+    """Tells progress."""
+
+    progress: Progress | None
+    steps: int
+    done: int = 0
+
+    def __call__(self, what: str) -> None:
+        if self.progress:
+            self.progress(self.done, self.steps, what)
+        self.done += 1
+
+    def end(self) -> None:
+        if self.progress:
+            self.progress(self.steps, self.steps, "done")
+
+
+class Table:
+    """Gathers the outcomes of a sweep into rows, one for every setting and method."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._outcomes: dict[tuple[Point, str], list[Outcome]] = {}
+        self._reports: dict[tuple[int | None, str, int], dict[str, Any]] = {}
+
+    def add(self, held: Held) -> None:
+        """Fit and test everything that runs in a federation."""
+        setting = held.setting
+        place = (setting.clients, setting.split, held.seed)
+        if place not in self._reports:
+            self._reports[place] = {"seed": held.seed, **held.split.report()}
+        for name, outcome in held.outcomes().items():
+            self._outcomes.setdefault((setting, name), []).append(outcome)
+
+    def result(self, seconds: float) -> SimulationResult:
+        """Return the table, once everything was added."""
+        rows = [
+            _row(name, method, setting, self._outcomes[setting, name])
+            for setting in self._sweep.settings
+            for name, method in self._sweep.methods_in(setting).items()
+        ]
+        return SimulationResult(self._sweep.features.summary(), tuple(self._reports.values()), tuple(rows), seconds)
+
+
+def plan_sweep(
+    features: Features,
+    heads: Iterable[str | Method],
+    *,
+    clients: Sequence[int],
+    splits: Sequence[str],
+    shrinkages: Sequence[str | None],
+    means_per_client: Sequence[int],
+    projections: Sequence[int | None],
+    protections: Sequence[Protection],
+    budgets: Sequence[str],
+    seeds: int,
+    first_seed: int,
+    hyper: Mapping[str, Mapping[str, Any]] | None,
+    memory_limit: float,
+    memory: Memory | None,
+    progress: Progress | None,
+    looks_closer: bool = False,
+) -> Sweep:
+    """Return the sweep of :func:`~fedmoments.study.simulation.simulate`, whose parameters these are, checked.
+
+    A split that is impossible must show before hours of work: those of the first seed are made here. With
+    ``looks_closer``, whoever runs the sweep looks at the fits of the first setting and seed: they are made even where
+    outcomes are remembered.
+    """
+    methods = choose_methods(heads, hyper or {})
+    if seeds < 1:
+        raise InputError(f"seeds must be 1 or more, not {seeds}")
+    settings = settings_of(
+        methods,
+        clients=clients,
+        splits=splits,
+        means=means_per_client,
+        shrinkages=shrinkages,
+        projections=projections,
+        protections=protections,
+        budgets=budgets,
+    )
+    for budget, dimensions in product(budgets, projections):
+        plan_of(budget, n_classes=features.n_classes, dim=features.dim, projection=dimensions)
+    for dimensions in projections:
+        make_projection(dimensions, features.dim, first_seed)
+    places = {(s.clients, s.split): None for s in settings}
+    first = {place: make_split(features, *place, seed=first_seed) for place in places}
+    every = range(first_seed, first_seed + seeds)
+    return Sweep(
+        features, methods, settings, tuple(budgets), every, memory_limit, memory, progress, first, looks_closer
+    )
+
+
+def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome]) -> Row:
+    plan = SketchPlan(setting.budget) if setting.budget else None
+    sends = str(sent_by(method, setting.means_per_client, plan)) if isinstance(method, Head) else method.sends
+    baseline = not isinstance(method, Head)
+    return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)

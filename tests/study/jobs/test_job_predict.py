@@ -1,0 +1,132 @@
+"""Predictions with what a job left: the classes that it reported, and never behind another encoder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedmoments as fm
+from fedmoments.settings.study import StudySettings
+from fedmoments.study.jobs import run_job
+
+MODEL = "out/heads/fedncm.safetensors"
+
+
+@pytest.fixture
+def model(photos: str) -> str:
+    """A classifier of images of 64 pixels, which is not the encoder's own size."""
+    config = StudySettings(data=photos, encoder="blocks", size=64, heads=("fedncm", "fedcof"), clients=(4,), seeds=1)
+    run_job(config, Path("out"))
+    return MODEL
+
+
+@pytest.fixture
+def model_of_sentences(sentences: str) -> str:
+    config = StudySettings(
+        data=sentences, encoder="letters", text="sentence", label="topic", heads=("fedncm",), clients=(3,), seeds=1
+    )
+    run_job(config, Path("out"))
+    return MODEL
+
+
+def noting(model: str, **encoder: Any) -> str:
+    """Save the classifier with other notes on its encoder."""
+    classifier = fm.load(model)
+    classifier.noting(encoder={**classifier.info["encoder"], **encoder}).save("changed.safetensors")
+    return "changed.safetensors"
+
+
+def test_predictions_of_the_test_images_have_the_accuracy_that_was_reported(run: Any, model: str) -> None:
+    document = json.loads(Path("out/results.json").read_text("utf-8"))
+    files = sorted(str(file) for file in Path("photos/test").rglob("*.jpg"))
+    for row in document["rows"]:
+        found = json.loads(run("predict", f"out/heads/{row['head']}.safetensors", *files, "--json").stdout)
+        assert found["problems"] == []
+        assert [each["source"] for each in found["predictions"]] == files
+        right = [each["class"] == Path(each["source"]).parent.name for each in found["predictions"]]
+        assert np.mean(right) == pytest.approx(row["accuracy"])
+
+
+def test_confidences_are_ranked_and_add_up_to_one(run: Any, model: str) -> None:
+    arguments = ("predict", model, "photos/test/red/0.jpg", "--json")
+    (each,) = json.loads(run(*arguments).stdout)["predictions"]
+    shares = [each["confidence"], *(other["confidence"] for other in each["runners_up"])]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1)
+    assert {each["class"], *(other["class"] for other in each["runners_up"])} == {"blue", "green", "red"}
+    (only,) = json.loads(run(*arguments, "--top", "1").stdout)["predictions"]
+    assert (only["class"], only["runners_up"]) == (each["class"], [])
+    text = run(*arguments[:-1]).stdout
+    assert "photos/test/red/0.jpg" in text
+    assert each["class"] in text
+
+
+@pytest.mark.parametrize("name", ["bad.jpg", "class 3.jpg"])
+def test_an_image_that_cannot_be_read_is_named_and_the_others_are_classified(run: Any, model: str, name: str) -> None:
+    Path(name).write_bytes(b"no image")
+    text = run("predict", model, name, "photos/test/red/0.jpg").stdout
+    assert f"not read: {name}: " in text
+    assert "photos/test/red/0.jpg" in text
+    found = json.loads(run("predict", model, name, "photos/test/red/0.jpg", "--json").stdout)
+    assert [problem["where"] for problem in found["problems"]] == [name]
+    assert len(found["predictions"]) == 1
+    assert name in run("predict", model, name, code=2).stderr
+
+
+def test_a_file_that_is_not_there_is_named_and_the_others_are_classified(run: Any, model: str) -> None:
+    found = json.loads(run("predict", model, "nowhere.jpg", "photos/test/red/0.jpg", "--json").stdout)
+    assert found["problems"] == [{"where": "nowhere.jpg", "why": "there is no such file"}]
+    assert [each["source"] for each in found["predictions"]] == ["photos/test/red/0.jpg"]
+
+
+def test_sentences_come_from_files_and_options(run: Any, model_of_sentences: str) -> None:
+    Path("new.txt").write_text("rain rain snow\n \npiano choir\n", "utf-8")
+    found = json.loads(run("predict", model_of_sentences, "new.txt", "--text", "zoë: windy", "--json").stdout)
+    assert [each["source"] for each in found["predictions"]] == ["new.txt:1", "new.txt:3", "--text 1"]
+    classifier = fm.load(model_of_sentences)
+    assert all(each["class"] in classifier.class_names for each in found["predictions"])
+    Path("new.bin").write_bytes(b"\xff\xfe\x00")
+    assert "new.bin is no text file" in run("predict", model_of_sentences, "new.bin", code=2).stderr
+
+
+def test_an_encoder_with_another_fingerprint_is_refused(run: Any, model: str) -> None:
+    photo = "photos/test/red/0.jpg"
+    noted = fm.load(model).info["encoder"]
+    assert (noted["name"], noted["options"]) == ("blocks", {"size": 64})
+    other = "0" * 64
+    sentence = run("predict", noting(model, fingerprint=other), photo, code=2).stderr
+    assert "fitted behind the encoder blocks with fingerprint 0000000000000000" in sentence
+    assert noted["fingerprint"][:16] in sentence
+    assert "fingerprint" in run("predict", noting(model, options={}), photo, code=2).stderr
+    assert "fingerprint" in run("predict", noting(model, options={"size": 32}), photo, code=2).stderr
+    assert run("predict", model, photo, "--encoder", "blocks").stdout
+    assert "unknown encoder" in run("predict", model, photo, "--encoder", "nothing", code=2).stderr
+    assert "letters" in run("predict", model, photo, "--encoder", "letters", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [None, "blocks", [], {}, {"name": "blocks"}, {"fingerprint": "0" * 64}, {"name": 3, "fingerprint": 4}],
+)
+def test_a_classifier_that_does_not_say_its_encoder_is_refused(run: Any, model: str, notes: Any) -> None:
+    fm.load(model).noting(encoder=notes).save("changed.safetensors")
+    sentence = run("predict", "changed.safetensors", "photos/test/red/0.jpg", code=2).stderr
+    assert "does not say which encoder" in sentence
+
+
+def test_classifiers_of_features_are_refused(run: Any, features_file: str) -> None:
+    run_job(StudySettings(data=features_file, heads=("fedncm",), clients=(4,), seeds=1), Path("out"))
+    Path("photo.jpg").write_bytes(b"")
+    assert "features that were given" in run("predict", MODEL, "photo.jpg", code=2).stderr
+    fm.fit("fedncm", {"a": ([[0.0, 1.0]], [0]), "b": ([[1.0, 0.0]], [1])}).save("plain.safetensors")
+    assert "does not say which encoder" in run("predict", "plain.safetensors", "photo.jpg", code=2).stderr
+
+
+def test_nothing_to_classify_is_refused(run: Any, model: str) -> None:
+    assert "nothing to classify" in run("predict", model, code=2).stderr
+    assert "takes images, not --text" in run("predict", model, "--text", "hello", code=2).stderr
+    assert "nowhere.jpg: there is no such file" in run("predict", model, "nowhere.jpg", code=2).stderr
+    assert "photos: it is a directory" in run("predict", model, "photos", code=2).stderr
+    assert "config.toml" in run("predict", "out/config.toml", "photos/test/red/0.jpg", code=2).stderr

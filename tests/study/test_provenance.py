@@ -1,0 +1,149 @@
+"""Results of other code are never kept: ours, somebody else's head, its helpers, its version."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedmoments as fm
+from fedmoments.core.heads.head import Head
+from fedmoments.settings.study import StudySettings
+from fedmoments.study import provenance
+from fedmoments.study.jobs import run_job
+from fedmoments.study.provenance import code_of, identity_of, package_code
+
+HEAD = """
+from dataclasses import dataclass
+import numpy as np
+from fedmoments.core.classifier import LinearClassifier
+from fedmoments.core.statistics import StatisticsSpec
+from fedmoments.core.heads import Head, Preset
+
+@dataclass(frozen=True)
+class Mine(Head):
+    @property
+    def needs(self):
+        return StatisticsSpec()
+
+    def solve(self, stats):
+        means = SIGN * stats.sums / np.maximum(stats.counts, 1)[:, None]
+        return LinearClassifier(weights=means.T, bias=-0.5 * (means**2).sum(axis=1), present=stats.counts > 0)
+
+PRESETS = Preset("mine", Mine, "nearest mean, by hand", "nobody's")
+"""
+
+
+def write_head(folder: Path, sign: str) -> None:
+    """Install a package with a head, found by its entry point, in a folder; or install it anew with other code."""
+    about = folder / "mine_head-1.0.dist-info"
+    about.mkdir(parents=True, exist_ok=True)
+    (folder / "mine_head.py").write_text(HEAD.replace("SIGN", sign), "utf-8")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-head\nVersion: 1.0\n", "utf-8")
+    (about / "entry_points.txt").write_text("[fedmoments.heads]\nmine = mine_head:PRESETS\n", "utf-8")
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 4
+    X = 3 * np.eye(4, 8)[y] + rng.normal(size=(240, 8))
+    np.savez(tmp_path / "toy.npz", x_train=X[:160], y_train=y[:160], x_test=X[160:], y_test=y[160:])
+    return f"npz:{tmp_path / 'toy.npz'}"
+
+
+def simulate(data: str, *more: str) -> tuple[float, float, str]:
+    """Run the command in a process of its own: accuracy of the table, of the saved classifier, and what was said."""
+    python, place = [sys.executable, "-m", "fedmoments"], {**os.environ, "PYTHONPATH": "site"}
+    arguments = ["simulate", data, "--heads", "mine", "--clients", "5", "--seeds", "1", "-o", "out", *more]
+    said = subprocess.run([*python, *arguments], env=place, capture_output=True, text=True, check=True).stdout
+    table = json.loads(Path("out/results.json").read_text("utf-8"))["rows"][0]["accuracy"]
+    saved = fm.load("out/heads/mine.safetensors")
+    arrays = np.load("toy.npz")
+    return table, float((saved.predict(arrays["x_test"]) == arrays["y_test"]).mean()), said
+
+
+def test_a_head_by_entry_point_that_was_edited_is_measured_again(data: str) -> None:
+    write_head(Path("site"), "+1.0")
+    table, saved, _ = simulate(data)
+    assert table == saved > 0.9
+    assert "1 result of an earlier run in out" in simulate(data)[2]
+    assert "earlier run" not in simulate(data, "--fresh")[2]
+    write_head(Path("site"), "-1.0")  # every prediction turns
+    table, saved, said = simulate(data)
+    assert table == saved < 0.1
+    assert "earlier run" not in said
+    write_head(Path("site"), "+1.0")
+    assert "1 result of an earlier run in out" in simulate(data)[2], "the old code finds its own results"
+
+
+def test_other_code_of_ours_finds_nothing(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = StudySettings(data=data, heads=("fedncm",), clients=(5,), seeds=2)
+    run_job(job, Path("out"), cache_dir=False)
+    assert run_job(job, Path("out"), cache_dir=False).resumed == 2
+    monkeypatch.setattr(provenance, "package_code", lambda: "a built-in head was edited")
+    assert run_job(job, Path("out"), cache_dir=False).resumed == 0
+
+
+def test_fresh_forgets(data: str) -> None:
+    job = StudySettings(data=data, heads=("fedncm",), clients=(5,), seeds=2)
+    run_job(job, Path("out"), cache_dir=False)
+    assert run_job(job, Path("out"), cache_dir=False, fresh=True).resumed == 0
+    assert run_job(job, Path("out"), cache_dir=False).resumed == 2
+
+
+def test_our_sources_are_all_in_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the package has the same hash; one more space in any file has another."""
+    copy = tmp_path / "fedmoments"
+    shutil.copytree(Path(fm.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    before = package_code.__wrapped__()
+    monkeypatch.setattr(fm, "__file__", str(copy / "__init__.py"))
+    assert package_code.__wrapped__() == before
+    for name in ("core/linalg.py", "study/simulation/run.py"):
+        (copy / name).write_text((copy / name).read_text("utf-8") + " \n", "utf-8")
+        changed = package_code.__wrapped__()
+        assert changed != before
+        before = changed
+
+
+def test_a_head_of_a_package_depends_on_all_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper module that was edited changes the code of a head beside it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "party_heads"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("", "utf-8")
+    (folder / "helper.py").write_text("SIGN = 1\n", "utf-8")
+    (folder / "head.py").write_text(HEAD.replace("SIGN", "1.0"), "utf-8")
+    one = importlib.import_module("party_heads.head")
+    first = code_of(one.Mine)
+    assert first != package_code()
+    (folder / "helper.py").write_text("SIGN = 2\n", "utf-8")
+    again = importlib.reload(one)
+    assert code_of(again.Mine) != first
+    for name in [name for name in sys.modules if name.startswith("party_heads")]:
+        del sys.modules[name]
+
+
+def test_a_class_that_was_typed_is_never_the_same() -> None:
+    """Without a file nobody knows what it will be next time; within a process it is one thing."""
+    namespace: dict[str, Any] = {"__name__": "typed", "Head": Head}
+    exec("class Typed(Head): pass", namespace)
+    exec("class Other(Head): pass", namespace)
+    typed, other = namespace["Typed"], namespace["Other"]
+    assert code_of(typed) == code_of(typed)
+    assert code_of(typed) != code_of(other)
+
+
+def test_identity_has_class_and_hyper_parameters() -> None:
+    from fedmoments.core.heads import make_head
+
+    assert identity_of(make_head("fedncm")) == identity_of(make_head("fedncm"))
+    assert identity_of(make_head("fedncm")) != identity_of(make_head("fedncm", metric="euclidean"))
+    assert identity_of(make_head("fedcof")) != identity_of(make_head("fedcof-oracle"))
