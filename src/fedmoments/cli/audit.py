@@ -144,16 +144,16 @@ def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked:
     data = read_data(study)
     if agreed is not None:
         labels = label_table(data.class_names, agreed.classes)[data.train.labels]
-        spec, dim, names = agreed.spec, agreed.dim, agreed.classes
+        spec, dim, names, behind = agreed.spec, agreed.dim, agreed.classes, agreed.map_outline
     else:
         spec = spec_of(asked, asked.project)
         given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
         dim = asked.project or choose_encoder(study, data.modality, given).dim
-        labels, names = data.train.labels, data.class_names
+        labels, names, behind = data.train.labels, data.class_names, None  # a projection of ours is linear
     features = None
     if data.modality == "features" and spec.has_sketch and asked.project is None:
         features = _behind_map(data.train.items, agreed)
-    report = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names, features=features)
+    report = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names, features=features, behind=behind)
     return _Contribution(study.data, report.before, report.after, report.withheld, report.policy)
 
 
@@ -181,8 +181,8 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
         chosen, own = chooser.choose(client), holdings.train(client)
         asked = (terms.spec, terms.dim, policy, terms.classes)
         X = [_behind_map(samples.X, terms) if terms.spec.has_sketch else None for samples in (own, chosen.held)]
-        before = asked_for(own.y, *asked, features=X[0])
-        after = leaving(chosen.held.y, *asked, features=X[1])
+        before = asked_for(own.y, *asked, features=X[0], behind=terms.map_outline)
+        after = leaving(chosen.held.y, *asked, features=X[1], behind=terms.map_outline)
         kept_back = Withheld(**chosen.notes["kept_back"])
         contributions.append(_Contribution(client, before, after, kept_back, policy))
     return contributions
@@ -216,6 +216,8 @@ def _show_one(contribution: _Contribution) -> None:
         f"{contribution.client}: {plural(outline.n_samples, 'sample')} of {plural(len(outline.counts), 'class')}, "
         f"d = {outline.dim}; asked are {outline.spec}"
     )
+    if outline.behind is not None and outline.behind.name != "none":
+        print_line(f"behind the feature map {outline.behind.text}")
     print_line("\nwithout a policy it would reveal")
     print_table(COLUMNS, contribution.before.rows(), right=COLUMNS[2:])
     kept = "nothing"
@@ -238,7 +240,7 @@ def _show_one(contribution: _Contribution) -> None:
 
 def _show_many(contributions: list[_Contribution]) -> None:
     columns = ["client", "samples", "exposed", "withheld", "exposed then", "weak then"]
-    kinds = ("sample", "pair", "values", "membership")
+    kinds = ("sample", "pair", "values", "inversion", "membership")
     rows = [
         [
             contribution.client,

@@ -124,6 +124,7 @@ def show_terms(terms: Any) -> None:
         "id": terms.id,
         "encoder": " ".join(filter(None, [terms.encoder["name"], options])),
         "fingerprint": terms.fingerprint.digest,
+        "feature map": terms.map_outline.text,
         "dimension": f"{terms.dim:,}",
         "classes": f"{len(terms.classes):,}: {', '.join(terms.classes[:8])}{' …' if len(terms.classes) > 8 else ''}",
         "each client sends": str(terms.spec),

@@ -1,7 +1,7 @@
 """What a client's contribution would reveal without its policy, and what is left of that with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import LeakReport
+from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.outline import Outline
 from fedmoments.wire import Withheld
 
@@ -51,6 +52,7 @@ class Audit:
         class_names: Sequence[str] | None = None,
         *,
         features: ArrayLike | None = None,
+        behind: MapOutline | None = None,
     ) -> "Audit":
         """Audit one client's samples before anything is encoded or measured.
 
@@ -67,6 +69,8 @@ class Audit:
         features
             (n, d) of the same samples behind the feature map, where they are at hand: what a scatter sketch tells of
             them is then measured. None: only what follows from counts is told.
+        behind
+            The feature map, where there is one.
 
         Examples
         --------
@@ -77,12 +81,12 @@ class Audit:
         (5, 88, 0.51)
         """
         given = np.asarray(labels)
-        mask, _ = policy.select(given, spec.means_per_client)
+        mask, _ = policy.select(given, spec.means_per_client, behind=behind, moments=spec.moments)
         if _refused(given[mask], spec, policy):
             mask[:] = False
-        before = asked_for(given, spec, dim, policy, class_names, features=features)
+        before = asked_for(given, spec, dim, policy, class_names, features=features, behind=behind)
         kept = None if features is None else np.asarray(features)[mask]
-        after = leaving(given[mask], spec, dim, policy, class_names, features=kept)
+        after = leaving(given[mask], spec, dim, policy, class_names, features=kept, behind=behind)
         return cls(before, after, _kept_back(given, mask), policy)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,6 +118,7 @@ def asked_for(
     class_names: Sequence[str] | None = None,
     *,
     features: ArrayLike | None = None,
+    behind: MapOutline | None = None,
 ) -> LeakReport:
     """Report on all samples of a client, labels (n,) and features (n, d) where these are at hand, without its policy.
 
@@ -122,7 +127,7 @@ def asked_for(
     >>> asked_for([0] * 9, StatisticsSpec.of("scatter_sketch"), 64, ClientPolicy()).outline.sketches
     (SketchOutline(rank=2, spare=8, energy=None, exposure=None),)
     """
-    outline = Outline.of_labels(labels, spec, dim)
+    outline = replace(Outline.of_labels(labels, spec, dim), behind=behind)
     if features is not None:
         outline = outline.measured(features, labels)
     return LeakReport.of(outline, min_count=fewest(policy), class_names=class_names)
@@ -136,6 +141,7 @@ def leaving(
     class_names: Sequence[str] | None = None,
     *,
     features: ArrayLike | None = None,
+    behind: MapOutline | None = None,
 ) -> LeakReport:
     """Report on samples that a policy lets out, labels (n,) and features (n, d) where these are at hand.
 
@@ -149,7 +155,7 @@ def leaving(
     if _refused(given, spec, policy):
         return LeakReport.of(Outline(spec, dim, {}, {}), min_count=fewest(policy), class_names=class_names)
     outline = Outline.of_labels(given, spec, dim, fewest=policy.min_count if policy.merges else 1)
-    outline = outline.limited(policy.sketch_share, policy.sketch_spare)
+    outline = replace(outline.limited(policy.sketch_share, policy.sketch_spare), behind=behind)
     if features is not None:
         outline = outline.measured(features, labels, policy.sketch_share, policy.sketch_spare)
     return LeakReport.of(outline, min_count=fewest(policy), class_names=class_names)

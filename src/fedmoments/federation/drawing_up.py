@@ -8,7 +8,7 @@ from fedmoments.core.costs.budgets import plan_of
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
 from fedmoments.core.maps import FeatureMap, RandomProjection, compose
-from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
@@ -137,8 +137,6 @@ def largest_contribution(spec: StatisticsSpec, n_classes: int, dim: int) -> int:
     >>> largest_contribution(StatisticsSpec.of("gram"), 10, 100) - 8 * (10 * 100 + 5050 + 2 * 10)
     65536
     """
-    times = {Layout.CLASS: n_classes, Layout.GLOBAL: 1, Layout.ROWS: n_classes * spec.means_per_client}
-    times[Layout.SKETCH] = spec.plan.capacity(n_classes, dim) if spec.plan else 0
-    numbers = sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in spec.sent)
-    indices = 2 * n_classes + (2 * times[Layout.ROWS] if spec.keeps_clients_apart else 0)
-    return 8 * (numbers + indices) + _OVERHEAD
+    rows = n_classes * spec.means_per_client
+    indices = 2 * n_classes + (2 * rows if spec.keeps_clients_apart else 0)
+    return 8 * (spec.numbers(n_classes, dim) + indices) + _OVERHEAD

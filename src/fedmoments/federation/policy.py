@@ -5,6 +5,8 @@ every moment, whatever is later derived from it. Unless its own rules say otherw
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +16,10 @@ from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.core.statistics.accumulator import running_positions
 from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.map_leaks import MapOutline, fewest_samples
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
 from fedmoments.privacy.sketch_limits import check_limits, limit_sketch, spare_samples
-from fedmoments.settings.policy import TUNING, PolicyRules
+from fedmoments.settings.policy import MAPS, TUNING, PolicyRules
 from fedmoments.wire import Withheld
 
 __all__ = ["ClientPolicy", "require_clear"]
@@ -79,13 +82,50 @@ class ClientPolicy(PolicyRules):
         asked = terms.spec.means_per_client
         if self.max_means is not None and asked > self.max_means:
             broken.append(f"max_means: asked are {asked} means of a class, allowed are {self.max_means}")
-        broken += self._exposed(terms)
-        broken += self._unfit(terms)
+        broken += [*self._oversized(terms), *self._unmapped(terms), *self._exposed(terms), *self._unfit(terms)]
         if broken:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
                 "nothing was measured: widen the policy, or stay out"
             )
+
+    def _oversized(self, terms: Terms) -> list[str]:
+        """Return what a short text of terms would make this machine hold beyond its rule."""
+        sizes = {
+            "numbers of the feature map": max((math.prod(shape) for shape in _shapes(terms)), default=0),
+            "numbers of the moments": terms.spec.numbers(len(terms.classes), terms.dim),
+            "pairs of classes": len(terms.classes) ** 2,
+        }
+        return [
+            f"max_numbers: asked are {size:,} {what}, allowed are {self.max_numbers:,}"
+            for what, size in sizes.items()
+            if size > self.max_numbers
+        ]
+
+    def _unmapped(self, terms: Terms) -> list[str]:
+        """Return why samples may not be measured behind the terms' feature map."""
+        behind, allowed = terms.map_outline, MAPS.index(self.maps)
+        if self.maps == "linear" and not behind.is_linear:
+            return [f"maps: asked is {behind.text}, allowed are linear maps that do not expand"]
+        if allowed <= MAPS.index("narrow") and behind.expands:
+            why = (
+                "sums of few samples behind one that does can be solved for the samples (maps = scaled withholds those)"
+            )
+            return [f"maps: asked is {behind.text}, allowed are maps that do not expand: {why}"]
+        return []
+
+    def least_of_class(self, behind: MapOutline | None, moments: Collection[str]) -> int:
+        """Return how many samples a class needs to be measured behind a map.
+
+        Examples
+        --------
+        >>> fourier = MapOutline("random_fourier", 384, 5000, is_linear=False)
+        >>> ClientPolicy().least_of_class(fourier, ("sums",)), ClientPolicy(maps="scaled").least_of_class(fourier, ())
+        (5, 14)
+        """
+        if behind is None or self.maps != "scaled":
+            return self.min_count
+        return max(self.min_count, fewest_samples(behind, moments))
 
     def _unfit(self, terms: Terms) -> list[str]:
         """Return what the terms ask for that this policy's rules, or the terms' own promises, cannot be applied to."""
@@ -106,11 +146,23 @@ class ClientPolicy(PolicyRules):
         agreed, mode, broken = terms.privacy, terms.privacy.mode, []
         if self.require_secure and mode.reads_contributions:
             broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
+        if self.require_secure:
+            few = {"batch": "a sum", **({"contributors": "an opened class"} if mode.opens_classes else {})}
+            broken += [
+                f"min_batch: {what} may be over {getattr(agreed, name)} clients ({name}), allowed are {self.min_batch}"
+                for name, what in few.items()
+                if getattr(agreed, name) < self.min_batch
+            ]
         if self.helper is not None and agreed.helper != self.helper:
             asked = f"a helper with the key {agreed.helper[:16]}…" if agreed.helper else "no helper at all"
             broken.append(f"helper: the terms name {asked}, allowed is the one with {self.helper[:16]}…")
         if self.max_epsilon is not None and (promised := mode.noise.weaker_than(self.max_epsilon)):
             broken.append(f"max_epsilon: the terms promise {promised}, allowed is {self.max_epsilon:g}")
+        if self.max_epsilon is not None and mode.noise.is_on and agreed.delta > self.max_delta:
+            broken.append(
+                f"max_delta: the promise of the terms may fail with probability {agreed.delta:g}, allowed is "
+                f"{self.max_delta:g}"
+            )
         try:
             mode.noise.check_rules(
                 min_count=self.min_count,
@@ -203,7 +255,14 @@ class ClientPolicy(PolicyRules):
                 f"{self.max_bytes}; nothing was sent: widen the policy, or stay out"
             )
 
-    def select(self, labels: ArrayLike, means_per_client: int = 1) -> tuple[NDArray[np.bool_], Withheld]:
+    def select(
+        self,
+        labels: ArrayLike,
+        means_per_client: int = 1,
+        *,
+        behind: MapOutline | None = None,
+        moments: Collection[str] = (),
+    ) -> tuple[NDArray[np.bool_], Withheld]:
         """Say which samples may be measured.
 
         Parameters
@@ -214,6 +273,8 @@ class ClientPolicy(PolicyRules):
             Into how many means s the terms split a class: one of at least 2s samples has s rows, each over n // s or
             one more, and each must be over `min_count` or more. A policy that merges allows a class whose rows would
             be thinner, for it is sent as one mean (:func:`fedmoments.privacy.small_classes.merge_rows`).
+        behind, moments
+            The feature map and the names of the moments, where a policy scales `min_count` to the map.
 
         Returns
         -------
@@ -238,9 +299,11 @@ class ClientPolicy(PolicyRules):
         kept = counts if self.max_per_class is None else np.minimum(counts, self.max_per_class)
         split = (kept >= 2 * means_per_client) & (not self.merges)
         smallest_row = np.where(split, kept // means_per_client, kept)
-        allowed = smallest_row >= self.min_count
+        allowed = smallest_row >= self.least_of_class(behind, moments)
         positions = running_positions(cells.astype(np.int64), np.zeros(len(classes), np.int64))
         mask = (positions < kept[cells]) & allowed[cells]
+        if self.maps == "scaled" and behind is not None and behind.determines(int(mask.sum()), moments, "gram"):
+            mask[:], allowed[:] = False, False
         if not self.report_withheld:
             return mask, Withheld()
         return mask, Withheld(classes=int((~allowed).sum()), samples=int((~mask).sum()))
@@ -287,6 +350,13 @@ def require_clear(terms: Terms) -> None:
             f"the terms of the federation '{terms.name}' promise {promise}, but a client's part of tuning is sent in "
             "the clear and without noise: tune in a federation whose terms promise neither, or keep the head as it is"
         )
+
+
+def _shapes(terms: Terms) -> list[tuple[int, int]]:
+    """Return the columns that go into and come out of every map that draws a matrix; nothing is drawn."""
+    given = terms.map_or_none
+    stages = () if given is None else getattr(given, "maps", (given,))
+    return [(d, stage.output_dim(d)) for stage in stages if (d := stage.required_dim()) is not None]
 
 
 def _listed(names: frozenset[str]) -> str:

@@ -16,6 +16,7 @@ from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError
 from fedmoments.privacy.dense import DenseLayout
+from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.context import Context
 from fedmoments.samples.fingerprint import Fingerprint
@@ -119,6 +120,11 @@ class Terms:
         """The feature map, or None where features are measured as the encoder gives them."""
         given = self.fingerprint.feature_map
         return None if isinstance(given, Identity) else given
+
+    @cached_property
+    def map_outline(self) -> MapOutline:
+        """What the feature map tells of single samples: its columns, and whether it is linear."""
+        return MapOutline.of(self.map_or_none, self.dim)
 
     @property
     def encoder_note(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ With n samples of a class (or of a row of means), in d dimensions:
   0.70 at 4d and 0.59 at 9d.
 - a scatter sketch of r rows: see :mod:`fedmoments.privacy.sketch_leaks`. At r = n − |C| it tells what a gram tells;
   below that, membership is guessed from how much of a sample's difference from its mean lies in the directions told.
+- a feature map that is neither linear nor narrower than its input: sums behind it may determine samples, see
+  :mod:`fedmoments.privacy.map_leaks`.
 - a mean over few samples: each has the weight 1/n. On the same data, a sample is told from another of its class with
   probability 0.95, 0.87, 0.74, 0.63, 0.56 for n = 2, 3, 5, 10, 20 by its distance to the mean.
 
@@ -31,7 +33,7 @@ Features are what is revealed, not images or sentences; how much of those featur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedmoments.core.statistics import MOMENTS, Statistics, StatisticsSpec
@@ -56,7 +58,8 @@ class Finding:
     Parameters
     ----------
     kind
-        ``sample``, ``pair``, ``values``, ``membership``, ``span``, ``outlier``, ``few``, ``unknown`` or ``counts``.
+        ``sample``, ``pair``, ``values``, ``inversion``, ``membership``, ``span``, ``outlier``, ``few``,
+        ``unknown`` or ``counts``.
     severity
         ``exposed``, ``weak`` or ``counts``.
     sentence
@@ -193,6 +196,7 @@ class LeakReport:
         return {
             "moments": list(self.outline.spec.sent),
             "dim": self.outline.dim,
+            **({} if self.outline.behind is None else {"map": asdict(self.outline.behind)}),
             "samples": self.outline.n_samples,
             "classes": len(self.outline.counts),
             "min_count": self.min_count,
@@ -223,8 +227,8 @@ class _Finder:
         """Return all, the gravest first."""
         if not self.outline.counts:
             return ()
-        findings = [*self._samples(), *self._pairs(), *self._values(), *self._membership(), *self._sketches()]
-        findings += [*self._few(), *self._unknown(), self._counts()]
+        findings = [*self._samples(), *self._pairs(), *self._values(), *self._inverted(), *self._membership()]
+        findings += [*self._sketches(), *self._few(), *self._unknown(), self._counts()]
         order = (EXPOSED, WEAK, COUNTS)
         return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
 
@@ -270,6 +274,27 @@ class _Finder:
             if labels
             else []
         )
+
+    def _inverted(self) -> list[Finding]:
+        """Classes, or all samples together, of which a map that expands tells as many numbers as there are unknowns."""
+        behind, moments = self.outline.behind, self.moments
+        if behind is None:
+            return []
+        counts, total = self.outline.counts, self.outline.n_samples
+        labels = [
+            label
+            for label, rows in self.outline.rows.items()
+            if behind.determines(min(rows), (), "")
+            or behind.determines(counts[label], moments, "class_grams")
+            or behind.determines(total, moments, "gram")
+        ]
+        if not labels:
+            return []
+        text = (
+            f"the feature vectors of all samples: behind {behind.text}, at least as many numbers are told of a class "
+            "or of all classes as its samples have coordinates"
+        )
+        return [self._finding("inversion", EXPOSED, text, labels, sum(counts[label] for label in labels))]
 
     def _membership(self) -> list[Finding]:
         """Second moments over few samples."""

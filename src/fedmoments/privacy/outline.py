@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError
+from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.sketch_leaks import SketchOutline, measure_exposure, outlines_of
 from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
 from fedmoments.privacy.small_classes import row_counts
@@ -34,6 +35,8 @@ class Outline:
         Label -> over how many samples each mean that is kept apart is; one mean a class where only sums are sent.
     sketches
         Of every contribution that has a scatter sketch, its rank and what that says.
+    behind
+        The feature map; None where it is not known, which is judged as no map.
 
     Examples
     --------
@@ -47,6 +50,7 @@ class Outline:
     counts: dict[int, int]
     rows: dict[int, tuple[int, ...]]
     sketches: tuple[SketchOutline, ...] = ()
+    behind: MapOutline | None = None
 
     @property
     def n_samples(self) -> int:
@@ -164,9 +168,8 @@ class Outline:
         {3: 2}
         """
         kept = [label for label, sizes in self.rows.items() if min(sizes) >= min_count]
-        return Outline(
-            self.spec, self.dim, {label: self.counts[label] for label in kept}, {k: self.rows[k] for k in kept}
-        )
+        counts, rows = {label: self.counts[label] for label in kept}, {label: self.rows[label] for label in kept}
+        return replace(self, counts=counts, rows=rows, sketches=())
 
 
 def _planned(spec: StatisticsSpec, dim: int, counts: dict[int, int]) -> tuple[SketchOutline, ...]:

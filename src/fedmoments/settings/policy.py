@@ -9,7 +9,7 @@ from typing import Any, Self
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.settings.option import option
 
-__all__ = ["SHARE", "SMALL_CLASSES", "SMALL_SKETCHES", "SPARE", "TUNING", "PolicyRules"]
+__all__ = ["MAPS", "SHARE", "SMALL_CLASSES", "SMALL_SKETCHES", "SPARE", "TUNING", "PolicyRules"]
 
 #: Share of a client's spare samples that a scatter sketch may span, and fewest spare samples, by default.
 SHARE, SPARE = 0.25, 20
@@ -20,8 +20,16 @@ SMALL_SKETCHES = ("trace", "refuse")
 #: What may be trained on a client's samples, from nothing to everything: each allows those before it.
 TUNING = ("none", "lp", "feat", "ft")
 
-_COUNTS = ("min_count", "max_per_class", "max_bytes", "max_means", "max_rounds")
-_WORDS = {"small_classes": SMALL_CLASSES, "small_sketches": SMALL_SKETCHES, "tuning": TUNING}
+#: Behind which feature maps samples may be measured, from the strictest rule to none.
+MAPS = ("linear", "narrow", "scaled", "any")
+#: Numbers that terms may make a client draw, measure and send, by default: 2 GiB in float64.
+NUMBERS = 2**28
+
+_COUNTS = (
+    "min_count", "max_per_class", "max_bytes", "max_means", "max_rounds", "max_numbers", "min_batch",
+)  # fmt: skip
+_ALWAYS = ("min_count", "max_numbers", "min_batch")
+_WORDS = {"small_classes": SMALL_CLASSES, "small_sketches": SMALL_SKETCHES, "tuning": TUNING, "maps": MAPS}
 _rule = partial(option, group="Privacy")
 
 
@@ -40,6 +48,14 @@ class PolicyRules:
         Cap on one contribution; None: what the terms allow.
     moments
         Only these moments, and those that follow from them, may leave; None: any. Counts and sums are part of all.
+    maps
+        Behind which feature maps samples are measured: ``linear`` ones that do not expand; ``narrow``, any that does
+        not expand; ``scaled``, any, but classes (and a gram) of so few samples that the numbers behind the map would
+        determine them are withheld; ``any``. See :mod:`fedmoments.privacy.map_leaks`. Noise (an epsilon) hides single
+        samples by itself: then nothing is withheld.
+    max_numbers
+        Take part only where the feature map, the moments and a table of all pairs of classes have at most so many
+        numbers each: what a short text of terms makes this machine draw and hold.
     max_means
         Into at most so many means a class may be split; None: any number.
     report_withheld
@@ -61,11 +77,15 @@ class PolicyRules:
         :mod:`fedmoments.privacy.obfuscation`.
     require_secure
         Whether to take part only where contributions are added up behind masks (secure sums).
+    min_batch
+        With `require_secure`: fewest clients that a sum may be over, and that must hold a class for it to be opened.
     helper
         Public key (64 hexadecimal digits) of the helper that its operator knows: take part only in secure sums through
         that one. None: through whichever the terms name.
     max_epsilon
         Take part only under differential privacy with an epsilon of at most this; None: any, or none.
+    max_delta
+        With `max_epsilon`: the largest chance that the promise fails.
     tuning
         The most that may be trained on this client's samples: ``none``, ``lp`` (a head), ``feat`` (an encoder) or
         ``ft`` (both). Trained parameters, less those that were sent, are gradients of the samples, and reveal more
@@ -94,10 +114,19 @@ class PolicyRules:
     obfuscate: str | None = _rule(
         None, "Blur counts: uniform, gaussian or laplace, 0 < E < 1, as laplace:0.5.", metavar="KIND:E"
     )
+    maps: str = _rule(
+        "narrow", "Feature maps to measure behind: what expands tells more of single samples.", metavar="|".join(MAPS)
+    )
+    # Not in the repr, which stands for what a contribution is made by: these two say who may ask, not what is made.
+    max_numbers: int = _rule(NUMBERS, "Refuse terms whose map or moments have more numbers.", metavar="N", repr=False)
     require_secure: bool = _rule(False, "Take part only where sums are secure: nobody reads what is sent.")
+    min_batch: int = _rule(
+        3, "With --require-secure: fewest clients of a sum, and of a class in it.", metavar="N", repr=False
+    )
     max_epsilon: float | None = _rule(
         None, "Take part only under differential privacy with an epsilon of at most this.", metavar="EPSILON"
     )
+    max_delta: float = _rule(1e-5, "With --max-epsilon: largest δ.", metavar="DELTA", repr=False)
     helper: str | None = _rule(
         None,
         "Card of the helper that you know: take part only in secure sums through it.",
@@ -133,7 +162,7 @@ class PolicyRules:
         for name in _COUNTS:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and (value is not None or name == "min_count"):
+            if not whole and (value is not None or name in _ALWAYS):
                 raise InputError(f"{name} of a client's policy must be a whole number of 1 or more, not {value!r}")
 
     def _check_numbers(self) -> None:
@@ -141,6 +170,8 @@ class PolicyRules:
         most = self.max_epsilon
         if most is not None and not (type(most) in (int, float) and most > 0):
             raise InputError(f"max_epsilon of a client's policy must be a number above 0, not {most!r}")
+        if not (type(self.max_delta) is float and 0 < self.max_delta < 1):
+            raise InputError(f"max_delta of a client's policy must be between 0 and 1, not {self.max_delta!r}")
         if self.max_per_class is not None and self.max_per_class < self.min_count:
             raise InputError(
                 f"a client's policy that measures at most {self.max_per_class} samples of a class (max_per_class) and "
@@ -179,7 +210,8 @@ class PolicyRules:
         --------
         >>> PolicyRules(max_means=2).to_dict()
         {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
-        'sketch_spare': 20, 'small_sketches': 'trace', 'require_secure': False, 'tuning': 'none'}
+        'sketch_spare': 20, 'small_sketches': 'trace', 'maps': 'narrow', 'max_numbers': 268435456,
+        'require_secure': False, 'min_batch': 3, 'max_delta': 1e-05, 'tuning': 'none'}
         """
         table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         if self.moments is not None:

@@ -57,7 +57,8 @@ _KINDS: Registry[type["FeatureMap"]] = Registry(
 class FeatureMap(ABC):
     """A map of feature rows, fixed by its parameters alone.
 
-    Subclasses implement `_apply`, and `_width` and `required_dim` where the number of columns matters.
+    Subclasses implement `_apply`, and `_width` and `required_dim` where the number of columns matters. One whose sums
+    follow from the sums of what goes in says so (`is_linear`): all others are taken to tell more of single samples.
 
     Examples
     --------
@@ -136,6 +137,36 @@ class FeatureMap(ABC):
         True
         """
         return None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether z = xR + b for some R and b, so that a sum of what comes out tells the sum of what goes in, no more.
+
+        Examples
+        --------
+        >>> from fedmoments.core.maps import Normalize, RandomProjection
+        >>> Identity().is_linear, RandomProjection(3, 2, seed=0).is_linear, Normalize().is_linear
+        (True, True, False)
+        """
+        return False
+
+    def input_dim_for(self, width: int) -> int | None:
+        """Tell how many columns go in where ``width`` come out, the fewest if several numbers do; None if none does.
+
+        Examples
+        --------
+        >>> from fedmoments.core.maps import Normalize, RandomFourier
+        >>> (Normalize() | RandomFourier(8, 50, bandwidth=1.0, seed=0)).input_dim_for(50)
+        8
+        """
+        required = self.required_dim()
+        return next((d for d in ([required] if required else range(1, width + 1)) if self._gives(d, width)), None)
+
+    def _gives(self, d: int, width: int) -> bool:
+        try:
+            return self.output_dim(d) == width
+        except InputError:
+            return False
 
     def describe(self) -> dict[str, object]:
         """Describe the map completely, as a JSON object: its ``kind`` and every parameter.
@@ -236,6 +267,11 @@ class Identity(FeatureMap, kind="identity"):
     [[1.0, 2.0]]
     """
 
+    @property
+    def is_linear(self) -> bool:
+        """True."""
+        return True
+
     def _apply(self, X: FloatArray) -> FloatArray:
         return X
 
@@ -279,6 +315,18 @@ class Chain(FeatureMap, kind="chain"):
     def required_dim(self) -> int | None:
         """Tell the number of columns that the first map takes, or None when it takes any."""
         return self.maps[0].required_dim()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether all of its maps are."""
+        return all(stage.is_linear for stage in self.maps)
+
+    def input_dim_for(self, width: int) -> int | None:
+        """Tell how many columns go in where ``width`` come out: from the last map to the first."""
+        d: int | None = width
+        for stage in reversed(self.maps):
+            d = None if d is None else stage.input_dim_for(d)
+        return d
 
     def describe(self) -> dict[str, object]:
         """Describe the chain: the descriptions of its maps, in order."""

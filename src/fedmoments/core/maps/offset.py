@@ -55,6 +55,11 @@ class Offset(FeatureMap, kind="offset"):
         array.setflags(write=False)
         return array
 
+    @property
+    def is_linear(self) -> bool:
+        """True."""
+        return True
+
     def required_dim(self) -> int:
         """Tell the number of columns: the length of the vector."""
         return len(self.vector)

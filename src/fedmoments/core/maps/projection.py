@@ -65,6 +65,11 @@ class RandomProjection(FeatureMap, kind="random_projection"):
         normals.setflags(write=False)
         return normals.reshape(self.n_components, self.input_dim).T
 
+    @property
+    def is_linear(self) -> bool:
+        """True."""
+        return True
+
     def required_dim(self) -> int:
         """Tell the number of columns: ``input_dim``."""
         return self.input_dim

@@ -116,6 +116,18 @@ class StatisticsSpec:
         """
         return replace(self, sketch=plan) if self.has_sketch else self
 
+    def numbers(self, n_classes: int, dim: int) -> int:
+        """Return how many numbers a client that holds every class sends of it, without counts and labels.
+
+        Examples
+        --------
+        >>> StatisticsSpec.of("gram").numbers(10, 100) == 10 * 100 + 5050
+        True
+        """
+        times = {Layout.CLASS: n_classes, Layout.GLOBAL: 1, Layout.ROWS: n_classes * self.means_per_client}
+        times[Layout.SKETCH] = self.plan.capacity(n_classes, dim) if self.plan else 0
+        return sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in self.sent)
+
     @property
     def additive(self) -> "StatisticsSpec":
         """The part that may be added up across clients."""

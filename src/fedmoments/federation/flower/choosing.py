@@ -67,13 +67,14 @@ class Chooser:
         """(K, C) who measures each client's samples of each class."""
         n_classes = len(self.terms.classes)
         counts = [np.bincount(self.holdings.train(k).y, minlength=n_classes) for k in self.holdings.clients]
-        return hand_over(np.stack(counts), self.policy.min_count)
+        return hand_over(np.stack(counts), self.policy.least_of_class(self.terms.map_outline, self.terms.spec.moments))
 
     def choose(self, client: str) -> Chosen:
         """Return what a client measures."""
         own = self.holdings.train(client)
         pool, given, taken = self._pool(client, own) if self._shares else (own, {}, {})
-        mask, _ = self.policy.select(pool.y, self.terms.spec.means_per_client)
+        spec, behind = self.terms.spec, self.terms.map_outline
+        mask, _ = self.policy.select(pool.y, spec.means_per_client, behind=behind, moments=spec.moments)
         chosen = pool if mask.all() else Held(pool.X[mask], pool.y[mask])
         n_taken = sum(taken.values())
         of_own = chosen.y[: int(mask[: len(pool.y) - n_taken].sum())]  # own samples come first
@@ -102,7 +103,7 @@ class Chooser:
         return pool, given, taken
 
     def _notes(self, chosen: Held, withheld: Withheld, given: dict[str, int], taken: dict[str, int]) -> dict[str, Any]:
-        report = leaving(chosen.y, self.terms.spec, self.terms.dim, self.policy)
+        report = leaving(chosen.y, self.terms.spec, self.terms.dim, self.policy, behind=self.terms.map_outline)
         notes: dict[str, Any] = {
             "policy": self.policy.to_dict(),
             "kept_back": {"classes": withheld.classes, "samples": withheld.samples},

@@ -18,6 +18,7 @@ class ClassByClass(Masked):
     """A mode with two servers that serves heads on client means."""
 
     opens_parts = True
+    opens_classes = True
     takes: ClassVar[tuple[str, ...]] = (*Masked.takes, "contributors")
 
     def check_agreed(self) -> None:

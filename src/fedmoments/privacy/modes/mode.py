@@ -99,6 +99,8 @@ class Mode(ABC):
     masks: ClassVar[str] = ""
     #: Whether it opens parts of a batch by themselves, so that the leader must keep reports until then.
     opens_parts: ClassVar[bool] = False
+    #: Whether a class is opened only where as many clients as were agreed on (``contributors``) hold it.
+    opens_classes: bool = False
     #: Exchanges of messages after the collection.
     exchanges: ClassVar[int] = 0
     #: Who adds noise, as text.

@@ -1,0 +1,130 @@
+"""What a feature map tells of single samples: numbers that are sent about n samples, against unknowns.
+
+A linear map sends sums to sums: whoever reads Σ xR knows Σ x at most, whatever its width. Behind any other map the
+numbers of a sum are equations in the n samples of d unknowns each, and as many equations as unknowns determine them:
+from 64 sums of random Fourier features of 5 samples with 8 coordinates all 5 came back exactly. So, with D columns
+behind the map and moments of g degrees (sums, squares, …), a class is exposed where
+
+    n·d ≤ g·D.
+
+A second moment is told up to a rotation of the samples that keeps their sum. With it the numbers are
+
+    n·D − (n−1)(n−2)/2    for n ≤ D + 1,    D + D(D+1)/2    beyond,
+
+for D = d more than the unknowns only where n ≤ 2, which is the pair that :mod:`fedmoments.privacy.leaks` reports. A map
+that is neither linear nor wider than its input (scaling to length 1, a power of each coordinate) is therefore judged
+as no map at all; the same count says so.
+
+The count is a rule, not a proof: it tells where equations suffice, not that a solver finds the root.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fedmoments.core.maps import FeatureMap
+
+__all__ = ["MapOutline", "fewest_samples", "numbers_told"]
+
+_POWERS = ("class_squares", "class_thirds", "class_fourths")
+
+
+@dataclass(frozen=True)
+class MapOutline:
+    """A feature map, as far as it decides what sums behind it tell.
+
+    Parameters
+    ----------
+    name
+        For people.
+    before, after
+        Columns d that go in, and D that come out.
+    is_linear
+        Whether a sum of what comes out tells the sum of what goes in, no more.
+
+    Examples
+    --------
+    >>> from fedmoments.core.maps import Normalize, RandomFourier
+    >>> outline = MapOutline.of(Normalize() | RandomFourier(8, 64, bandwidth=1.0, seed=0), 64)
+    >>> outline.text, outline.expands
+    ('normalize, random_fourier: 8 → 64 columns, not linear', True)
+    """
+
+    name: str
+    before: int
+    after: int
+    is_linear: bool
+
+    @classmethod
+    def of(cls, feature_map: FeatureMap | None, width: int) -> "MapOutline":
+        """Return the outline of a map behind which features have ``width`` columns; of no map without one.
+
+        A map of which nobody can tell how many columns it takes is taken to take one.
+        """
+        if feature_map is None:
+            return cls("none", width, width, is_linear=True)
+        stages = getattr(feature_map, "maps", (feature_map,))
+        name = ", ".join(stage.kind for stage in stages)
+        return cls(name, feature_map.input_dim_for(width) or 1, width, feature_map.is_linear)
+
+    @property
+    def expands(self) -> bool:
+        """Whether more columns come out than go in."""
+        return self.after > self.before
+
+    @property
+    def text(self) -> str:
+        """The map in one line."""
+        kind = "linear" if self.is_linear else "not linear"
+        return self.name if self.name == "none" else f"{self.name}: {self.before} → {self.after} columns, {kind}"
+
+    def determines(self, n: int, moments: Collection[str], second: str) -> bool:
+        """Say whether numbers sent about n samples determine them, beyond what the same moments without a map tell.
+
+        Parameters
+        ----------
+        n
+            Samples of a class, or of all classes.
+        moments
+            Their names.
+        second
+            The second moment that is over these samples: ``class_grams`` for a class, ``gram`` for all.
+        """
+        if self.is_linear or not self.expands or n < 1:
+            return False
+        return n * self.before <= numbers_told(n, self.after, moments, second)
+
+
+def numbers_told(n: int, width: int, moments: Collection[str], second: str) -> int:
+    """Return how many independent numbers are told about n samples in ``width`` columns; see the module.
+
+    Examples
+    --------
+    >>> numbers_told(5, 64, (), "class_grams"), numbers_told(2, 64, ("class_grams",), "class_grams")
+    (64, 128)
+    """
+    powers = width * (1 + sum(name in moments for name in _POWERS))
+    if second not in moments:
+        return powers
+    if n <= width + 1:
+        return max(powers, n * width - (n - 1) * (n - 2) // 2)
+    return max(powers, width + width * (width + 1) // 2)
+
+
+def fewest_samples(outline: MapOutline, moments: Collection[str]) -> int:
+    """Return how many samples a class needs for the numbers behind a map to determine none: 1 where they never do.
+
+    Examples
+    --------
+    >>> fewest_samples(MapOutline("random_fourier", 384, 5000, is_linear=False), ("sums",))
+    14
+    >>> fewest_samples(MapOutline("random_projection", 384, 5000, is_linear=True), ("sums",))
+    1
+    """
+    if outline.is_linear or not outline.expands:
+        return 1
+    # numbers_told is concave in n up to D + 1 and constant beyond, so that n·d exceeds it from one n on for ever
+    low, high = 1, 1 + numbers_told(outline.after + 2, outline.after, moments, "class_grams") // outline.before
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if outline.determines(middle, moments, "class_grams") else (low, middle)
+    return low
