@@ -29,9 +29,8 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/fedmoments encoders install squeezenet-1.1
 	touch $@
 
-# Solves of this size spend more time waiting for a second BLAS thread than it saves them.
 demo: $(DEMO)
-	$(ONE_THREAD) $(BIN)/fedmoments demo
+	$(BIN)/fedmoments demo
 
 # The same federation as `fedmoments simulate`, with real processes, TLS and authenticated nodes on this machine.
 federate: $(FEDERATION)

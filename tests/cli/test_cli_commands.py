@@ -283,28 +283,6 @@ def test_encoders_are_listed_for_people_and_machines(run: Any) -> None:
     assert by_name["identity"]["installed"]
 
 
-@pytest.mark.slow
-def test_in_the_demo_fedcof_beats_fedncm_by_five_points(demo: Any) -> None:
-    folder = demo.folder / "runs" / "demo"
-    found = json.loads((folder / "results.json").read_text("utf-8"))
-    accuracy = {row["head"]: row["accuracy"] for row in found["rows"]}
-    assert accuracy["fedcof"] >= accuracy["fedncm"] + 0.05
-    assert accuracy["fedncm"] > 0.8
-    assert (found["data"]["dim"], found["data"]["encoder"]["name"]) == (1280, "efficientnet-lite0")
-    assert {(row["clients"], row["split"]) for row in found["rows"]} == {(100, "dirichlet:0.1")}
-    assert {path.stem for path in (folder / "heads").iterdir()} == {*accuracy}
-    assert "report.html" in demo.printed
-
-
-@pytest.mark.slow
-def test_the_demo_leaves_a_features_file_for_the_other_commands(demo: Any) -> None:
-    with np.load(demo.folder / "runs" / "demo" / "digits.npz") as arrays:
-        assert arrays["x_train"].shape == (1300, 64)
-        assert arrays["x_test"].shape == (497, 64)
-        assert (arrays["x_train"].min(), arrays["x_train"].max()) == (0.0, 1.0)
-        assert arrays["classes"].tolist()[:2] == ["zero", "one"]
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_tables_fit_the_width_and_lose_no_word(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,5 +1,6 @@
 """Every command says how it is used, with an example that works as it stands."""
 
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -107,12 +108,24 @@ def test_every_command_offers_json(command: str) -> None:
 
 def test_help_of_the_program_lists_the_commands_in_whole_sentences(run: Any) -> None:
     text = run("--help").stdout
-    assert all(command in text for command in PROGRAM)
-    assert "..." not in text.split("Commands:")[1]
+    _, *sections = re.split(r"^(?=\S.*:$)", text.partition("Options:")[2], flags=re.MULTILINE)
+    assert [section.partition(":")[0] for section in sections] == [
+        "Try, on one machine",
+        "Take part in a federation",
+        "Run a federation",
+        "Research",
+    ]
+    listed = [line.split()[0] for section in sections for line in section.splitlines()[1:] if line.strip()]
+    assert [name for name in listed if name in PROGRAM] == list(PROGRAM)
+    assert not any("..." in section for section in sections)
     for group in GROUPS:
         text = run(group, "--help").stdout
         assert all(command in text for command in commands_of(PROGRAM[group]))
         assert "..." not in text.split("Commands:")[1]
+
+
+def test_a_pipe_that_gets_no_arguments_shows_the_help_and_fails(run: Any) -> None:
+    assert run(code=2).stdout == run("--help").stdout
 
 
 def test_version(run: Any) -> None:

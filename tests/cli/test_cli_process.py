@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from tests.waiting import HANG, until, without_progress
@@ -45,6 +46,21 @@ def test_the_demo_without_scikit_learn_says_what_to_install(tmp_path: Path) -> N
     assert result.stderr.endswith("pip install 'fedmoments[sklearn]'\n")
     assert result.stderr.count("\n") == 1
     assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_a_terminal_that_gets_no_arguments_shows_where_to_start() -> None:
+    from fedmoments.cli.app import app
+
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run([sys.executable, "-m", "fedmoments"], stdout=theirs, timeout=HANG, check=False)
+        shown = terminal.read(65536).decode()
+        os.close(theirs)
+    assert done.returncode == 0
+    assert max(map(len, shown.splitlines())) <= 85
+    commands = [line.split()[1] for line in shown.splitlines() if line.startswith("  fedmoments ")]
+    assert commands[0] == "demo"
+    assert {*commands} <= {*app.list_commands(click.Context(app))}
 
 
 def test_the_command_line_imports_nothing_heavy_before_it_is_asked_to() -> None:

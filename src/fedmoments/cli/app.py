@@ -41,44 +41,76 @@ GROUPS: Mapping[str, tuple[Commands, str]] = {
     "server": (SERVER, "Create a federation, enrol clients, run it."),
     "ledger": (LEDGER, "Check, read, copy and restore a ledger."),
 }
-COMMANDS: Commands = {
-    "demo": ("demo:demo", "A whole federation on scikit-learn's digits."),
-    "heads": ("heads:heads", "List all heads, or explain one."),
-    "split": ("split:split", "Split training samples over clients."),
-    "measure": ("measure:measure", "Measure a client's features."),
-    "merge": ("merge:merge", "Merge statistics files of many clients."),
-    "inspect": ("inspect:inspect", "Say what a file holds."),
-    "audit": ("audit:audit", "Say what a contribution would reveal."),
-    "fit": ("classifiers:fit", "Fit a classifier from statistics files."),
-    "evaluate": ("classifiers:evaluate", "Test a classifier on held-out features."),
-    "simulate": ("simulate:simulate", "Simulate a federation for many settings."),
-    "tune": ("tune:tune", "Probe or fine-tune from a head, in rounds."),
-    "diagnose": ("diagnose:diagnose", "Say whether assumptions hold."),
-    "predict": ("predict:predict", "Classify images or sentences."),
-    "personalise": ("personalise:personalise", "Make a client's own classifier, without training."),
-    "probe": ("probe:probe", "Measure features by closed-form heads."),
-    "encoders": ("encoders:encoders", "List encoders, or install one's weights."),
-    "costs": ("costs:costs", "Price methods: bytes, both ways, and rounds."),
-    "reproduce": ("reproduce:reproduce", "Reproduce tables and figures of the papers."),
-    "federate": ("federate:federate", "Run a whole federation on one machine."),
-    "keys": ("", GROUPS["keys"][1]),
-    "server": ("", GROUPS["server"][1]),
-    "client": ("client:client", "Take part in a federation."),
-    "helper": ("helper:helper", "Open masks for secure sums."),
-    "status": ("ledger:status", "Who contributed to a federation."),
-    "leave": ("ledger:leave", "Take a client's contribution out."),
-    "rejoin": ("client:rejoin", "Contribute again after leaving."),
-    "refit": ("ledger:refit", "Fit heads from a ledger, again."),
-    "ledger": ("", GROUPS["ledger"][1]),
+#: Heading of the program's help -> the commands under it, in the order in which people need them.
+HEADINGS: Mapping[str, Commands] = {
+    "Try, on one machine": {
+        "demo": ("demo:demo", "See it work in a minute, on bundled images."),
+        "simulate": ("simulate:simulate", "Compare heads on your data, split over simulated clients."),
+        "heads": ("heads:heads", "List all heads, or explain one."),
+        "encoders": ("encoders:encoders", "List encoders, or install one's weights."),
+        "predict": ("predict:predict", "Classify images or sentences."),
+        "federate": ("federate:federate", "Run a real federation, all parties on this machine."),
+    },
+    "Take part in a federation": {
+        "client": ("client:client", "Measure your data, send moments once."),
+        "audit": ("audit:audit", "Say what a contribution would reveal."),
+        "measure": ("measure:measure", "Measure features into a statistics file."),
+        "inspect": ("inspect:inspect", "Say what a file holds."),
+        "rejoin": ("client:rejoin", "Contribute again after leaving."),
+        "personalise": ("personalise:personalise", "Make a client's own classifier, without training."),
+        "helper": ("helper:helper", "Open masks for secure sums, as the second server."),
+    },
+    "Run a federation": {
+        "server": ("", GROUPS["server"][1]),
+        "keys": ("", GROUPS["keys"][1]),
+        "status": ("ledger:status", "Who contributed to a federation."),
+        "leave": ("ledger:leave", "Take a client's contribution out."),
+        "refit": ("ledger:refit", "Fit heads from a ledger, again."),
+        "ledger": ("", GROUPS["ledger"][1]),
+        "merge": ("merge:merge", "Merge statistics files of many clients."),
+        "fit": ("classifiers:fit", "Fit a classifier from statistics files."),
+        "evaluate": ("classifiers:evaluate", "Test a classifier on held-out features."),
+    },
+    "Research": {
+        "reproduce": ("reproduce:reproduce", "Reproduce tables and figures of the papers."),
+        "diagnose": ("diagnose:diagnose", "Say whether the assumptions of heads hold."),
+        "tune": ("tune:tune", "Probe or fine-tune from a head, in rounds."),
+        "probe": ("probe:probe", "Measure features by closed-form heads."),
+        "costs": ("costs:costs", "Price methods: bytes, both ways, and rounds."),
+        "split": ("split:split", "Split training samples over clients."),
+    },
 }
+#: What a terminal shows when nothing but the name of the program is typed.
+START = """\
+fedmoments: one-shot federated learning without training. Start here:
+
+  fedmoments demo                      see it work in a minute, without download
+  fedmoments simulate folder:PHOTOS    which head, how accurate, for how many bytes:
+                                       on your own data; --heads auto is a good start
+  fedmoments federate --local 3 --tls  real processes, keys and certificates
+  fedmoments client --help             take part in somebody's federation
+  fedmoments server --help             run one
+
+'fedmoments --help' lists all commands; 'fedmoments COMMAND --help' explains one
+and ends with an example.
+"""
 
 
 class _Group(click.Group):
-    """A group of commands, each imported when it is asked for."""
+    """A group of commands, each imported when it is asked for.
 
-    def __init__(self, table: Commands, **attributes: Any) -> None:
+    Parameters
+    ----------
+    headings
+        Heading of its help -> commands under it.
+    attributes
+        As in :class:`click.Group`.
+    """
+
+    def __init__(self, headings: Mapping[str, Commands], **attributes: Any) -> None:
         super().__init__(no_args_is_help=True, **attributes)
-        self._table = table
+        self._headings = headings
+        self._table = {name: place for table in headings.values() for name, place in table.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
         """Return all names, in their order."""
@@ -86,19 +118,21 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return a command, or a group of commands, by name."""
-        if cmd_name in GROUPS and not self._table.get(cmd_name, ("-",))[0]:
-            table, summary = GROUPS[cmd_name]
-            return _Group(table, name=cmd_name, help=summary)
         if cmd_name not in self._table:
             return None
         module, _, function = self._table[cmd_name][0].partition(":")
+        if not module:
+            table, summary = GROUPS[cmd_name]
+            return _Group({"Commands": table}, name=cmd_name, help=summary)
         command: click.Command = getattr(import_module(f"fedmoments.cli.{module}"), function)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write what each command does, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in self._table.items()])
+        """Write what each command does, without importing any; all headings keep one column."""
+        widest = max(map(len, self._table))
+        for heading, table in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:<{widest}}", summary) for name, (_, summary) in table.items()])
 
 
 class _App(_Group):
@@ -119,7 +153,10 @@ class _App(_Group):
         standalone_mode: bool = True,  # noqa: ARG002, FBT001, FBT002 - the signature is click's
         **extra: Any,
     ) -> Any:
-        """Run a command, and end with its exit code."""
+        """Run a command, and end with its exit code; nothing typed at a terminal shows where to start."""
+        if not (sys.argv[1:] if args is None else args) and sys.stdout.isatty():
+            sys.stdout.write(START)
+            sys.exit(0)
         code: Any = 0
         try:
             with _plain_notes():
@@ -183,7 +220,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 app = _App(
-    COMMANDS,
+    HEADINGS,
     name="fedmoments",
     help="One-shot federated learning: clients send moments of features once, a server solves for the classifier.",
     epilog="Start with 'fedmoments demo'; then every example of 'fedmoments COMMAND --help' works as it stands.",

@@ -49,7 +49,9 @@ def diagnose(
     config: Annotated[
         Path | None, typed(help="TOML file of 'fedmoments simulate'; options that are typed win.", metavar="FILE")
     ] = None,
-    out: Annotated[Path | None, typed("--out", "-o", help="Folder for report.html and diagnostics.json.")] = None,
+    out: Annotated[
+        Path | None, typed("--out", "-o", help="Folder for report.html and diagnostics.json.", common=6)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say whether the assumptions of Gaussian heads hold: shapes, covariances, Fisher directions, who holds what."""

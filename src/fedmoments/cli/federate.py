@@ -66,7 +66,7 @@ def federate(
         ),
     ],
     *,
-    local: Annotated[int, typed(metavar="N", least=1, help="Nodes, each a process that plays some clients.")],
+    local: Annotated[int, typed(metavar="N", least=1, help="Nodes, each a process that plays some clients.", common=1)],
     tls: Annotated[bool, typed("--tls/--no-tls", help="Certificates and node keys, as in the field.")] = True,
     engine: Annotated[
         str,

@@ -70,7 +70,9 @@ def reproduce(
             "be repeated.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typed(help="How many seeds; as many as in the paper by default.", metavar="N")] = None,
+    seeds: Annotated[
+        int | None, typed(help="How many seeds; as many as in the paper by default.", metavar="N", common=3)
+    ] = None,
     out: Annotated[
         Path | None,
         typed(
@@ -78,6 +80,7 @@ def reproduce(
             "-o",
             help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md and "
             "figures, and index.html over all that it holds.",
+            common=4,
         ),
     ] = None,
     fresh: Fresh = False,

@@ -14,7 +14,7 @@ from fedmoments.cli.texts import listed
 from fedmoments.privacy.protection import Agreed, Protection
 from fedmoments.settings.study import StudySettings
 
-__all__ = ["ASK", "Alpha", "run_and_show", "simulate", "splits_of"]
+__all__ = ["ASK", "Alpha", "run_study", "simulate", "splits_of"]
 
 EXAMPLE = example(
     "fedmoments simulate runs/demo/digits.npz --heads fedncm,fedcof,gh-lda --clients 10,50 --alpha 0.1 --seeds 2"
@@ -40,13 +40,26 @@ def simulate(
     out: Annotated[
         Path | None,
         typed(
-            "--out", "-o", help="Folder for results.json, results.csv, report.html, config.toml and the classifiers."
+            "--out",
+            "-o",
+            help="Folder for results.json, results.csv, report.html, config.toml and the classifiers.",
+            common=6,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Simulate a federation: encode, split, measure, merge, fit and test, for all combinations of the settings."""
-    run_and_show(study.build(**splits_of(study, alpha)), out, fresh=fresh, json=json)
+    from fedmoments.privacy.sweep import read_protections
+
+    settings = study.build(**splits_of(study, alpha))
+    outcome = run_study(settings, out, fresh=fresh, for_report=json or out is not None)
+    if json:
+        print_json(outcome.document)
+        return
+    show_outcome(outcome, len(read_protections(settings.privacy)) if settings.privacy else 0)
+    if outcome.resumed:
+        print_line(f"{plural(outcome.resumed, 'result')} of an earlier run in {out} were kept")
+    print_files(outcome.files)
 
 
 def splits_of(study: Given[Any], alpha: str | None) -> dict[str, list[str]]:
@@ -57,33 +70,25 @@ def splits_of(study: Given[Any], alpha: str | None) -> dict[str, list[str]]:
     return {"splits": [*study.values.get("splits", ()), *short]}
 
 
-def run_and_show(study: StudySettings, out: Path | None, *, json: bool, fresh: bool = False) -> None:
-    """Run a study with a progress bar, and print its table or its JSON."""
-    from fedmoments.privacy.sweep import read_protections
+def run_study(study: StudySettings, out: Path | None, *, fresh: bool = False, for_report: bool = True) -> Any:
+    """Run a study with a progress bar, and return its outcome; an interruption says what is kept."""
     from fedmoments.study.jobs import run_job
 
     results_folder(out)
     try:
         with progress_bar("simulating") as progress:
-            outcome = run_job(
+            return run_job(
                 study,
                 out,
                 command=typed_command(),
                 cache_dir=study.cache,
                 progress=progress,
                 fresh=fresh,
-                for_report=json or out is not None,
+                for_report=for_report,
             )
     except KeyboardInterrupt:
         sys.stderr.write(f"{_interrupted(out)}\n")
         raise
-    if json:
-        print_json(outcome.document)
-        return
-    show_outcome(outcome, len(read_protections(study.privacy)) if study.privacy else 0)
-    if outcome.resumed:
-        print_line(f"{plural(outcome.resumed, 'result')} of an earlier run in {out} were kept")
-    print_files(outcome.files)
 
 
 def _interrupted(out: Path | None) -> str:

@@ -37,7 +37,8 @@ def tune(
     *,
     fresh: Fresh = False,
     out: Annotated[
-        Path | None, typed("--out", "-o", help="Folder for results.json, report.html, config.toml and what was tuned.")
+        Path | None,
+        typed("--out", "-o", help="Folder for results.json, report.html, config.toml and what was tuned.", common=5),
     ] = None,
     json: Json = False,
 ) -> None:
