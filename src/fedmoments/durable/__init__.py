@@ -12,6 +12,8 @@ only then may anything be acknowledged. What holds, whatever fails:
   0700. A file whose mode is wider is narrowed, or refused if that is not allowed.
 - *Erased.* What is deleted is overwritten with zeros; in the log it stays until :meth:`DurableFile.erase_log`.
 
+- *Read-only media.* Where nothing can be written, a file is opened for reading, and nothing is made beside it.
+
 A write-ahead log works on a local disk only, not over a network file system.
 """
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from fedmoments.durable.kind import Companion, Kind
-from fedmoments.durable.placing import make_folder, narrow, part_of, put_in_place
+from fedmoments.durable.placing import has_log, is_writable, make_folder, narrow, part_of, put_in_place
 from fedmoments.errors import FileFormatError, LedgerError
 
 __all__ = ["MOST_BLOB_BYTES", "Connection", "DurableFile", "erase_deleted"]
@@ -64,6 +64,8 @@ class DurableFile:
     def __init__(self, path: str | os.PathLike[str] | None, kind: Kind, *, companion: Companion | None = None) -> None:
         self.path = None if path is None else Path(path)
         self.kind = kind
+        #: Whether it lies where nothing can be written: then it can be read, and nothing is made beside it.
+        self.is_read_only = self.path is not None and self.path.exists() and not is_writable(self.path)
         self._companion = companion
         self._lock = RLock()
         self._connection: Connection | None = None
@@ -151,6 +153,8 @@ class DurableFile:
             if self._depth:
                 yield self.connection
                 return
+            if self.is_read_only:
+                raise sqlite3.OperationalError("it lies where nothing can be written, and can be read only")
             self._settle()
             self.connection.execute("BEGIN IMMEDIATE")
             self._depth = 1
@@ -245,23 +249,50 @@ class DurableFile:
         if self._closed:
             raise LedgerError(f"{self._name} was closed: open it again")
         if self._connection is None:
-            place = ":memory:" if self.path is None else f"file:{quote(str(self.path.absolute()))}?mode=rw"
-            connection = sqlite3.connect(
-                place, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
-            )
+            connection = _connect(self._address)
             try:
                 self._prepare(connection)
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
+            if self.is_read_only and not self._is_of_this_version(connection):
+                self._connection = self._brought_up_in_memory(connection)
         return self._connection
+
+    @property
+    def _address(self) -> str:
+        """What SQLite opens. Where nothing can be written, a file without a log cannot change while it is read."""
+        if self.path is None:
+            return ":memory:"
+        mode = "rw"
+        if self.is_read_only:
+            mode = "ro" if has_log(self.path) else "ro&immutable=1"
+        return f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+
+    def _is_of_this_version(self, connection: Connection) -> bool:
+        return bool(connection.execute("PRAGMA user_version").fetchone()[0] == self.kind.version)
+
+    def _brought_up_in_memory(self, connection: Connection) -> Connection:
+        """Return a copy in memory of a file of an older version that cannot be brought up where it lies."""
+        copy = _connect(":memory:")
+        try:
+            with closing(connection):
+                connection.backup(copy)
+            while not self._is_of_this_version(copy):
+                copy.execute("BEGIN")
+                _upgrade(copy, self.kind, copy.execute("PRAGMA user_version").fetchone()[0])
+                copy.execute("COMMIT")
+        except BaseException:
+            copy.close()
+            raise
+        return copy
 
     def _prepare(self, connection: Connection) -> None:
         if self.path is None:
             _make_tables(connection, self.kind)
         self._check(connection)  # before anything of a file is changed that may be somebody else's
-        if self.path is not None:
+        if self.path is not None and not self.is_read_only:
             narrow(self.path, f"the {self.kind.name}")
             if connection.execute(f"PRAGMA journal_mode={self.kind.journal}").fetchone()[0] != self.kind.journal:
                 raise sqlite3.OperationalError("it needs a write-ahead log, which works on a local disk only")
@@ -303,9 +334,7 @@ class DurableFile:
         while version != self.kind.version:
             with self.writing(f"version {version} of its tables was not brought up") as writer:
                 if writer.execute("PRAGMA user_version").fetchone()[0] == version:  # else another process was faster
-                    for statement in filter(str.strip, self.kind.upgrades[version].split(";\n")):
-                        writer.execute(statement)
-                    writer.execute(f"PRAGMA user_version={version + 1}")
+                    _upgrade(writer, self.kind, version)
             version += 1
 
     # ---------------------------------------------------------------------------------------------- failing
@@ -346,7 +375,7 @@ class DurableFile:
         Another process may be in the way of a checkpoint. That is fine while no failure is known; after one, what
         stands in the log is not relied upon before all of it was copied.
         """
-        if self._is_settled or self.path is None:
+        if self._is_settled or self.path is None or self.is_read_only:
             return
         mode = "FULL" if self._in_doubt else "PASSIVE"
         busy = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
@@ -388,6 +417,21 @@ def erase_deleted(path: Path) -> None:
                 raise LedgerError(f"another process is reading {path}")
     except sqlite3.Error as error:
         raise LedgerError(f"{path} cannot be rewritten ({error})") from error
+
+
+def _connect(address: str) -> Connection:
+    return sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
+
+
+def _upgrade(connection: Connection, kind: Kind, version: int) -> None:
+    """Bring the tables of a version up to the next one, inside a transaction."""
+    upgrade = kind.upgrades[version]
+    if callable(upgrade):
+        upgrade(connection)
+    else:
+        for statement in filter(str.strip, upgrade.split(";\n")):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={version + 1}")
 
 
 def _make_tables(connection: Connection, kind: Kind) -> None:

@@ -1,8 +1,8 @@
 """What a durable file is, and what goes with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Companion", "Kind"]
 
@@ -22,7 +22,7 @@ class Kind:
     version
         Of these tables; a release opens its own, and brings older ones up to it.
     upgrades
-        Statements that bring tables of a version up to the next one.
+        Statements that bring tables of a version up to the next one, or what does it inside a transaction.
     remedy
         What to do when a file is damaged.
     unwritten
@@ -35,7 +35,7 @@ class Kind:
     number: int
     schema: str
     version: int = 0
-    upgrades: Mapping[int, str] = field(default_factory=dict)
+    upgrades: Mapping[int, str | Callable[[Any], None]] = field(default_factory=dict)
     remedy: str = "move it away"
     unwritten: str = "nothing of it was kept"
     journal: str = "wal"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedmoments.errors import LedgerError
 
-__all__ = ["make_folder", "narrow", "part_of", "put_in_place"]
+__all__ = ["has_log", "is_writable", "make_folder", "narrow", "part_of", "put_in_place"]
 
 #: What SQLite puts beside a file.
 BESIDE = ("-wal", "-shm", "-journal")
@@ -57,6 +57,17 @@ def put_in_place(part: Path, target: Path) -> None:
         raise LedgerError(f"{target} exists and is not overwritten: choose another name, or move it away") from error
     part.unlink()
     force(target.parent)
+
+
+def is_writable(path: Path) -> bool:
+    """Say whether a file and its folder can be written by this process: not on read-only media, nor if it may not."""
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
+
+
+def has_log(path: Path) -> bool:
+    """Say whether something stands in the log beside a file that is not folded into it."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def make_folder(folder: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_ledger_of_the_first_version_is_opened_and_brought_up(world: World, tm
         receipt = store.submit(data)
         state = store.digest()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for table in ("reports", "parts", "releases", "batches"):
+        for table in ("reports", "parts", "releases", "batches", "sum_digests", "payload_digests", "tree"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version=1")
     with FederationStore.open(path) as store:

@@ -37,6 +37,8 @@ from typing import Any
 
 from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.durable import Connection
+from fedmoments.errors import LedgerError
+from fedmoments.federation.store.tree import grow
 
 __all__ = ["Entry", "append", "entries", "entry", "head"]
 
@@ -115,11 +117,14 @@ def append(connection: Connection, event: str, facts: dict[str, Any], *, genesis
     """
     last = connection.execute("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
     seq, previous = last or (0, genesis)
+    if last is not None and previous != head(connection):
+        raise LedgerError("the log does not end with the entry that was noted as its head: run verify")
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     new = Entry.following(previous, seq + 1, event, facts, time)
     row = (new.seq, new.time, new.event, new.facts, new.previous, new.hash)
     connection.execute(f"INSERT INTO audit ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - constant names
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (new.hash,))
+    grow(connection, new.seq, new.hash)
     return new
 
 
@@ -130,8 +135,10 @@ def head(connection: Connection) -> str:
 
 
 def entry(connection: Connection, seq: int) -> Entry:
-    """Return the entry of that number, which must exist."""
+    """Return the entry of that number, which must exist and be as it was written."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM audit WHERE seq = ?", (seq,)).fetchone()  # noqa: S608
+    if row is None or not Entry(*row).is_sound:
+        raise LedgerError(f"entry {seq} of the log is missing, or is not as it was written: run verify")
     return Entry(*row)
 
 

@@ -130,9 +130,16 @@ def keep_result(connection: Connection, batch: Batch, result: bytes, facts: Mapp
 
 
 def results_of(connection: Connection) -> dict[str, bytes]:
-    """Return the noised sums, or what two phases gave, that are in, by batch."""
-    rows = connection.execute("SELECT batch, result FROM batches WHERE result IS NOT NULL ORDER BY batch")
-    return dict(rows.fetchall())
+    """Return the noised sums, or what two phases gave, that are in, by batch; each must be what the log says."""
+    digest = "SELECT json_extract(facts, '$.result') FROM audit WHERE event = 'collected' "
+    digest += "AND json_extract(facts, '$.batch') = batches.batch ORDER BY seq DESC LIMIT 1"
+    query = f"SELECT batch, result, ({digest}) FROM batches WHERE result IS NOT NULL ORDER BY batch"  # noqa: S608
+    results = {}
+    for batch, result, noted in connection.execute(query):
+        if hashlib.sha256(result).hexdigest() != noted:
+            raise LedgerError(f"what {batch} gave is not what was written: the ledger is damaged; run verify")
+        results[batch] = result
+    return results
 
 
 def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Receipt | None:

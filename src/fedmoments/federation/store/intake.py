@@ -8,7 +8,7 @@ from fedmoments.errors import FixedPointOverflowError, LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival, answer_each
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.members import key_of
-from fedmoments.federation.store.payloads import stored
+from fedmoments.federation.store.payloads import keep_payload, stored
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.totals import Change, total_samples
 from fedmoments.wire import Agreement, Contribution, Reason, decode
@@ -141,7 +141,7 @@ class _Intake:
                 withheld.samples,
             ),
         )
-        self._connection.execute("INSERT INTO payloads VALUES (?, ?)", (contribution.client, data))
+        keep_payload(self._connection, contribution.client, bytes(data))
         self._connection.execute("DELETE FROM departures WHERE client = ?", (contribution.client,))
         return Receipt.of(self._agreement.federation, new)
 

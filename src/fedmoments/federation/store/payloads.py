@@ -12,11 +12,11 @@ from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
-from fedmoments.wire import Agreement, Contribution
+from fedmoments.wire import Agreement, Contribution, PublicKey, decode
 from fedmoments.wire.header import HEADER_BYTES, read_header
 from fedmoments.wire.tensors import read_body
 
-__all__ = ["read_statistics", "state_digest", "stored", "stored_clients"]
+__all__ = ["keep_payload", "read_statistics", "seal_payloads", "state_digest", "stored", "stored_clients"]
 
 
 def stored(connection: Connection, agreement: Agreement, client: str) -> Contribution:
@@ -30,11 +30,12 @@ def stored(connection: Connection, agreement: Agreement, client: str) -> Contrib
     LedgerError
         When they are not.
     """
-    query = "SELECT version, digest, data FROM contributions JOIN payloads USING (client) WHERE client = ?"
+    query = "SELECT version, c.digest, data, p.digest FROM contributions AS c JOIN payloads USING (client) "
+    query += "LEFT JOIN payload_digests AS p USING (client) WHERE client = ?"
     row = connection.execute(query, (client,)).fetchone()
     if row is None:
         raise LedgerError(f"the contribution of client {client!r} is not in the ledger, which is damaged: run verify")
-    version, digest, data = row
+    version, digest, data, whole = row
     try:
         header = read_header(data, agreement)
         body = memoryview(data)[HEADER_BYTES:]
@@ -49,7 +50,29 @@ def stored(connection: Connection, agreement: Agreement, client: str) -> Contrib
             f"the stored contribution of client {client!r} is not the one of version {version} and digest {digest} "
             "that the ledger noted: run verify, and restore a snapshot"
         )
+    if whole != hashlib.sha256(data).digest():
+        raise LedgerError(
+            f"the stored contribution of client {client!r} is not what it signed: run verify, and restore a snapshot"
+        )
     return Contribution(header, statistics, withheld, len(data))
+
+
+def keep_payload(connection: Connection, client: str, data: bytes) -> None:
+    """Keep the bytes of a contribution that was just noted, and their digest; inside a transaction."""
+    connection.execute("INSERT INTO payloads VALUES (?, ?)", (client, data))
+    connection.execute("INSERT INTO payload_digests VALUES (?, ?)", (client, hashlib.sha256(data).digest()))
+
+
+def seal_payloads(connection: Connection, agreement: Agreement) -> None:
+    """Note the digests of payloads that have none, if their signature is right; else one that nothing has."""
+    rows = connection.execute("SELECT client, key, data FROM payloads JOIN clients USING (client)").fetchall()
+    for client, key, data in rows:
+        try:
+            decode(data, agreement, lambda _, key=key: PublicKey(key))  # type: ignore[misc]
+            digest = hashlib.sha256(data).digest()
+        except RefusedError:
+            digest = b""
+        connection.execute("INSERT INTO payload_digests VALUES (?, ?)", (client, digest))
 
 
 def stored_clients(connection: Connection) -> list[str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics import Statistics
 from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError
-from fedmoments.federation.store.audit import append
+from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.batches import Batch, keep_result, results_of
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.dp import Accountant, noise_vector, plan, repair
@@ -98,9 +98,11 @@ def read_release(connection: Connection, terms: Terms, state: str) -> Release | 
     """Return the release of a state, if there is one."""
     if not terms.privacy.mode.reads_contributions:
         return _of_batches(connection, terms)
-    row = connection.execute("SELECT facts, data FROM releases WHERE state = ?", (state,)).fetchone()
+    row = connection.execute("SELECT facts, data, seq FROM releases WHERE state = ?", (state,)).fetchone()
     if row is None:
         return None
+    if hashlib.sha256(row[1]).hexdigest() != entry(connection, row[2]).details["data"]:
+        raise LedgerError("the release of this state is not what was written: the ledger is damaged; run verify")
     return Release(state, _numbers(row[1], terms), terms, json.loads(row[0]))
 
 

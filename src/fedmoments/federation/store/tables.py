@@ -1,6 +1,6 @@
 """The tables of a ledger: one file a federation (:mod:`fedmoments.durable`)."""
 
-from fedmoments.durable import Kind
+from fedmoments.durable import Connection, Kind
 
 __all__ = ["LEDGER"]
 
@@ -23,6 +23,22 @@ CREATE TABLE parts (client TEXT PRIMARY KEY REFERENCES clients, batch TEXT NOT N
 -- what was noised once for a state of the ledger, and is all that is fitted from
 CREATE TABLE releases (
     state TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES audit, facts TEXT NOT NULL, data BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+
+#: What version 3 added: digests of running sums and payloads, and the tree over the log.
+SINCE_3 = """
+-- SHA-256 of each running sum as it was written; apart from it, so that a page that was lost is noticed
+CREATE TABLE sum_digests (
+    moment TEXT NOT NULL, label INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (moment, label)
+) WITHOUT ROWID;
+-- SHA-256 of all bytes of a payload, its signature included
+CREATE TABLE payload_digests (
+    client TEXT PRIMARY KEY REFERENCES contributions ON DELETE CASCADE, digest BLOB NOT NULL
+) WITHOUT ROWID;
+-- hashes of the complete subtrees of the Merkle tree over the log
+CREATE TABLE tree (
+    level INTEGER NOT NULL, place INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (level, place)
 ) WITHOUT ROWID;
 """
 
@@ -61,7 +77,16 @@ CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL,
     UNIQUE (client, version, digest)
 );
-{_SINCE_2}"""
+{_SINCE_2}{SINCE_3}"""
+
+
+def _bring_up_to_3(connection: Connection) -> None:
+    from fedmoments.federation.store.sealing import seal_all
+
+    for statement in filter(str.strip, SINCE_3.split(";\n")):
+        connection.execute(statement)
+    seal_all(connection)
+
 
 #: "fmLd" in the header of every ledger file.
-LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 2, {1: _SINCE_2}, remedy="restore a snapshot")
+LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 3, {1: _SINCE_2, 2: _bring_up_to_3}, remedy="restore a snapshot")

@@ -5,6 +5,7 @@ are not split by class stand too. A label without samples has no rows. So the ta
 nothing else: not of the order of arrival, nor of who came and left.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,15 +18,18 @@ from fedmoments.errors import InputError, LedgerError
 from fedmoments.federation.terms import Terms
 from fedmoments.wire import Agreement
 
-__all__ = ["ALL_CLASSES", "Change", "check_fits", "read_totals", "stored_totals", "total_samples"]
+__all__ = ["ALL_CLASSES", "Change", "check_fits", "digest_of", "read_totals", "stored_totals", "total_samples"]
 
 Ints = NDArray[np.int64]
 
+_DAMAGED = "the ledger is damaged, and nothing is computed from it; run verify, and restore a snapshot"
 #: The label of what is not split by class.
 ALL_CLASSES = -1
 _COUNTS = "counts"
-_SELECT = "SELECT data FROM totals WHERE moment = ? AND label = ?"
+_JOINED = "sum_digests LEFT JOIN totals USING (moment, label)"
+_SELECT = f"SELECT data, digest FROM {_JOINED} WHERE moment = ? AND label = ?"  # noqa: S608 - constant names
 _UPSERT = "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
+_SEAL = "INSERT INTO sum_digests VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET digest = excluded.digest"
 
 
 class Change:
@@ -82,8 +86,8 @@ class Change:
         """
         emptied = set()
         for (name, label), change in self.sums.items():
-            row = connection.execute(_SELECT, (name, label)).fetchone()
-            values = change if row is None else change + _numbers(row[0], len(change), name, label)
+            held = _read_row(connection, name, label, len(change))
+            values = change if held is None else change + held
             if name == _COUNTS and values[0] < 0:
                 raise LedgerError(
                     f"class {label} would be left with {values[0]} samples: the running sums do not hold what was "
@@ -92,25 +96,46 @@ class Change:
             if name == _COUNTS and values[0] == 0:
                 emptied.add(label)
             elif label not in emptied:
-                connection.execute(_UPSERT, (name, label, values.astype("<i8", copy=False).data))
+                data = values.astype("<i8", copy=False).tobytes()
+                connection.execute(_UPSERT, (name, label, data))
+                connection.execute(_SEAL, (name, label, digest_of(name, label, data)))
             elif values.any():
                 raise LedgerError(
                     f"class {label} has no samples left, but its '{name}' is not zero: the running sums do not hold "
                     "what was added to them; run verify, and restore a snapshot"
                 )
-        connection.executemany("DELETE FROM totals WHERE label = ?", [(label,) for label in emptied])
+        for table in ("totals", "sum_digests"):
+            delete = f"DELETE FROM {table} WHERE label = ?"  # noqa: S608 - constant names
+            connection.executemany(delete, [(label,) for label in emptied])
+
+    def seal(self, connection: Connection) -> None:
+        """Note the digests of these sums as those that the stored ones must have, whatever is stored."""
+        sums = {key: values.astype("<i8").tobytes() for key, values in self.occupied().items()}
+        connection.executemany(_SEAL, [(*key, digest_of(*key, data)) for key, data in sums.items()])
+
+
+def digest_of(name: str, label: int, data: bytes) -> bytes:
+    """Return the SHA-256 of a running sum: of its bytes, and of whose they are.
+
+    Examples
+    --------
+    >>> digest_of("gram", -1, bytes(8)) == digest_of("sums", -1, bytes(8))
+    False
+    """
+    return hashlib.sha256(f"{name} {label}\n".encode() + data).digest()
 
 
 def total_samples(connection: Connection) -> int:
     """Return how many samples all contributions that are in hold together."""
-    row = connection.execute(_SELECT, (_COUNTS, ALL_CLASSES)).fetchone()
-    return int(_numbers(row[0], 1, _COUNTS, ALL_CLASSES)[0]) if row else 0
+    held = _read_row(connection, _COUNTS, ALL_CLASSES, 1)
+    return 0 if held is None else int(held[0])
 
 
-def stored_totals(connection: Connection) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """Yield ((moment, label), bytes of the sums) of every row."""
-    for name, label, data in connection.execute("SELECT moment, label, data FROM totals ORDER BY moment, label"):
-        yield (name, label), data
+def stored_totals(connection: Connection) -> Iterator[tuple[tuple[str, int], bytes, bytes | None]]:
+    """Yield ((moment, label), bytes of the sums, their digest as noted) of every row, as it is."""
+    query = "SELECT moment, label, data, digest FROM totals LEFT JOIN sum_digests USING (moment, label)"
+    for name, label, data, digest in connection.execute(f"{query} ORDER BY moment, label"):
+        yield (name, label), data, digest
 
 
 def read_totals(connection: Connection, agreement: Agreement, wanted: StatisticsSpec) -> Statistics:
@@ -156,7 +181,28 @@ def check_fits(terms: Terms) -> None:
 
 
 def _column(connection: Connection, name: str) -> Iterator[tuple[int, bytes]]:
-    yield from connection.execute("SELECT label, data FROM totals WHERE moment = ? ORDER BY label", (name,))
+    """Yield (label, bytes) of the sums of a moment, once they are what was written."""
+    stored = connection.execute("SELECT count(*) FROM totals WHERE moment = ?", (name,)).fetchone()[0]
+    query = f"SELECT label, data, digest FROM {_JOINED} WHERE moment = ? ORDER BY label"  # noqa: S608 - constant names
+    for label, data, digest in connection.execute(query, (name,)):
+        stored -= 1
+        yield label, _checked(name, label, data, digest)
+    if stored:
+        raise LedgerError(f"{stored} running sums of '{name}' have no digest: {_DAMAGED}")
+
+
+def _read_row(connection: Connection, name: str, label: int, length: int) -> Ints | None:
+    """Return the stored sum of a moment and label; None if there is none."""
+    row = connection.execute(_SELECT, (name, label)).fetchone()
+    return None if row is None else _numbers(_checked(name, label, *row), length, name, label)
+
+
+def _checked(name: str, label: int, data: bytes | None, digest: bytes) -> bytes:
+    if data is None or digest_of(name, label, data) != digest:
+        raise LedgerError(
+            f"the running sum of '{name}' for label {label} is not what was written (its digest differs): {_DAMAGED}"
+        )
+    return data
 
 
 def _least_stored(stored: StatisticsSpec, wanted: StatisticsSpec) -> StatisticsSpec:

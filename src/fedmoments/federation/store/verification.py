@@ -16,7 +16,8 @@ from fedmoments.errors import FileFormatError, LedgerError
 from fedmoments.federation.store.audit import entries, head
 from fedmoments.federation.store.payloads import stored, stored_clients
 from fedmoments.federation.store.replay import Replay
-from fedmoments.federation.store.totals import Change, stored_totals
+from fedmoments.federation.store.totals import Change, digest_of, stored_totals
+from fedmoments.federation.store.tree import tree_problems
 from fedmoments.wire import Agreement
 
 __all__ = ["Verification", "verify"]
@@ -80,6 +81,7 @@ def verify(file: DurableFile, agreement: Agreement, expect: str | None = None) -
 
 def _verify(connection: Connection, agreement: Agreement, expect: str | None) -> Verification:
     chain: list[str] = []
+    hashes: list[str] = []
     replay = Replay()
     length, last, expected_seen = 0, agreement.federation, expect is None
     for entry in entries(connection):
@@ -92,11 +94,13 @@ def _verify(connection: Connection, agreement: Agreement, expect: str | None) ->
         if not entry.is_sound:
             chain.append(f"entry {entry.seq} ({entry.event}) does not have the hash of what it says")
         last = entry.hash
+        hashes.append(entry.hash)
         expected_seen = expected_seen or entry.hash == expect
         try:
             replay.follow(entry)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             chain.append(f"entry {entry.seq} ({entry.event}) cannot be understood: {error!r}")
+    chain += tree_problems(connection, hashes)
     noted = head(connection)
     if noted != last:
         chain.append(f"the log ends with the hash {last}, but {noted} was noted as its head: its end is missing")
@@ -129,8 +133,10 @@ def _compare_totals(connection: Connection, agreement: Agreement, clients: list[
         if noted != (part.size, *columns):
             problems.append(f"what is noted of the contribution of client {client!r} is not what it holds")
     computed = change.occupied()
-    for key, data in stored_totals(connection):
+    for key, data, digest in stored_totals(connection):
         values = computed.pop(key, None)
+        if digest != digest_of(*key, data):
+            problems.append(f"the running sum of '{key[0]}' for label {key[1]} does not have the digest that was noted")
         if values is None or values.astype("<i8").tobytes() != data:
             problems.append(f"the running sum of '{key[0]}' for label {key[1]} is not the sum of the contributions")
     problems += [f"the running sum of '{name}' for label {label} is missing" for name, label in computed]
