@@ -99,8 +99,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     means_per_client
         How many means of a class a client sends (heads that use client means).
     temperature
-        Probabilities are softmax(scores / temperature). Ridge and nearest-mean scores are not log-densities: calibrate
-        them, or do not read their probabilities as such.
+        Probabilities are softmax(scores / temperature); None: the classifier's own, which follows from the statistics.
     random_state
         Deals samples to those means; an integer, a ``numpy.random.RandomState`` or None.
 
@@ -139,7 +138,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         head: str | Head = "gh-lda",
         hyper: Mapping[str, Any] | None = None,
         means_per_client: int = 1,
-        temperature: float = 1.0,
+        temperature: float | None = None,
         random_state: Any = 0,
     ) -> None:
         self.head = head

@@ -58,7 +58,7 @@ def test_own_shares_are_those_of_the_library(run: Any, mine: str, broadcast: str
     expected = weigh_by_shares(fm.fit(head, stats), own.X, own.y, totals=totals)
     read = fm.load("personal")
     assert read.digest() == expected.digest()
-    assert read.info["temperature"] == expected.info["temperature"]
+    assert read.temperature == expected.temperature
     run("fit", broadcast, "--head", "fedncm", "-o", "global")
     found = document(run("personalise", mine, "--model", "global", "--shares", "-o", "personal", "--json"))
     assert found["shares"]

@@ -98,7 +98,7 @@ def test_shares_that_scores_hold_already_are_taken_off() -> None:
     points = drawn(7, [50] * C)[0]
     data, balanced = (make_head("gh-lda", priors=priors).fit(stats) for priors in ("data", "balanced"))
     first, second = weigh_by_shares(data, X, y, totals=counts), weigh_by_shares(balanced, X, y)
-    assert first.info["temperature"] == pytest.approx(second.info["temperature"])
+    assert first.temperature == pytest.approx(second.temperature)
     assert np.array_equal(first.predict(points), second.predict(points))
 
 
@@ -106,7 +106,7 @@ def test_probabilities_are_those_of_bayes_rule() -> None:
     X, y = drawn(8, [30, 10, 0, 10])
     made = GLOBAL["gh-lda"]
     weighed = weigh_by_shares(made, X, y)
-    T = weighed.info["temperature"]
+    T = weighed.temperature
     expected = made.predict_proba(X, temperature=T) * np.array([0.6, 0.2, 0.0, 0.2])
     np.testing.assert_allclose(
         weighed.predict_proba(X, temperature=T), expected / expected.sum(axis=1, keepdims=True), atol=1e-12
@@ -117,7 +117,7 @@ def test_a_client_of_one_label_predicts_it() -> None:
     X, y = drawn(9, [0, 5, 0, 0])
     weighed = weigh_by_shares(GLOBAL["fed3r"], X, y)
     assert set(weighed.predict(EVERYBODY[0])) == {1}
-    assert weighed.info["temperature"] == 1.0
+    assert weighed.temperature == 1.0
     assert weighed.info["own_labels"] == ["1"]
 
 

@@ -34,7 +34,7 @@ def test_the_classifier_is_that_of_the_last_point() -> None:
     found = tune_head(parties(), "fedncm", TuningPlan(rounds=4, lr=0.05, temperature="auto"), test=test)
     assert found.points[-1].accuracy == (found.classifier.predict(test[0]) == test[1]).mean()
     assert found.points[0].accuracy == (fm.fit("fedncm", parties()).predict(test[0]) == test[1]).mean()
-    assert found.classifier.info["temperature"] == found.temperature
+    assert found.classifier.temperature == found.temperature
     assert (found.points[0].total_bytes, {point.flops for point in found.points}) == (0, {None})
 
 

@@ -66,7 +66,7 @@ def test_law_a_tuned_classifier_scores_what_was_trained(case: str) -> None:
     assert type(made) is type(head)
     assert made.class_names == head.class_names
     assert made.info["start"] == case
-    assert (made.info["temperature"], made.info["rounds"]) == (begun.temperature, 1)
+    assert (made.temperature, made.info["rounds"]) == (begun.temperature, 1)
     scores, before = begun.scores(arrays, X), head.scores(X)[:, PRESENT]
     spread = float(np.ptp(before))
     assert np.abs(scores[:, PRESENT] - before).max() > 1e-6 * spread

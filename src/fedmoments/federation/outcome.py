@@ -150,7 +150,7 @@ def _detail(fit: Fitted, evaluation: LocalEvaluation | None) -> dict[str, Any]:
     detail: dict[str, Any] = {"digest": fit.classifier.digest(), "statistics_digest": fit.statistics_digest}
     if evaluation is not None:
         detail["confusion"] = evaluation.confusion.tolist()
-        detail["calibration"] = evaluation.calibration(fit.head.temperature).to_dict()
+        detail["calibration"] = evaluation.calibration(fit.classifier.temperature).to_dict()
     return detail
 
 

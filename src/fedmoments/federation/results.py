@@ -175,8 +175,6 @@ def fit_heads(
             on_failure(name, error)
             continue
         seconds = time.perf_counter() - start
-        classifier = classifier.noting(
-            **notes, head=name, settings=head.settings(), temperature=head.temperature, statistics=part.digest()
-        )
+        classifier = classifier.noting(**notes, head=name, settings=head.settings(), statistics=part.digest())
         fitted[name] = Fitted(head, classifier, part.digest(), str(spec), seconds)
     return fitted

@@ -151,9 +151,7 @@ def refit(
     found: dict[str, Refit] = {}
     for name, head in chosen.items():
         try:
-            fitted = federation.fitted(head).noting(
-                head=name, settings=head.settings(), temperature=head.temperature, refit=True
-            )
+            fitted = federation.fitted(head).noting(head=name, settings=head.settings(), refit=True)
         except FedMomentsError as error:
             found[name] = Refit(None, None, str(error))
             continue

@@ -113,7 +113,7 @@ def weigh_by_shares(classifier: Made, X: ArrayLike, y: ArrayLike, *, totals: Arr
     masked = mask_to_labels(classifier, np.unique(np.asarray(y)).tolist())
     shift, temperature = own_shares(classifier.scores(X), y, totals)
     change: dict[str, Any] = {"bias": bias + np.where(masked.present, shift, 0.0)}
-    return replace(masked, **change).noting(own_shares=True, temperature=temperature)
+    return replace(masked, **change).noting(own_shares=True).tempered(temperature)
 
 
 def _temperature(scores: Floats, places: NDArray[np.int64], logs: Floats) -> float:

@@ -161,8 +161,8 @@ class Start:
         True
         """
         weights, bias = arrays[WEIGHTS].astype(np.float64), arrays[BIAS].astype(np.float64)
-        notes = {"start": self.name, "temperature": self.temperature, **info}
-        classifier = self.classifier
+        notes = {"start": self.name, **info}
+        classifier = self.classifier.tempered(self.temperature)
         if isinstance(classifier, LinearClassifier):
             return replace(classifier, weights=weights, bias=bias).noting(**notes)
         if isinstance(classifier, _CURVED):

@@ -5,6 +5,7 @@ A class without a training sample has the score −∞: it is never predicted an
 """
 
 import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ class Classifier(ABC):
         Applied to features before they are scored.
     info
         Notes of origin that travel in the file's header (head, hyper-parameters, fingerprint …), JSON-able.
+    temperature
+        T > 0: softmax(scores / T) are the probabilities. Heads give it in closed form.
 
     Examples
     --------
@@ -48,14 +51,15 @@ class Classifier(ABC):
     >>> classifier = fm.fit("fedncm", parties, class_names=["up", "right"])
     >>> classifier.predict_names([[0.0, 2.0], [2.0, 0.1]])
     ['up', 'right']
-    >>> round(float(classifier.predict_proba([[1.0, 1.0]], temperature=10.0).sum()), 6)
-    1.0
+    >>> classifier.predict_proba([[1.0, 1.0]]).round(2)
+    array([[0.5, 0.5]])
     """
 
     present: NDArray[np.bool_]
     class_names: tuple[str, ...] = ()
     feature_map: FeatureMap | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    temperature: float = 1.0
 
     kind: ClassVar[str]
     #: By which power of the features each array grows; those inside a subspace, which has a unit of its own, do not.
@@ -73,6 +77,7 @@ class Classifier(ABC):
             raise InputError(
                 f"a classifier of {self.n_classes} classes needs as many names, not {len(self.class_names)}"
             )
+        object.__setattr__(self, "temperature", _checked_temperature(self.temperature))
 
     # ---------------------------------------------------------------------------------------------- to implement
 
@@ -84,6 +89,10 @@ class Classifier(ABC):
     @abstractmethod
     def _scores(self, Z: Floats, arrays: Mapping[str, Floats]) -> Floats:
         """Return scores (n, C) of mapped features (n, d), computing in their type with arrays of that type."""
+
+    def gradients(self, Z: Floats, labels: NDArray[np.int64]) -> Floats:  # noqa: ARG002 - for overriders
+        """Return the gradient (n, d) of the score of class ``labels`` (n,) at mapped features Z (n, d)."""
+        raise InputError(f"a classifier of kind '{self.kind}' does not tell the gradient of its scores")
 
     # ---------------------------------------------------------------------------------------------- using it
 
@@ -147,13 +156,20 @@ class Classifier(ABC):
         """Return the class name of every sample."""
         return [self.class_names[label] for label in self.predict(X)]
 
-    def predict_proba(self, X: ArrayLike, *, temperature: float = 1.0) -> Floats:
-        """Return softmax(scores / temperature), (n, C); rows sum to 1, classes without samples have 0."""
-        if not temperature > 0:
-            raise InputError(f"temperature must be positive, not {temperature}")
+    def predict_proba(self, X: ArrayLike, *, temperature: float | None = None) -> Floats:
+        """Return softmax(scores / temperature), (n, C); rows sum to 1, classes without samples have 0.
+
+        Parameters
+        ----------
+        X
+            (n, d) features.
+        temperature
+            In place of the classifier's own, :attr:`temperature`.
+        """
+        divisor = self.temperature if temperature is None else _checked_temperature(temperature)
         scores = self.scores(X)
         scores -= scores.max(axis=1, keepdims=True)
-        scores /= temperature
+        scores /= scores.dtype.type(divisor)
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=1, keepdims=True)
         return scores
@@ -165,6 +181,10 @@ class Classifier(ABC):
     def noting(self, **info: Any) -> Self:
         """Return the same classifier with more notes of origin."""
         return replace(self, info={**self.info, **info})
+
+    def tempered(self, temperature: float) -> Self:
+        """Return the same classifier with another temperature."""
+        return replace(self, temperature=temperature)
 
     def mapped(self, feature_map: FeatureMap | None) -> Self:
         """Return the same classifier behind a feature map."""
@@ -195,7 +215,7 @@ class Classifier(ABC):
         scaled: dict[str, Any] = {
             name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
         }
-        return replace(self, **scaled)
+        return replace(self, temperature=math.ldexp(self.temperature, score_degree * exponent), **scaled)
 
     # ---------------------------------------------------------------------------------------------- arrays and files
 
@@ -230,8 +250,16 @@ class Classifier(ABC):
             "class_names": list(self.class_names),
             "feature_map": self.feature_map.describe() if self.feature_map else None,
             "info": dict(self.info),
+            "temperature": self.temperature,
         }
         return pack_tensors("classifier", {"present": self.present, **dict(self.arrays())}, header)
+
+
+def _checked_temperature(value: object) -> float:
+    """Return a temperature, or refuse what no score can be divided by."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < math.inf:
+        raise InputError(f"temperature must be positive, not {value}")
+    return float(value)
 
 
 class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
@@ -288,6 +316,7 @@ def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], h
             class_names=tuple(header["class_names"]),
             feature_map=from_description(described) if described else None,
             info=header["info"],
+            temperature=header.get("temperature", 1.0),
         )
     except (KeyError, TypeError, InputError) as error:
         raise FileFormatError(f"{path} does not hold a valid classifier of kind '{kind}': {error}") from error

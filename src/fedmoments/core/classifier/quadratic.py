@@ -81,11 +81,26 @@ class DiagonalClassifier(Classifier, kind="diagonal"):
         peak = float(np.abs(self.precisions[self.present]).max(initial=0.0))
         return 1.0 / SINGLE < peak < SINGLE
 
+    def gradients(self, Z: Floats, labels: NDArray[np.int64]) -> Floats:
+        away = _away(self, Z, labels)
+        return _outside(self, -self.precisions[labels] * away)
+
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:
         if Z.dtype == np.float32 and not self._single:
             wide = dict(self.arrays())
             return diagonal_scores(_centred(Z.astype(np.float64), wide), wide).astype(np.float32)
         return diagonal_scores(_centred(Z, arrays), arrays)
+
+
+def _away(classifier: "Gaussian", Z: Floats, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return z − μ_c (n, k) of features (n, d) and the class (n,) that is asked for each of them."""
+    arrays = {name: array for name, array in classifier.arrays() if name in ("offset", "basis")}
+    return np.asarray(_centred(np.asarray(Z, np.float64), arrays) - classifier.means[labels])
+
+
+def _outside(classifier: "Gaussian", slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return gradients in the subspace (n, k) as gradients in the full space (n, d)."""
+    return slopes if classifier.basis is None else np.asarray(slopes @ classifier.basis.T)
 
 
 def _centred(Z: Floats, arrays: Arrays) -> Floats:
@@ -155,6 +170,12 @@ class QuadraticClassifier(Classifier, kind="quadratic"):
             bias[label] += slope @ means[label] + 0.5 * half @ half
             means[label] += solve_triangular(whitener, half, lower=True)
         return replace(self, means=means, bias=bias)
+
+    def gradients(self, Z: Floats, labels: NDArray[np.int64]) -> Floats:
+        away = _away(self, Z, labels)
+        for row, label in enumerate(labels.tolist()):
+            away[row] = -self.whiteners[label].T @ (self.whiteners[label] @ away[row])
+        return _outside(self, away)
 
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:
         scores = np.zeros((len(Z), self.n_classes), Z.dtype)
@@ -229,6 +250,13 @@ class LowRankClassifier(Classifier, kind="low-rank"):
             means[label] += moved
         return replace(self, means=means, bias=bias)
 
+    def gradients(self, Z: Floats, labels: NDArray[np.int64]) -> Floats:
+        away = _away(self, Z, labels)
+        slopes = -self.precisions[labels] * away
+        for row, label in enumerate(labels.tolist()):
+            slopes[row] += self.projections[label].T @ (self.projections[label] @ away[row])
+        return _outside(self, slopes)
+
     def _scores(self, Z: Floats, arrays: Arrays) -> Floats:  # noqa: ARG002 - those of float64 whatever arrives
         # Two large numbers are subtracted: in float32 nothing is left of a covariance with a condition of 1e8.
         exact = dict(self.arrays())
@@ -242,3 +270,6 @@ class LowRankClassifier(Classifier, kind="low-rank"):
             inside = (centred @ flat.T).reshape(len(centred), n_classes, rank) - shift
             scores[block] = diagonal_scores(centred, exact) + 0.5 * np.einsum("ncr,ncr->nc", inside, inside)
         return scores
+
+
+Gaussian = DiagonalClassifier | QuadraticClassifier | LowRankClassifier

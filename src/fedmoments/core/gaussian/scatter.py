@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from fedmoments.core.gaussian.precision import DEAD, TYPICAL
 from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, unpacked_dim
@@ -67,6 +68,17 @@ class Scatter(ABC):
         if self.trace == 0.0:
             matrix[:] = 0.0
         return matrix
+
+    def along(self, directions: Floats) -> Floats:
+        """Return vᵀ·scatter·v (m,) of directions v (m, d).
+
+        Examples
+        --------
+        >>> MatrixScatter(np.diag([4.0, 2.0]), 2.0).along(np.array([[1.0, 0.0], [1.0, 1.0]]))
+        array([4., 6.])
+        """
+        matrix = self.scaled(1.0)
+        return np.asarray(np.einsum("md,dm->m", directions, blas.dsymm(1.0, matrix, directions.T)))
 
     def factor(self) -> Floats:
         """Return R (rows, d) with RᵀR = scatter; only where ``n_rows`` is known."""
@@ -195,6 +207,13 @@ class RowScatter(Scatter):
 
     def add_to(self, out: Floats, factor: float) -> None:
         self._visit(out, factor)
+
+    def along(self, directions: Floats) -> Floats:
+        energies = np.zeros(len(directions))
+        for block in blocks(len(self._rows), 512):
+            inside = (self._centred(block) * self._row_weights[block, None]) @ directions.T
+            energies += np.einsum("rm,rm->m", inside, inside)
+        return energies if self.trace > 0.0 else np.zeros(len(directions))
 
     def factor(self) -> Floats:
         keep = self._row_weights > 0 if self.trace > 0.0 else np.zeros(len(self._row_weights), bool)

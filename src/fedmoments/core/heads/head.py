@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.gaussian import Shrinkage, require
+from fedmoments.core.gaussian import Shrinkage, covariance_source, require
+from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.core.statistics.scale import feature_exponent, times_power
@@ -69,10 +70,25 @@ class Head(ABC):
         """Solve for features of ordinary size: from about 1e±75 on, squares of squares overflow or vanish."""
         exponent = feature_exponent(stats)
         if abs(exponent) > ORDINARY:
-            classifier = self.times_power(-exponent).solve(times_power(stats, -exponent))
+            classifier = self.times_power(-exponent)._tempered(times_power(stats, -exponent))
             if classifier.degrees:  # else nobody knows how its arrays grow with the features
                 return classifier.for_features_times_power(exponent, self.score_degree(classifier))
-        return self.solve(stats)
+        return self._tempered(stats)
+
+    def _tempered(self, stats: Statistics) -> Classifier:
+        """Solve, and give the classifier its temperature."""
+        classifier = self.solve(stats)
+        if type(classifier).gradients is Classifier.gradients:  # of its own kind: nobody knows its margins
+            return classifier
+        shrinkage = getattr(self, "shrinkage", "automatic")
+        return classifier.tempered(closed_temperature(classifier, stats, self._spread_source, shrinkage))
+
+    @property
+    def _spread_source(self) -> str | None:
+        """Where the covariance comes from that margins are measured by; None where this head's statistics have none."""
+        own = getattr(self, "covariance", None)
+        name = "exact" if own == "total" else own
+        return name if name is not None and covariance_source(name).pooled_needs <= self.needs else None
 
     def times_power(self, exponent: int) -> Self:
         """Return the head that does with features multiplied by 2^exponent what this one does with features.
@@ -111,11 +127,6 @@ class Head(ABC):
     def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:  # noqa: ARG002 - for overriders
         """Return the map that clients apply to features of ``dim`` dimensions before they measure, or None."""
         return None
-
-    @property
-    def temperature(self) -> float:
-        """What scores are divided by before a softmax, so that they read as log-probabilities."""
-        return 1.0
 
     def settings(self) -> dict[str, Any]:
         """Return the hyper-parameters as plain values, for tables and file headers."""

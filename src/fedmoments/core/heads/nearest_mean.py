@@ -45,10 +45,6 @@ class NearestMean(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec()
 
-    @property
-    def temperature(self) -> float:
-        return 0.1 if self.metric == "cosine" else 1.0
-
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002
         return 1 if self.metric == "cosine" else 2
 

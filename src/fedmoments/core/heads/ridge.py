@@ -109,10 +109,6 @@ class Ridge(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec.of("gram") if self.scatter == "total" else covariance_source(self.covariance).pooled_needs
 
-    @property
-    def temperature(self) -> float:
-        return 0.1 if self.normalize else 1.0
-
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002
         return 1 if self.normalize else 0
 

@@ -236,7 +236,6 @@ class Node:
         if not self.settings.evaluate:
             return total
         holdings = holdings_of(self.settings, terms)
-        temperature = float(classifier.info.get("temperature", 1.0))
         # under noise the policy must let small classes out, of the training data
         least = fewest(self.policy) if terms.privacy.mode.noise.is_on else self.policy.min_count
         tests = [holdings.test(client) for client in holdings.clients]
@@ -244,7 +243,7 @@ class Node:
         for client, held in zip(holdings.clients, tests, strict=True):
             enough = counts[held.y] >= least
             if enough.any():
-                evaluation = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], temperature=temperature)
+                evaluation = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], classifier.temperature)
                 self.outbox.evaluated(terms, client, evaluation)
                 total += evaluation
         return total

@@ -145,7 +145,7 @@ class _Session:
         if encoder is not None:
             notes |= _save_encoder(folder.path / "encoder.safetensors", encoder, tuned.arrays, self.store.terms)
         if plan.stage == "feat":
-            classifier = start.classifier.noting(start=start.name, temperature=start.temperature, **notes)
+            classifier = start.classifier.tempered(start.temperature).noting(start=start.name, **notes)
         else:
             classifier = start.tuned(tuned.arrays, **notes)
         classifier.save(folder.path / "tuned.safetensors")

@@ -101,7 +101,7 @@ def influences(
     chosen = np.argsort(-mean_moves(cells), kind="stable")[:most]
     places = np.unique(np.linspace(0, len(cells.labels) - 1, min(points, len(cells.labels))).round().astype(np.int64))
     reference = cells.means[places]
-    before = _probabilities(head.fit(total), head, reference)
+    before = _probabilities(head.fit(total), reference)
     rows = []
     for k in chosen.tolist():
         client = cells.clients[k]
@@ -118,7 +118,7 @@ def _changes(before: Floats, head: Head, total: Statistics, part: Statistics, re
     if part.n_samples == total.n_samples:
         return 1.0, 1.0
     try:
-        after = _probabilities(head.fit(total - part), head, reference)
+        after = _probabilities(head.fit(total - part), reference)
     except NotEnoughDataError:
         return 1.0, 1.0
     change = float(np.abs(before - after).sum(axis=1).mean() / 2)
@@ -148,7 +148,7 @@ def mean_moves(cells: Cells) -> Floats:
     return out
 
 
-def _probabilities(classifier: Classifier, head: Head, reference: Floats) -> Floats:
+def _probabilities(classifier: Classifier, reference: Floats) -> Floats:
     """Return class probabilities of the reference points, which lie behind the feature map already."""
-    probabilities = classifier.mapped(None).predict_proba(reference, temperature=head.temperature)
+    probabilities = classifier.mapped(None).predict_proba(reference)
     return np.asarray(probabilities, np.float64)

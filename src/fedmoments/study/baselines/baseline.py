@@ -61,11 +61,6 @@ class Baseline(ABC):
     def combine(self, uploads: Sequence[Upload], *, dim: int, seed: int) -> Classifier:
         """Return the server's classifier of features in ``dim`` dimensions from all clients' uploads."""
 
-    @property
-    def temperature(self) -> float:
-        """What scores are divided by before a softmax, so that they read as log-probabilities."""
-        return 1.0
-
     def settings(self) -> dict[str, Any]:
         """Return the hyper-parameters as plain values, for tables and file headers."""
         return asdict(self)

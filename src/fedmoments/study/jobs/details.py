@@ -85,14 +85,12 @@ class Details:
         classifier, predicted = fit.classifier, fit.predicted
         if classifier is None or predicted is None:
             return
-        trust = _trust(federation, method, classifier, predicted) if self.for_report else {}
+        trust = _trust(federation, classifier, predicted) if self.for_report else {}
         self.heads.append(
             {"head": name, "seed": seed, **trust, "choice": choice_of(classifier), **_digests(federation, method, fit)}
         )
         baseline = {"baseline": True} if isinstance(method, Baseline) else {}
-        self.classifiers[name] = classifier.noting(
-            head=name, settings=method.settings(), temperature=method.temperature, **baseline
-        )
+        self.classifiers[name] = classifier.noting(head=name, settings=method.settings(), **baseline)
         self.measured_behind[name] = federation.feature_map
 
     def _tell_sketches(self, held: Held) -> None:
@@ -102,13 +100,11 @@ class Details:
             self.privacy = _card(federation, held.split)
 
 
-def _trust(
-    federation: Federation, method: Method, classifier: Classifier, predicted: NDArray[np.int64]
-) -> dict[str, Any]:
+def _trust(federation: Federation, classifier: Classifier, predicted: NDArray[np.int64]) -> dict[str, Any]:
     """Return which classes are taken for which, and how well confidence fits accuracy, ready for JSON."""
     test, n = federation.features.test, classifier.n_classes
     table = np.bincount(test.y * n + predicted, minlength=n * n).reshape(n, n)
-    calibration = calibrate(classifier, test.X, test.y, temperature=method.temperature)
+    calibration = calibrate(classifier, test.X, test.y, temperature=classifier.temperature)
     return {"confusion": table.tolist(), "calibration": calibration.to_dict()}
 
 

@@ -154,7 +154,7 @@ def personalise(
     elif own_labels:
         personal = mask_to_labels(personal, train.y.tolist())
     notes = {} if isinstance(personal.info.get("encoder"), dict) else {"encoder": _about(config, encoder)}
-    personal = personal.noting(**notes, **_origin(source, head, solver, personal))
+    personal = personal.noting(**notes, **_origin(source, head, solver))
     return Personal(personal, _told(source, train, test, (before, personal), blended))
 
 
@@ -250,11 +250,10 @@ def _fitted(blended: Blend, solver: Head | None, before: Classifier) -> Classifi
     return fitted.mapped(before.feature_map).named(before.class_names).noting(**{**before.info, **fitted.info})
 
 
-def _origin(source: Broadcast, head: str | None, solver: Head | None, made: Classifier) -> dict[str, Any]:
+def _origin(source: Broadcast, head: str | None, solver: Head | None) -> dict[str, Any]:
     notes: dict[str, Any] = {"broadcast": source.path.name}
     if solver is not None:
-        temperature = made.info.get("temperature", solver.temperature)  # own shares have one of their own
-        notes |= {"head": head or "fedncm", "settings": solver.settings(), "temperature": temperature}
+        notes |= {"head": head or "fedncm", "settings": solver.settings()}
     return notes
 
 

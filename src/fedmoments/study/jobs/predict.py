@@ -105,10 +105,9 @@ def predict(
     labels = np.zeros(len(items), np.int64)
     samples = Samples(list(items), labels, classifier.class_names, encoder.modality, list(sources))
     encoded = encode_samples(encoder, samples, cache_dir=False)
-    temperature = float(classifier.info.get("temperature", 1.0))
     found: list[Prediction] = []
     for block in blocks(len(encoded)):
-        shares = classifier.predict_proba(encoded.features[block], temperature=temperature)
+        shares = classifier.predict_proba(encoded.features[block])
         order = np.argsort(-shares, axis=1, kind="stable")[:, : max(most, 1)]
         for place, best, share in zip(encoded.kept[block], order, shares, strict=True):
             ranked = [(classifier.class_names[label], float(share[label])) for label in best]

@@ -124,7 +124,7 @@ class NetworkRun:
         if WEIGHTS in arrays:
             head = self.start.tuned({name: arrays[name] for name in (WEIGHTS, BIAS)}, **notes)
         else:  # in feat it stays as it came, to the last bit
-            head = self.start.classifier.noting(start=self.start.name, temperature=self.start.temperature, **notes)
+            head = self.start.classifier.tempered(self.start.temperature).noting(start=self.start.name, **notes)
         head.named(names).save(folder / "head.safetensors")
 
 
