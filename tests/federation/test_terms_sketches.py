@@ -38,6 +38,7 @@ PLANS = (
     SketchPlan(None, 3),
     SketchPlan(None, 4),
     SketchPlan(None, 3, "float16"),
+    SketchPlan("means", rows="class"),
 )
 
 
@@ -52,7 +53,8 @@ def test_law_every_field_of_the_plan_changes_the_id_and_is_read_again() -> None:
 
 def test_a_plan_that_is_not_given_is_the_default_one_and_stands_in_the_terms() -> None:
     made = terms("scatter_sketch")
-    assert made.to_dict()["sketch"] == {"budget": "means", "rank": None, "code": "int8", "share": 0.25, "spare": 0}
+    plan = {"budget": "means", "rank": None, "code": "int8", "share": 0.25, "spare": 0, "rows": "pooled"}
+    assert made.to_dict()["sketch"] == plan
     assert made.id == terms("scatter_sketch", sketch=SketchPlan()).id
     assert (made.rows, terms("scatter_sketch", sketch=SketchPlan(None, 3)).rows) == ("budget", "int64")
 
@@ -92,7 +94,7 @@ def test_terms_that_hide_single_contributions_and_ask_for_sketches_are_refused(p
         ({"code": 8}, "the code of scatter sketches must not be 8"),
         ({"share": 2.0}, "from 0 to 1"),
         ({"share": "half"}, "the share of scatter sketches must not be 'half'"),
-        ({"more": 1}, "the fields budget, rank, code, share, spare and no others"),
+        ({"more": 1}, "the fields budget, rank, code, share, spare, rows and no others"),
     ],
 )
 def test_plans_that_make_no_sense_are_no_terms(change: dict[str, Any], words: str) -> None:

@@ -90,7 +90,7 @@ class Terms:
                 f"number) and pooling (a word), not {self.encoder!r}"
             )
         object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
-        object.__setattr__(self, "spec", self.spec.with_plan(self.spec.plan))
+        object.__setattr__(self, "spec", self.spec.settled(len(self.fingerprint.classes)))
         self.privacy.mode.check_terms(self)
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
@@ -210,7 +210,7 @@ def _privacy_from(value: Mapping[str, Any]) -> Agreed:
 def _plan_from(value: Any) -> SketchPlan:
     """Return the plan that ``asdict`` wrote."""
     whole, text = (int, type(None)), (str, type(None))
-    kinds = {"budget": text, "rank": whole, "code": (str,), "share": (float, int), "spare": (int,)}
+    kinds = {"budget": text, "rank": whole, "code": (str,), "share": (float, int), "spare": (int,), "rows": (str,)}
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise InputError(f"the plan of scatter sketches must have the fields {', '.join(kinds)} and no others")
     for name, allowed in kinds.items():

@@ -40,7 +40,7 @@ class Agreement:
     >>> spec, form = StatisticsSpec.of("scatter_sketch"), FixedPoint(4.0, 1000)
     >>> agreement = Agreement("ab" * 32, "ab" * 32, "ab" * 32, 10, 512, spec, form)
     >>> agreement.rows, agreement.choice(n_samples=1000, present=10)
-    ('budget', Choice(means='int8', code='int8', rank=29))
+    ('budget', Choice(means='int8', code='int8', rank=29, by_class=False))
     """
 
     federation: str
@@ -59,7 +59,7 @@ class Agreement:
         if not 1024 <= self.max_bytes <= MOST_BYTES:
             raise InputError(f"max_bytes must be from 1024 to {MOST_BYTES}, not {self.max_bytes}")
         object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
-        object.__setattr__(self, "spec", self.spec.with_plan(self.spec.plan))
+        object.__setattr__(self, "spec", self.spec.settled(self.n_classes))
         for present in (1, self.n_classes):  # a budget is linear in the classes, so what holds for both holds between
             self.choice(present, present)
 

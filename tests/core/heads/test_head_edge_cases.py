@@ -26,7 +26,7 @@ SHRINKING = {
     name
     for name in HEADS
     if name.startswith(
-        ("fedcof", "sketch", "gh-qda", "qda-free", "gh-auto", "gh-lda", "gh-dlr", "lda-", "fishermix", "proto")
+        ("fedcof", "sketch", "gh-qda", "qda-", "gh-auto", "gh-lda", "gh-dlr", "lda-", "fishermix", "proto")
     )
 }
 #: Heads that are trained in the Fisher subspace.
@@ -204,7 +204,9 @@ def test_all_features_zero(name: str) -> None:
     if name == "fed3r-rf":
         with pytest.raises(NotEnoughDataError, match="no bandwidth"):
             fit(name, parties)
-    elif name in ("gh-qda", "gh-qda-fisher", "qda-free", "gh-auto", "gh-dlr-qda") or name.startswith(TRAINED):
+    elif name in ("gh-qda", "gh-qda-fisher", "qda-free", "qda-sketch", "gh-auto", "gh-dlr-qda") or name.startswith(
+        TRAINED
+    ):
         with pytest.raises(
             NotEnoughDataError, match=r"(pooled covariance|covariance of class 0) .* is (singular|zero)"
         ):

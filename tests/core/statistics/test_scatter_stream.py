@@ -148,7 +148,9 @@ def test_law_what_is_lost_stays_within_the_bound_of_frequent_directions(capacity
     expected = naive(X, y)
     stream = streamed(narrow(d, capacity), X, y)
     assert stream.error > 0.0
-    kept = np.concatenate([*stream._rows, stream._centred()[0]])  # all that is held, beyond the rank that is given out
+    kept = np.concatenate(
+        [*stream._rows, stream._centred().rows]
+    )  # all that is held, beyond the rank that is given out
     lost = expected - kept.T @ kept
     values, slack = np.linalg.eigvalsh(lost), 1e-10 * np.linalg.norm(expected, 2)
     assert values[0] >= -slack

@@ -32,9 +32,9 @@ def plan_of(
     Examples
     --------
     >>> plan_of("means/8", n_classes=10, dim=512)
-    (SketchPlan(budget='256/class', rank=None, code='int8', share=0.25, spare=0), 144)
+    (SketchPlan(budget='256/class', rank=None, code='int8', share=0.25, spare=0, rows='pooled'), 144)
     >>> plan_of("means", n_classes=10, dim=512)
-    (SketchPlan(budget='means', rank=None, code='int8', share=0.25, spare=0), None)
+    (SketchPlan(budget='means', rank=None, code='int8', share=0.25, spare=0, rows='pooled'), None)
     """
     if budget is None:
         return SketchPlan(), projection

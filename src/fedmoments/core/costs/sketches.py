@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.costs.checks import check_whole
 from fedmoments.core.statistics import SketchPlan
-from fedmoments.core.statistics.coding import factor_row_bytes
-from fedmoments.core.statistics.sketch_plan import RESIDUAL_BYTES
 from fedmoments.errors import InputError
 
 __all__ = ["SketchSize", "evenly", "sketch_size"]
@@ -80,8 +78,7 @@ def sketch_size(plan: SketchPlan, d: int, present_classes: ArrayLike, samples: A
     for (n, p), clients in zip(kinds.T.tolist(), times.tolist(), strict=True):
         choice = plan.choose(n, p, d)
         means = p * d if choice.means else 0
-        coded = choice.bytes(p, d) if choice.means else choice.rank * factor_row_bytes(choice.code, d) + RESIDUAL_BYTES
-        numbers += clients * (means + choice.rank * d + 1)
-        size += clients * coded
+        numbers += clients * (means + choice.rank * d + (p if choice.by_class else 1))
+        size += clients * choice.bytes(p, d)
         rows += clients * choice.rank
     return SketchSize(numbers, size, rows)

@@ -117,7 +117,7 @@ class ClassGaussians:
         What was measured.
     source
         Where covariances come from: ``exact``, ``diagonal``, ``spherical``, ``free``, or ``sketch`` and
-        ``sketch:SHARE`` (pooled alone).
+        ``sketch:SHARE`` (those of classes from labelled rows).
 
     Examples
     --------
@@ -283,6 +283,12 @@ class ClassGaussians:
         require_classes(self.stats, self._source.variance_needs, f"class variances of source '{self.source}'")
         scatter, dof = self._source.variances(self.stats, self.means)
         return (np.zeros_like(scatter) if self.flat else scatter), dof
+
+    @cached_property
+    def class_dof(self) -> Floats:
+        """(C,) degrees of freedom of every class covariance; 0 for a class that has the pooled one."""
+        require_classes(self.stats, self._source.class_needs, f"class covariances of source '{self.source}'")
+        return self._source.class_dof(self.stats, self.means)
 
     def check_variances(self, variances: Floats, divisors: Floats) -> None:
         """Warn where rounding has taken digits from variances of classes that densities are computed with.

@@ -97,5 +97,4 @@ class FisherClasses:
             return cls(subspace, same, present, differ=False)
         kind = Pooling("borrow", subspace.dim / 4.0) if pooling == "quarter" else Pooling.parse(pooling)
         own = fisher_class_covariances(gaussians, subspace, kind, shrinkage)
-        dof = gaussians.class_variances()[1]
-        return cls(subspace, own, present, differ=bool((dof > 0).any()))
+        return cls(subspace, own, present, differ=bool((gaussians.class_dof > 0).any()))

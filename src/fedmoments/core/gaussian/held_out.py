@@ -109,8 +109,7 @@ def of_owners(stats: Statistics, owners: Ints, *, without: bool = False) -> Stat
     if "scatter_sketch" in names:
         sketches = every.sketches.select(np.isin(every.sketch_owners, owners) != without)
         arrays["scatter_sketch"] = sketches.rows
-        index |= {"sketch_sizes": sketches.sizes, "sketch_owners": sketches.owners}
-        index["sketch_residuals"] = sketches.residuals
+        index |= sketches.index
     classes = np.flatnonzero(totals)
     return replace(every, classes=classes, class_counts=totals[classes], arrays=arrays, **index)
 

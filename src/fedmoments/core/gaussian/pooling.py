@@ -102,8 +102,10 @@ class Pooling:
             k, dimensions of the covariances; 1 for variances.
         """
         own = dof > 0
-        total, mean = float(dof.sum()), float(dof[own].mean()) if own.any() else 0.0
         shares = np.ones(len(dof))
+        if not own.any():
+            return shares
+        total, mean = float(dof.sum()), float(dof[own].mean())
         if self.kind == "automatic":
             shares[own] = (dim + mean) / (dim + 2.0 * mean)
         elif self.kind == "friedman":
@@ -237,11 +239,12 @@ def fisher_class_covariances(
     >>> bool(np.isclose(fisher_class_covariances(gaussians, fisher, "none").mean(), 1.0))
     True
     """
-    _, dof = gaussians.class_variances()
-    shares = Pooling.parse(pooling).shares(dof, dim=1 if diagonal else fisher.dim)
-    keep, add = pooled_amounts(gaussians, shrinkage)
+    shares = Pooling.parse(pooling).shares(gaussians.class_dof, dim=1 if diagonal else fisher.dim)
     unit = np.ones(fisher.dim) if diagonal else np.eye(fisher.dim)
     inside = np.repeat(unit[None], gaussians.stats.n_classes, axis=0)
+    if (shares == 1.0).all():
+        return inside
+    keep, add = pooled_amounts(gaussians, shrinkage)
     identity = fisher.basis.T @ fisher.basis
     for label, covariance, _ in projected_class_covariances(gaussians, fisher.basis):
         share = shares[label]

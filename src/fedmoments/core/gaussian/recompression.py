@@ -78,17 +78,30 @@ def recompress(stats: Statistics, rows: int | None = None) -> Statistics:
     sketches = stats.sketches
     if len(sketches.rows) <= most:
         return stats
-    reservoir = SketchReservoir(stats.dim, most, room=len(sketches.rows))
-    for block, residual, _ in sketches.canonical().blocks():
+    ordered = sketches.canonical()
+    labels = np.unique(ordered.labels)
+    total = np.array([int(ordered.sizes[ordered.labels == label].sum()) for label in labels])
+    # Every class has the part of the rows that it had before, rounded so that no more than `most` are left in all.
+    ends = np.cumsum(total) * most // total.sum()
+    parts = [
+        _merged(ordered.select(ordered.labels == label), rows, int(label))
+        for label, rows in zip(labels, np.diff(ends, prepend=0).tolist(), strict=True)
+    ]
+    few = Sketches.of(parts, [NOBODY] * len(parts), stats.dim)
+    return replace(stats, arrays={**stats.arrays, "scatter_sketch": few.rows}, **few.index)
+
+
+def _merged(sketches: Sketches, rows: int, label: int) -> Sketches:
+    """Return the blocks of one class, or of all, as two of so many rows together; without a row, as one."""
+    if rows == 0:
+        trace = np.array([sketches.trace])
+        none = np.zeros(1, np.int64)
+        return Sketches(sketches.rows[:0], none, trace, none + NOBODY, none + label)
+    reservoir = SketchReservoir(sketches.rows.shape[1], rows, room=len(sketches.rows))
+    for block, residual, _ in sketches.blocks():
         reservoir.add(block, residual)
     few = reservoir.sketches()
-    return replace(
-        stats,
-        arrays={**stats.arrays, "scatter_sketch": few.rows},
-        sketch_sizes=few.sizes,
-        sketch_residuals=few.residuals,
-        sketch_owners=few.owners,
-    )
+    return replace(few, labels=np.full(len(few), label, np.int64))
 
 
 class SketchReservoir:

@@ -34,7 +34,7 @@ from scipy.linalg import eigh
 from fedmoments.core.linalg import EPSILON, add_gram, lower_factor, new_gram, symmetrize_upper
 from fedmoments.errors import InputError
 
-__all__ = ["check_share", "residual_scatter", "residual_shape"]
+__all__ = ["check_share", "conditional_rows", "residual_scatter", "residual_shape"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -130,22 +130,51 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     dim, total = len(shape), float(np.sum(residuals))
     if total <= 0.0:
         return np.zeros((dim, dim))
-    factor = _factor(shape)
-    whole = float(np.einsum("ij,ij->", factor, factor))
-    scatter = new_gram(dim)
-    weight = float(residuals[sizes == 0].sum())
-    for block, rest in _equal_blocks(rows, sizes, residuals):
-        basis = _bases(block.reshape(-1, dim) @ factor, len(block))
-        taken = basis @ factor.T
-        left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
-        something = left > NOTHING
-        weight += float((rest / np.where(something, left, 1.0)).sum())
-        kept = np.where(something, rest / np.where(something, left, 1.0), 0.0)
-        taken *= np.sqrt(kept)[:, None, None]
+    scatter, weight = new_gram(dim), 0.0
+    for _, weights, taken in conditional_rows(rows, sizes, residuals, shape):
+        weight += float(weights.sum())
         add_gram(scatter, taken.reshape(-1, dim), weight=-1.0)
     scatter += weight * shape
     symmetrize_upper(scatter)
     return np.asarray(scatter * (total / float(np.trace(scatter))))
+
+
+def conditional_rows(
+    rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
+) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """Yield R_k = ρ_k·S_k/tr S_k of some clients at a time, as w_k·F − T_kᵀT_k: no (d, d) matrix a client.
+
+    Parameters
+    ----------
+    rows, sizes, residuals, shape
+        As in :func:`residual_scatter`.
+
+    Yields
+    ------
+    which, weights, taken
+        (m,) numbers of clients that left something out, (m,) their w_k, and (m, r, d) their T_k, all of r rows.
+
+    Examples
+    --------
+    >>> kept, left = np.array([[2.0, 0.0]]), np.array([3.0, 1.0])
+    >>> for which, weights, taken in conditional_rows(kept, np.array([1, 0]), left, np.eye(2) / 2):
+    ...     print(which, weights.round(9), taken.shape)
+    [1] [1.] (1, 0, 2)
+    [0] [6.] (1, 1, 2)
+    """
+    dim, without = len(shape), np.flatnonzero((sizes == 0) & (residuals > 0))
+    factor = _factor(shape)
+    whole = float(np.einsum("ij,ij->", factor, factor))
+    if len(without):
+        yield without, residuals[without] / whole, np.zeros((len(without), 0, dim))
+    for which, block in _equal_blocks(rows, sizes, residuals):
+        basis = _bases(block.reshape(-1, dim) @ factor, len(block))
+        taken = basis @ factor.T
+        left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
+        something = left > NOTHING
+        weights = residuals[which] / np.where(something, left, 1.0) / whole
+        taken *= np.sqrt(np.where(something, weights, 0.0))[:, None, None]
+        yield which, weights, taken
 
 
 def _factor(shape: Floats) -> Floats:
@@ -158,15 +187,15 @@ def _factor(shape: Floats) -> Floats:
     return np.asarray(vectors[:, sound] * np.sqrt(values[sound]))
 
 
-def _equal_blocks(rows: Floats, sizes: Ints, residuals: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Yield (m, r, d) blocks of equal size with their residuals (m,), those without rows or residual left out."""
+def _equal_blocks(rows: Floats, sizes: Ints, residuals: Floats) -> Iterator[tuple[Ints, Floats]]:
+    """Yield numbers (m,) and rows (m, r, d) of blocks of equal size, those without rows or residual left out."""
     starts = np.cumsum(sizes) - sizes
     for size in np.unique(sizes[(sizes > 0) & (residuals > 0)]).tolist():
         mine = np.flatnonzero((sizes == size) & (residuals > 0))
         step = max(CHUNK_ROWS // size, 1)
         for first in range(0, len(mine), step):
             some = mine[first : first + step]
-            yield rows[starts[some][:, None] + np.arange(size)], residuals[some]
+            yield some, rows[starts[some][:, None] + np.arange(size)]
 
 
 def _bases(rows: Floats, count: int) -> Floats:

@@ -4,7 +4,7 @@ B₂ = Σ n_kc (μ_kc − μ_c)(μ_kc − μ_c)ᵀ follows from the client means
 they did not send: its trace is known, its shape is guessed as :mod:`fedmoments.core.gaussian.residual` says.
 
 **Laws** the trace of Ŵ is that of the exact scatter, whatever the ranks and codes; at full rank Ŵ *is* the exact
-scatter; at rank 0 it needs no more than means and traces.
+scatter; at rank 0 it needs no more than means and traces; in fixed point, the order of clients changes no bit.
 
 The isotropic share a of the guess follows from ν₂ alone (:func:`automatic_share`). Shrinkage of the whole Ŵ comes on
 top of it, with ν = N − C as for the exact scatter, so that a full-rank sketch gives the weights of the oracle.
@@ -41,11 +41,12 @@ def between_scatter(rows: MeanRows, means: Floats) -> Floats:
     >>> between_scatter(rows, np.array([[1.0]]))
     array([[12.]])
     """
-    matrix = new_gram(means.shape[1])
+    matrix, order = new_gram(means.shape[1]), rows.order()
     for block in blocks(len(rows), 512):
-        centred = rows.block_means(block)
-        centred -= means[rows.labels[block]]
-        centred *= np.sqrt(rows.counts[block])[:, None]
+        some = order[block]
+        centred = rows.block_means(some)
+        centred -= means[rows.labels[some]]
+        centred *= np.sqrt(rows.counts[some])[:, None]
         add_gram(matrix, centred)
     return symmetrize_upper(matrix)
 
@@ -60,7 +61,7 @@ class SketchScatter(MatrixScatter):
     between_dof
         ν₂ = Σ_c (K_c − 1), how many directions of chance B₂ is made of.
     sketches
-        A block a client.
+        A block a client, or a block a class of each.
     weight
         N − C, the degrees of freedom of the whole scatter.
     share
@@ -92,7 +93,7 @@ class SketchScatter(MatrixScatter):
         rounding: tuple[float, float] = (0.0, 0.0),
         code: float = 0.0,
     ) -> None:
-        self.dim, self.code = len(between), code
+        self.dim, self.code, self.sketches = len(between), code, sketches
         kept = new_gram(self.dim)
         add_gram(kept, sketches.rows)
         symmetrize_upper(kept)
@@ -100,12 +101,14 @@ class SketchScatter(MatrixScatter):
         self.residual = float(sketches.residuals.sum())
         #: The isotropic share a that the guess was made with.
         self.share = automatic_share(self.dim, between_dof) if share is None else share
+        #: F, the shape of the guessed part before it is conditioned on rows; None where nothing was guessed.
+        self.shape: Floats | None = None
         matrix = between + kept
         if np.trace(between) <= rounding[0] and np.trace(kept) + self.residual <= rounding[1]:
             matrix, self.residual = np.zeros_like(matrix), 0.0
         elif self.residual > 0.0:
-            shape = residual_shape(between, kept, self.residual, self.share)
-            matrix += residual_scatter(sketches.rows, sketches.sizes, sketches.residuals, shape)
+            self.shape = residual_shape(between, kept, self.residual, self.share)
+            matrix += residual_scatter(sketches.rows, sketches.sizes, sketches.residuals, self.shape)
         super().__init__(matrix, weight)
 
 

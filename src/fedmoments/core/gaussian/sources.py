@@ -18,13 +18,13 @@ What rounding alone leaves of a scatter counts as 0 (``core.gaussian.precision``
 spread, however far from the origin they lie.
 
 ``sketch`` chooses the isotropic share of R by itself, ``sketch:0.3`` is told it; see
-``core.gaussian.sketch_scatter``. A sketch adds up what is inside all classes of a client, so that there is no
-covariance of one class in it.
+``core.gaussian.sketch_scatter``. Sketch rows that have a label give a covariance a class
+(``core.gaussian.sketch_classes``); rows of all classes together give none, and every class has the pooled one.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from fedmoments.core.gaussian.scatter import (
     Scatter,
     without_spread,
 )
+from fedmoments.core.gaussian.sketch_classes import SketchClasses
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter, between_scatter
 from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, packed_diagonal, symmetrize_upper
 from fedmoments.core.statistics.moments import cell_sums
@@ -82,6 +83,10 @@ class CovarianceSource(ABC):
     @abstractmethod
     def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
         """Return the scatter's diagonal (C, d) and degrees of freedom (C,) of every class."""
+
+    def class_dof(self, stats: Statistics, means: Floats) -> Floats:
+        """Return the degrees of freedom (C,) of every class; 0 where it has no covariance of its own."""
+        return self.variances(stats, means)[1]
 
     def variance_rounding(self, stats: Statistics) -> Floats:
         """Return what rounding leaves (C, d) of the scatter's diagonal."""
@@ -226,11 +231,13 @@ class Sketch(CovarianceSource):
 
     name = "sketch"
     pooled_needs = StatisticsSpec.of("client_means", "scatter_sketch")
+    class_needs = pooled_needs
+    variance_needs = pooled_needs
 
     def __init__(self, share: float | None = None) -> None:
         self.share = None if share is None else check_share(share)
 
-    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
+    def pooled(self, stats: Statistics, means: Floats) -> SketchScatter:
         if "client_means" not in stats.spec.moments:
             raise ClientsPooledError(
                 f"a scatter from sketches needs client means that are kept apart, but these statistics hold "
@@ -241,34 +248,36 @@ class Sketch(CovarianceSource):
         return SketchScatter(
             stats.shared("between", None, lambda: between_scatter(stats.rows, means)),
             float(np.maximum(held_by - 1, 0).sum()),
-            stats.sketches,
+            stats.sketches.canonical(),
             weight=float(stats.n_samples - len(stats.classes)),
             share=self.share,
             rounding=(noise + MOST_CODE * code, noise),
             code=code / (stats.n_samples * stats.dim),
         )
 
-    @property
-    def class_needs(self) -> NoReturn:
-        raise self._refusal("covariances")
+    def classes(self, stats: Statistics, means: Floats, basis: Floats | None = None) -> SketchClasses:
+        """Return the class scatters, in a subspace V (d, k) if one is given."""
+        if not stats.sketches.by_class:
+            raise MissingMomentError(
+                "these scatter sketches hold no class covariances or variances: their rows are those of all classes of "
+                "a client together. Use a head on the pooled covariance (sketch, lda-sketch, qda-sketch, or fishermix "
+                "with spread=pooled), plan rows of each class (SketchPlan(rows='class')), or take another source of "
+                "covariance: exact, diagonal or free"
+            )
+        key = self.name if self.share is None else f"{self.name}:{self.share:g}"
+        scatter = stats.shared("scatter", key, lambda: self.pooled(stats, means))
+        return SketchClasses.of(stats, means, scatter, basis)
 
-    @property
-    def variance_needs(self) -> NoReturn:
-        raise self._refusal("variances")
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        classes = self.classes(stats, means)
+        for label in stats.classes.tolist():
+            yield label, classes.scatter(label), float(stats.counts[label] - 1)
 
-    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:  # noqa: ARG002
-        raise self._refusal("covariances")
+    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        return self.classes(stats, means).diagonals(), self.class_dof(stats, means)
 
-    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
-        raise self._refusal("variances")
-
-    @staticmethod
-    def _refusal(what: str) -> MissingMomentError:
-        return MissingMomentError(
-            f"a scatter sketch holds no class {what}: a client adds up what is inside all of its classes before it "
-            "sends. Use a head on the pooled covariance (sketch, lda-sketch, or fishermix with spread=pooled), or "
-            "another source of covariance: exact, diagonal or free"
-        )
+    def class_dof(self, stats: Statistics, means: Floats) -> Floats:  # noqa: ARG002 - counts say it
+        return np.asarray(np.maximum(stats.counts - 1.0, 0.0) * stats.sketches.by_class)
 
 
 #: All covariance sources by name.

@@ -37,7 +37,7 @@ class Qda(Head):
     Parameters
     ----------
     covariance
-        ``exact`` (class grams), ``diagonal``, ``spherical`` or ``free`` (client means).
+        ``exact`` (class grams), ``diagonal``, ``spherical``, ``free`` (client means) or ``sketch`` (sketch rows).
     shrinkage
         Of every class covariance towards the identity; see :meth:`fedmoments.ClassGaussians.class_shrinkage`. GH-OFL's
         default is ``blend:0.1``.
@@ -124,5 +124,12 @@ PRESETS = (
         "QDA on the free covariances of client means, pooled by direction",
         "new here, after FedCOF",
         {"covariance": "free", "priors": "balanced"},
+    ),
+    Preset(
+        "qda-sketch",
+        Qda,
+        "QDA in the Fisher subspace on labelled sketch rows, half pooled; LDA where rows are pooled",
+        "new here, after FedCOF",
+        {"covariance": "sketch", "subspace": "fisher"},
     ),
 )

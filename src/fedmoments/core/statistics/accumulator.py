@@ -16,7 +16,7 @@ from fedmoments.core.statistics.coding import FACTORS_LEAST, MEANS_LEAST, MEANS_
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
 from fedmoments.core.statistics.scatter_stream import ScatterStream
 from fedmoments.core.statistics.shares import deal_shares
-from fedmoments.core.statistics.sketch_plan import Choice
+from fedmoments.core.statistics.sketch_plan import Choice, SketchPlan
 from fedmoments.core.statistics.sketches import Sketches
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
@@ -30,6 +30,7 @@ __all__ = [
     "first_bad_row",
     "running_positions",
     "sketch_of",
+    "stream_of",
     "whole_or_shares",
 ]
 
@@ -138,9 +139,8 @@ class Accumulator:
     def __init__(self, spec: StatisticsSpec, *, n_classes: int, dim: int, seed: int = 0) -> None:
         if n_classes < 1:
             raise InputError(f"n_classes must be 1 or more, not {n_classes}")
-        self.spec, self.n_classes, self.dim, self.seed = spec.with_plan(spec.plan), n_classes, dim, seed
-        # As if all classes came: what is compressed must not depend on when a class is seen for the first time.
-        self._scatter = ScatterStream(dim, spec.plan.capacity(n_classes, dim)) if spec.plan else None
+        self.spec, self.n_classes, self.dim, self.seed = spec.settled(n_classes), n_classes, dim, seed
+        self._scatter = stream_of(self.spec.plan, n_classes, dim) if self.spec.plan else None
         self._classes = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._shares = spec.means_per_client
@@ -200,28 +200,56 @@ class Accumulator:
                 arrays[name] = finished.copy() if np.may_share_memory(finished, work) else finished
         apart: dict[str, Any] = {}
         if self._scatter and self.spec.plan:
-            choice = self.spec.plan.choose(int(self._counts.sum()), len(self._classes), self.dim)
-            sketch = sketch_of(self._scatter, choice)
+            sketch = sketch_of(self._scatter, self.spec.plan)
             arrays["scatter_sketch"] = sketch.rows
-            apart = {"sketch_sizes": sketch.sizes, "sketch_residuals": sketch.residuals, "sketch_owners": sketch.owners}
+            apart = sketch.index
         index = (self._classes.copy(), self._counts.copy())
         return Statistics(self.spec, self.n_classes, self.dim, *index, arrays, labels, counts.copy(), **apart)
 
 
-def sketch_of(scatter: ScatterStream, choice: Choice) -> Sketches:
-    """Return the block of one client: its leading rows as they travel, and the trace of all that they leave out.
+def stream_of(plan: SketchPlan, n_classes: int, dim: int) -> ScatterStream:
+    """Return the stream that a client's sketch by a settled plan is made from.
+
+    Its capacity is as if all classes came: what is compressed must not depend on when a class is seen first.
+
+    Examples
+    --------
+    >>> stream_of(SketchPlan("means", rows="class"), n_classes=3, dim=64).capacity
+    11
+    """
+    return ScatterStream(dim, plan.capacity(n_classes, dim), by_class=plan.by_class)
+
+
+def sketch_of(scatter: ScatterStream, plan: SketchPlan) -> Sketches:
+    """Return the blocks of one client: leading rows as they travel, and the trace of all that each leaves out.
 
     A client without a sample has none.
 
     Examples
     --------
-    >>> scatter = ScatterStream(2, 1)
-    >>> scatter.update(np.array([[0.0, 1.0], [4.0, 1.0], [2.0, 0.0], [2.0, 2.0]]), [0, 0, 0, 0])
-    >>> sketch = sketch_of(scatter, Choice(None, "float16", 1))
-    >>> sketch.rows.round(2), sketch.residuals.round(2)
-    (array([[2.83, 0.  ]]), array([2.]))
+    >>> plan = SketchPlan(None, rank=1, code="float16", rows="pooled")
+    >>> scatter = stream_of(plan, 1, 2)
+    >>> scatter.update(np.array([[0.0, 1.0], [4.0, 1.0], [2.0, 0.0], [2.0, 2.0], [2.0, 1.0]]), [0, 0, 0, 0, 0])
+    >>> sketch = sketch_of(scatter, plan)
+    >>> sketch.rows.round(2), sketch.residuals.round(2), sketch.labels
+    (array([[2.83, 0.  ]]), array([2.]), array([-1]))
     """
-    rows, trace = scatter.factor(choice.rank)
+    choice = plan.choose(scatter.n_samples, len(scatter.classes), scatter.dim)
+    most = plan.class_ranks(scatter.counts) if plan.by_class else None
+    blocks = scatter.blocks(choice.rank, most)
+    _check_size(scatter, choice, sum(trace for _, _, trace in blocks))
+    coded = [coded_factor(rows, trace, choice.code) for _, rows, trace in blocks]
+    return Sketches(
+        np.concatenate([np.zeros((0, scatter.dim)), *(factor.values() for factor, _ in coded)]),
+        np.array([len(rows) for _, rows, _ in blocks], np.int64),
+        np.array([residual for _, residual in coded], np.float64),
+        np.zeros(len(blocks), np.int64),
+        np.array([label for label, _, _ in blocks], np.int64),
+    )
+
+
+def _check_size(scatter: ScatterStream, choice: Choice, trace: float) -> None:
+    """Refuse features that are too large or too small for the codes that means and rows travel in."""
     size = max(scatter.size, math.sqrt(trace / max(scatter.n_samples, 1)))
     if choice.means in MEANS_MOST and size > MEANS_MOST[choice.means]:
         raise InputError(
@@ -234,9 +262,6 @@ def sketch_of(scatter: ScatterStream, choice: Choice) -> Sketches:
                 f"features of size {size:.2g} are so small that {code} keeps too little of their means and sketches: "
                 "multiply them by a constant, or let sketches travel in float64 (a rank instead of a budget)"
             )
-    coded, residual = coded_factor(rows, trace, choice.code)
-    one = np.ones(min(scatter.n_samples, 1), np.int64)
-    return Sketches(coded.values(), one * len(rows), np.full(len(one), residual), 0 * one)
 
 
 def whole_or_shares(labels: Ints, share_counts: Ints, sums: NDArray[Any]) -> tuple[Ints, Ints, NDArray[Any]]:

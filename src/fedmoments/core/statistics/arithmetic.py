@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.statistics.moments import DERIVED, Layout, moment
+from fedmoments.core.statistics.sketches import SKETCH_INDEX
 from fedmoments.core.statistics.spec import told_apart
 from fedmoments.errors import MergeError
 
@@ -78,7 +79,7 @@ def _joined(layout: Layout, parts: list[NDArray[Any]], places: list[Ints], n_cla
 
 def _side_by_side(items: list["Statistics"]) -> dict[str, Any]:
     """Return the index of what is kept apart, owners numbered so that those of different items differ."""
-    names = ("row_labels", "row_counts", "sketch_sizes", "sketch_residuals")
+    names = ("row_labels", "row_counts", "sketch_sizes", "sketch_residuals", "sketch_labels")
     index = {name: np.concatenate([getattr(item, name) for item in items]) for name in names}
     owners: dict[str, list[Ints]] = {"row_owners": [], "sketch_owners": []}
     first = 0
@@ -115,7 +116,7 @@ def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
             rows = _left(our_keys, their_keys, "a row of client means")
             arrays[name] = array[rows]
     kept = {name: getattr(ours, name)[rows] for name in ("row_labels", "row_counts", "row_owners")}
-    kept |= {name: getattr(ours, name)[blocks] for name in ("sketch_sizes", "sketch_residuals", "sketch_owners")}
+    kept |= {name: getattr(ours, name)[blocks] for name in SKETCH_INDEX}
     return replace(ours, classes=ours.classes[left], class_counts=counts[left], arrays=arrays, **kept)
 
 

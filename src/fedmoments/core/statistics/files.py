@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.moments import Layout, moment
 from fedmoments.core.statistics.sketch_plan import SketchPlan
+from fedmoments.core.statistics.sketches import ALL_CLASSES, SKETCH_INDEX
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError
@@ -18,7 +19,6 @@ from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors,
 __all__ = ["load_statistics", "pack_statistics", "save_statistics", "unpack_statistics"]
 
 _KIND = "statistics"
-_SKETCH = ("sketch_sizes", "sketch_residuals", "sketch_owners")
 
 
 def save_statistics(path: str | os.PathLike[str], stats: Statistics, notes: Header | None = None) -> None:
@@ -67,7 +67,7 @@ def pack_statistics(stats: Statistics, notes: Header | None = None) -> bytes:
     if stats.spec.keeps_clients_apart:
         tensors["row_owners"] = stats.row_owners
     if stats.spec.has_sketch:
-        tensors |= {name: getattr(stats, name) for name in _SKETCH}
+        tensors |= {name: getattr(stats, name) for name in SKETCH_INDEX}
     tensors |= {f"moment.{name}": array for name, array in stats.arrays.items()}
     return pack_tensors(_KIND, tensors, header)
 
@@ -112,7 +112,7 @@ def _read(tensors: dict[str, NDArray[Any]], header: Header, whose: str) -> Stati
         index = [tensors[name] for name in ("classes", "class_counts", "row_labels", "row_counts")]
         apart: dict[str, Any] = {"row_owners": tensors["row_owners"]} if "row_owners" in tensors else {}
         apart["rounded"] = header.get("rounded", False) is True
-        apart |= {name: tensors[name] for name in _SKETCH} if spec.has_sketch else {}
+        apart |= {name: tensors[name] for name in SKETCH_INDEX} if spec.has_sketch else {}
         stats = Statistics(
             spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form, **apart
         )
@@ -153,6 +153,8 @@ def _check_index(stats: Statistics) -> None:
         np.isfinite(stats.sketch_residuals) & (stats.sketch_residuals >= 0)
     ).all():
         raise InputError("the sizes and residual traces of scatter sketches must be 0 or more")
+    if not np.isin(stats.sketch_labels, [ALL_CLASSES, *stats.classes]).all():
+        raise InputError("a block of a scatter sketch belongs to a class without samples")
     _check_labels(stats)
     if stats.spec.keeps_clients_apart:
         totals = np.zeros(len(stats.classes), np.int64)
@@ -166,7 +168,7 @@ def _check_lengths(stats: Statistics) -> None:
     p, r = len(stats.classes), len(stats.row_labels)
     b = len(stats.sketch_sizes)
     lengths = {"classes": p, "class_counts": p, "row_labels": r, "row_counts": r, "row_owners": r}
-    for name, length in (lengths | dict.fromkeys(_SKETCH, b)).items():
+    for name, length in (lengths | dict.fromkeys(SKETCH_INDEX, b)).items():
         array = getattr(stats, name)
         dtype = np.float64 if name == "sketch_residuals" else np.int64
         if array.dtype != dtype or array.shape != (length,):

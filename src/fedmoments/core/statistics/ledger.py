@@ -66,7 +66,11 @@ class Ledger:
     ) -> None:
         if n_classes < 1 or dim < 1:
             raise InputError(f"n_classes and dim must be 1 or more, not {n_classes} and {dim}")
-        self.spec, self.n_classes, self.dim = spec, n_classes, dim
+        self.spec, self.n_classes, self.dim = (
+            spec.with_plan(spec.sketch and spec.sketch.settled(n_classes)),
+            n_classes,
+            dim,
+        )
         self.fixed_point, self.fold = fixed_point, fold
         dtype = np.int64 if fixed_point else np.float64
         by_layout: dict[Layout, list[str]] = {layout: [] for layout in Layout}
@@ -389,11 +393,10 @@ class Ledger:
             slots = [s for s in self._sketches if slot in (None, s)]
             blocks = Sketches.of([self._sketches[s] for s in slots], slots if slot is None else [0], self.dim)
             arrays["scatter_sketch"] = blocks.rows
-            apart |= {"sketch_sizes": blocks.sizes, "sketch_residuals": blocks.residuals}
-            apart |= {"sketch_owners": blocks.owners}
+            apart |= blocks.index
             apart["rounded"] = bool(slots) and all(self._rounded.get(s, False) for s in slots)
         labels, row_counts = self._rows["label"][rows], self._rows["count"][rows]
-        spec, form = self.spec.with_plan(self.spec.plan), self.fixed_point
+        spec, form = self.spec.settled(self.n_classes), self.fixed_point
         return Statistics(spec, self.n_classes, self.dim, classes, counts, arrays, labels, row_counts, form, **apart)
 
     def adopt(

@@ -22,12 +22,12 @@ from fedmoments.core.statistics.accumulator import (
     first_bad_row,
     running_positions,
     sketch_of,
+    stream_of,
     whole_or_shares,
 )
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.ledger import Ledger
 from fedmoments.core.statistics.moments import ClassSums, ClientMeans, Layout, moment
-from fedmoments.core.statistics.scatter_stream import ScatterStream
 from fedmoments.core.statistics.shares import deal_shares
 from fedmoments.core.statistics.sketch_plan import SketchPlan
 from fedmoments.core.statistics.sketches import Sketches
@@ -84,7 +84,7 @@ def measure_partition(
     samples = _sorted_samples(X, y, clients, n_classes)
     n_clients = int(samples.holders.max(initial=-1)) + 1
     ids = _client_ids(n_clients, names)
-    ledger = Ledger(spec.with_plan(spec.plan), n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
+    ledger = Ledger(spec, n_classes=n_classes, dim=samples.dim, fixed_point=fixed_point, fold=fold)
     layouts = {moment(name).layout for name in spec.sent}
     if fixed_point or (Layout.GLOBAL in layouts and not fold):
         _join_one_by_one(ledger, samples, ids, seed, leaving=leaving)
@@ -116,25 +116,21 @@ def _adopt_cells(ledger: Ledger, samples: _Samples, ids: list[Hashable], seed: i
     for name in row_moments:
         rows = cells.row_columns(name, work[name], shares)
     total = _fold_all(spec, samples, n_classes) if folds else {}
-    sketches = _sketch_all(spec.plan, samples, cells, n_classes, len(ids)) if spec.plan else {}
+    sketches = _sketch_all(spec.plan, samples, n_classes, len(ids)) if spec.plan else {}
     ledger.adopt(ids, cells.class_columns(class_moments, work), rows, total, sketches)
 
 
-def _sketch_all(
-    plan: SketchPlan, samples: _Samples, cells: "_Cells", n_classes: int, n_clients: int
-) -> dict[int, Sketches]:
+def _sketch_all(plan: SketchPlan, samples: _Samples, n_classes: int, n_clients: int) -> dict[int, Sketches]:
     """Return every client's scatter sketch."""
     holders = samples.holders[samples.order]
     bounds = np.searchsorted(holders, np.arange(n_clients + 1))
-    classes = np.searchsorted(cells.clients, np.arange(n_clients + 1))
     sketches: dict[int, Sketches] = {}
     for client in range(n_clients):
         mine = np.sort(samples.order[bounds[client] : bounds[client + 1]])
-        present = int(classes[client + 1] - classes[client])
-        scatter = ScatterStream(samples.dim, plan.capacity(n_classes, samples.dim))
+        scatter = stream_of(plan, n_classes, samples.dim)
         for block in blocks(len(mine)):
             scatter.update(samples.features[mine[block]].astype(np.float64), samples.labels[mine[block]])
-        sketches[client] = sketch_of(scatter, plan.choose(len(mine), present, samples.dim))
+        sketches[client] = sketch_of(scatter, plan)
     return sketches
 
 

@@ -19,6 +19,11 @@ how the stream was cut into batches: **bit for bit**. Rows w are collected. When
 **Law**: with F the rows that are kept, 0 ⪯ M − FᵀF and ‖M − FᵀF‖₂ ≤ Δ ≤ (tr M − tr FᵀF)/(ℓ/2), where Δ, the sum of all
 δ, is known (:attr:`ScatterStream.error`). While n − p ≤ ``buffer``, and whenever M has a rank of at most ℓ, Δ is 0.
 
+A stream may keep classes apart (``by_class``): then each row w belongs to its class, M_c = Σ_{i∈c} w wᵀ, and all of the
+above holds for the block-diagonal matrix of the M_c, whose singular vectors are those of the classes one by one. A
+compression keeps the ℓ largest of all classes, whichever they belong to, so that memory does not grow with the classes
+either; nothing is added up in (d, d) matrices. Classes together are one class: ``by_class=False``.
+
 Rows that are kept come from the smaller Gram matrix W Wᵀ = U Λ Uᵀ as UᵀW, without a division, so FᵀF errs by the
 rounding of ‖M‖ and no more; what is below that rounding counts as 0. There is no randomness anywhere.
 
@@ -26,11 +31,14 @@ Memory: at most (buffer + CHUNK + p)·d numbers between two batches, or (d + 5·
 rows are compressed, about as much again and a few times (buffer + CHUNK)². Nothing grows with the samples.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigh
 
 from fedmoments.core.linalg import EPSILON, add_gram, new_gram
+from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 
 __all__ = ["CHUNK", "ScatterStream", "buffer_rows", "sketch_rows"]
@@ -68,6 +76,17 @@ def buffer_rows(capacity: int) -> int:
     return max(2 * sketch_rows(capacity), 4 * CHUNK)
 
 
+@dataclass(frozen=True)
+class _Settled:
+    """Rows w (m, d) of samples, the block (m,) that each belongs to, and all classes seen: labels, counts, means."""
+
+    rows: Floats
+    blocks: Ints
+    classes: Ints
+    counts: Ints
+    means: Floats
+
+
 class ScatterStream:
     """Collects the leading part of one client's class-centred scatter.
 
@@ -80,6 +99,8 @@ class ScatterStream:
     buffer
         Rows that are collected before they are compressed, more than :func:`sketch_rows`; by default
         :func:`buffer_rows` of the capacity.
+    by_class
+        Keep the scatter of each class apart, in one block each; else all classes are one block.
 
     Examples
     --------
@@ -91,7 +112,7 @@ class ScatterStream:
     (array([[1.41421356, 0.        ]]), 2.5)
     """
 
-    def __init__(self, dim: int, capacity: int, *, buffer: int | None = None) -> None:
+    def __init__(self, dim: int, capacity: int, *, buffer: int | None = None, by_class: bool = False) -> None:
         if dim < 1 or capacity < 0:
             raise InputError(f"a scatter has 1 dimension or more and a rank of 0 or more, not {dim} and {capacity}")
         if buffer is not None and buffer <= sketch_rows(capacity):
@@ -99,13 +120,15 @@ class ScatterStream:
                 f"a buffer of {buffer} rows cannot be compressed to the {sketch_rows(capacity)} rows that a rank of "
                 f"{capacity} needs: give it more rows than that, or leave it out"
             )
-        self.dim, self.capacity, self._fixed_buffer = dim, capacity, buffer
+        self.dim, self.capacity, self._fixed_buffer, self.by_class = dim, capacity, buffer, by_class
         self._classes, self._counts, self._means = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, dim))
         self._staged: list[tuple[Floats, Ints]] = []
         self._n_staged = 0
         self._rows: list[Floats] = []
+        self._blocks: list[Ints] = []
         self._gram: Floats | None = None
-        self._trace, self._error = 0.0, 0.0
+        self._traces: dict[int, float] = {}
+        self._error = 0.0
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -122,12 +145,12 @@ class ScatterStream:
     @property
     def classes(self) -> Ints:
         """(p,) labels seen so far, ascending."""
-        return self._centred()[1]
+        return self._centred().classes
 
     @property
     def counts(self) -> Ints:
         """(p,) samples of each of the :attr:`classes`."""
-        return self._centred()[2]
+        return self._centred().counts
 
     @property
     def n_samples(self) -> int:
@@ -137,7 +160,7 @@ class ScatterStream:
     @property
     def size(self) -> float:
         """The largest entry of a class mean so far, without its sign."""
-        return float(np.abs(self._centred()[3]).max(initial=0.0))
+        return float(np.abs(self._centred().means).max(initial=0.0))
 
     @property
     def nbytes(self) -> int:
@@ -176,17 +199,26 @@ class ScatterStream:
 
     def _settle(self) -> None:
         """Turn the samples that wait into rows, and compress the rows if there are too many."""
-        rows, self._classes, self._counts, self._means = self._centred()
+        new = self._centred()
+        self._classes, self._counts, self._means = new.classes, new.counts, new.means
         self._staged, self._n_staged = [], 0
-        self._trace += _energy(rows)
-        self._rows.append(rows)
+        self._traces = self._with_energy(new)
+        self._rows.append(new.rows)
+        self._blocks.append(new.blocks)
         if sum(map(len, self._rows)) <= (self.buffer if self._gram is None else 4 * CHUNK):
             return
-        if self._gram is None and self.buffer < self.dim:
+        if self._gram is None and (self.by_class or self.buffer < self.dim):
             self._compress()
         else:
             self._gram = self._added_up(self._gram)
-            self._rows = []
+            self._rows, self._blocks = [], []
+
+    def _with_energy(self, new: _Settled) -> dict[int, float]:
+        """Return the trace of every block, with that of new rows."""
+        traces = dict(self._traces)
+        for block in np.unique(new.blocks).tolist():
+            traces[block] = traces.get(block, 0.0) + _energy(new.rows[new.blocks == block])
+        return traces
 
     def _added_up(self, gram: Floats | None) -> Floats:
         """Return the (d, d) matrix, a new one or the one given, with the rows added to its upper triangle."""
@@ -198,17 +230,17 @@ class ScatterStream:
     def _compress(self) -> None:
         """Make ℓ rows of more: one step of α-Frequent Directions."""
         size = sketch_rows(self.capacity)
-        rows, energies = _leading(np.concatenate(self._rows), size + 1)
+        rows, blocks, energies = _leading(np.concatenate(self._rows), np.concatenate(self._blocks), size + 1)
         if len(rows) > size:
             least = float(energies[size])
             self._error += least
             half = size // 2
-            rows = rows[:size]
+            rows, blocks = rows[:size], blocks[:size]
             rows[half:] *= np.sqrt(np.maximum(1.0 - least / energies[half:size], 0.0))[:, None]
-        self._rows = [rows]
+        self._rows, self._blocks = [rows], [blocks]
 
-    def _centred(self) -> tuple[Floats, Ints, Ints, Floats]:
-        """Return rows w (m, d) of the samples that wait, and classes, counts and means with them."""
+    def _centred(self) -> _Settled:
+        """Return rows of the samples that wait, and all classes with them."""
         X, labels = self._stage()
         classes = np.union1d(self._classes, labels)
         counts, means = np.zeros(len(classes), np.int64), np.zeros((len(classes), self.dim))
@@ -225,11 +257,12 @@ class ScatterStream:
         weights = np.sqrt(seen / (seen + 1.0))
         steps = np.diag(weights) - before * (weights / np.maximum(seen, 1))[:, None]
         rows = (steps @ deviations)[seen > 0]
+        blocks = labels[seen > 0] if self.by_class else np.full(len(rows), ALL_CLASSES, np.int64)
 
         members = (fresh[:, None] == cells).astype(np.float64)
         counts[fresh] += members.sum(axis=1).astype(np.int64)
         means[fresh] += (members @ deviations) / counts[fresh, None]
-        return rows, classes, counts, means
+        return _Settled(rows, blocks, classes, counts, means)
 
     # ---------------------------------------------------------------------------------------------------- the result
 
@@ -245,23 +278,55 @@ class ScatterStream:
         -------
         rows, trace
             (r, d) right singular vectors times singular values, by falling singular value, the largest entry of each
-            positive, without those of singular value 0; and tr M, exact whatever was lost.
+            positive, without those of singular value 0; and tr M, exact whatever was lost. Of a stream by class, rows
+            of all classes.
         """
+        rows, _, traces = self._factor(rank, None)
+        return rows, sum(traces.values())
+
+    def blocks(self, rank: int, most: Ints | None = None) -> list[tuple[int, Floats, float]]:
+        """Return (label, rows, trace) of every block; :data:`ALL_CLASSES` alone, unless classes are kept apart.
+
+        The leading ``rank`` rows of all blocks together are taken, those of a block by falling singular value.
+
+        Parameters
+        ----------
+        rank
+            How many rows at most, of all blocks together.
+        most
+            (p,) how many at most of each of the :attr:`classes`, where these are kept apart; any number by default.
+
+        Examples
+        --------
+        >>> stream = ScatterStream(1, capacity=2, by_class=True)
+        >>> stream.update(np.array([[0.0], [2.0], [7.0], [1.0], [1.0]]), [0, 0, 1, 0, 1])
+        >>> [(label, rows.round(12).tolist(), round(trace, 12)) for label, rows, trace in stream.blocks(1)]
+        [(0, [], 2.0), (1, [[4.242640687119]], 18.0)]
+        """
+        labels = self.classes if self.by_class else np.full(min(self.n_samples, 1), ALL_CLASSES, np.int64)
+        caps = None if most is None else dict(zip(labels.tolist(), most.tolist(), strict=True))
+        rows, blocks, traces = self._factor(rank, caps)
+        return [(label, rows[blocks == label], traces.get(label, 0.0)) for label in labels.tolist()]
+
+    def _factor(self, rank: int, caps: dict[int, int] | None) -> tuple[Floats, Ints, dict[int, float]]:
+        """Return the leading rows of all blocks, the block of each, and the trace of every block."""
         if rank < 0 or (rank > self.capacity and self._error > 0):
             raise InputError(
                 f"a stream that has compressed its rows has a factor of 0 to {self.capacity} rows, its capacity, but "
                 f"{rank} were asked for: give it a larger capacity before it begins"
             )
-        late = self._centred()[0]
+        late = self._centred()
         if self._gram is None:
-            rows, _ = _leading(np.concatenate([*self._rows, late]), rank)
+            every, owners = np.concatenate([*self._rows, late.rows]), np.concatenate([*self._blocks, late.blocks])
+            rows, blocks, _ = _leading(every, owners, rank, caps)
         else:
             gram = self._added_up(self._gram.copy(order="F"))
-            add_gram(gram, late)
+            add_gram(gram, late.rows)
             rows = _leading_of_gram(gram, rank)
+            blocks = np.full(len(rows), ALL_CLASSES, np.int64)
         peaks = np.abs(rows).argmax(axis=1)
         signs = np.where(rows[np.arange(len(rows)), peaks] < 0, -1.0, 1.0)
-        return rows * signs[:, None], self._trace + _energy(late)
+        return rows * signs[:, None], blocks, self._with_energy(late)
 
 
 def _energy(rows: Floats) -> float:
@@ -269,14 +334,26 @@ def _energy(rows: Floats) -> float:
     return float(np.square(rows).sum())
 
 
-def _leading(rows: Floats, most: int) -> tuple[Floats, Floats]:
-    """Return right singular vectors times singular values, at most ``most``, and the squares of these, both falling."""
-    size = len(rows)
-    if not size or not most:
-        return np.zeros((0, rows.shape[1])), np.zeros(0)
-    gram = blas.dsyrk(1.0, rows.T, trans=1)
-    energies, vectors = _eigenpairs(gram, most)
-    return np.asarray(vectors.T @ rows), energies
+def _leading(rows: Floats, blocks: Ints, most: int, caps: dict[int, int] | None = None) -> tuple[Floats, Ints, Floats]:
+    """Return right singular vectors times singular values of every block, those blocks, and the squares, all falling.
+
+    At most ``most`` of all blocks together, those with the largest singular values, and of a block as its cap says.
+    """
+    parts = [_leading_of_block(rows[:0], 0, 0)]
+    for block in np.unique(blocks).tolist():
+        allowed = most if caps is None else min(most, caps[block])
+        parts.append(_leading_of_block(rows[blocks == block], block, allowed))
+    vectors, owners, energies = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(-energies, kind="stable")[:most]
+    return vectors[order], owners[order], energies[order]
+
+
+def _leading_of_block(rows: Floats, block: int, most: int) -> tuple[Floats, Ints, Floats]:
+    """Return the leading rows of one block, its number for each, and their squared lengths."""
+    if not len(rows) or not most:
+        return np.zeros((0, rows.shape[1])), np.zeros(0, np.int64), np.zeros(0)
+    energies, vectors = _eigenpairs(blas.dsyrk(1.0, rows.T, trans=1), most)
+    return np.asarray(vectors.T @ rows), np.full(len(energies), block, np.int64), energies
 
 
 def _leading_of_gram(gram: Floats, most: int) -> Floats:

@@ -17,19 +17,29 @@ Means in int8 come first: they lose no accuracy against float32. Then as many in
 direction is worth more than finer digits. What is left when the rank is at its cap refines sketch rows to float16, then
 means and at last sketch rows to float32; means never travel in float16, whose range they may leave. The cap, r_k ≤
 share·(n_k − |C_k|), keeps the sketch from spanning the client's samples: see docs/sketch.md.
+
+Rows are the leading directions of all classes of a client together (``pooled``), or of each class by itself
+(``class``): then a client spends its rows on whichever class has most energy left, at most share·(n_kc − 1) of a class.
+``automatic`` is ``class`` from :data:`LEAST_CLASSES` classes on: a rule that every party can apply.
 In fewer than ten dimensions, where scales weigh as much as a row, the residual trace may come on top of a budget.
 """
 
 import re
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedmoments.core.statistics.coding import CODES, factor_row_bytes, mean_row_bytes
 from fedmoments.errors import InputError
 
-__all__ = ["RESIDUAL_BYTES", "Budget", "Choice", "SketchPlan"]
+__all__ = ["Budget", "Choice", "SketchPlan"]
 
-#: The residual trace, one float64.
-RESIDUAL_BYTES = 8
+#: A block: its residual trace, one float64, and, where a client has several, how many rows it has.
+RESIDUAL_BYTES, SIZE_BYTES = 8, 8
+#: From so many classes of a federation on, sketch rows belong to one class each.
+LEAST_CLASSES = 20
 UNITS = {"": 1, "b": 1, "kb": 1000, "kib": 1024, "mb": 10**6, "mib": 2**20, "gb": 10**9, "gib": 2**30}
 _AMOUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmg]?i?b|)(?P<each>/class)?", re.IGNORECASE)
 _WORD = re.compile(r"(?P<word>means|gram)(?:(?P<sign>[/*])(?P<number>\d+(?:\.\d+)?))?")
@@ -95,25 +105,36 @@ class Budget:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one client sends: codes of its means and of its sketch rows, and how many of these.
+    """What one client sends: codes of its means and of its sketch rows, and how many of these at most.
+
+    Parameters
+    ----------
+    means, code
+        Of means (None: not rounded) and of sketch rows.
+    rank
+        Sketch rows, of all classes together.
+    by_class
+        Whether each row belongs to one class.
 
     Examples
     --------
     >>> SketchPlan("means").choose(n_samples=1000, present=10, dim=512)
-    Choice(means='int8', code='int8', rank=29)
+    Choice(means='int8', code='int8', rank=29, by_class=False)
     """
 
     means: str | None
     code: str
     rank: int
+    by_class: bool = False
+
+    def index_bytes(self, present: int) -> int:
+        """Return what the residual traces of so many classes take, and how many rows each has."""
+        return present * (RESIDUAL_BYTES + SIZE_BYTES) if self.by_class else RESIDUAL_BYTES
 
     def bytes(self, present: int, dim: int) -> int:
-        """Return what the means of so many classes, the sketch rows, all scales and the residual trace take."""
-        return (
-            present * mean_row_bytes(self.means or "float32", dim)
-            + self.rank * factor_row_bytes(self.code, dim)
-            + RESIDUAL_BYTES
-        )
+        """Return what the means of so many classes, the sketch rows, all scales and the residual traces take."""
+        means = present * mean_row_bytes(self.means, dim) if self.means else 0
+        return means + self.rank * factor_row_bytes(self.code, dim) + self.index_bytes(present)
 
 
 @dataclass(frozen=True)
@@ -133,15 +154,18 @@ class SketchPlan:
         r_k is at most this share of n_k − |C_k|, the rank at which the sketch would span the client's samples.
     spare
         With fewer spare samples n_k − |C_k| than this, no sketch row leaves a client; means travel as if some did.
+    rows
+        ``pooled``: leading directions of all classes together; ``class``: of each class by itself; ``automatic``: as
+        the number of classes says (:meth:`settled`).
 
     Examples
     --------
     >>> SketchPlan("means/2").choose(n_samples=1000, present=10, dim=512).rank
     9
     >>> SketchPlan("gram").choose(n_samples=20, present=10, dim=512)
-    Choice(means='float32', code='float32', rank=2)
+    Choice(means='float32', code='float32', rank=2, by_class=False)
     >>> SketchPlan(budget=None, rank=4, code="float16").choose(n_samples=100, present=10, dim=512)
-    Choice(means=None, code='float16', rank=4)
+    Choice(means=None, code='float16', rank=4, by_class=False)
     """
 
     budget: str | None = "means"
@@ -149,6 +173,9 @@ class SketchPlan:
     code: str = "int8"
     share: float = 0.25
     spare: int = 0
+    rows: str = "pooled"
+
+    ROWS: ClassVar[tuple[str, ...]] = ("automatic", "pooled", "class")
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.rank is None):
@@ -164,9 +191,42 @@ class SketchPlan:
             raise InputError(f"the least number of spare samples is a whole number of 0 or more, not {self.spare!r}")
         if not 0.0 <= self.share <= 1.0:
             raise InputError(f"the share of n − |C| that a sketch may span is from 0 to 1, not {self.share}")
+        if self.rows not in self.ROWS:
+            raise InputError(f"the rows of a sketch are one of {', '.join(self.ROWS)}, not {self.rows!r}")
         if self.budget is not None:
             object.__setattr__(self, "budget", str(self.budget))
             Budget.parse(str(self.budget), 1)
+
+    @property
+    def by_class(self) -> bool:
+        """Whether each row belongs to one class; not before that is settled."""
+        return self.rows == "class"
+
+    def settled(self, n_classes: int) -> "SketchPlan":
+        """Return the plan that says whether rows are pooled, for a federation of so many classes.
+
+        Examples
+        --------
+        >>> [SketchPlan(rows="automatic").settled(classes).rows for classes in (10, 77)]
+        ['pooled', 'class']
+        """
+        if self.rows != "automatic":
+            return self
+        return replace(self, rows="class" if n_classes >= LEAST_CLASSES else "pooled")
+
+    def serves(self, asked: "SketchPlan") -> bool:
+        """Return whether a sketch by this plan is one by another, which may leave open whether rows are pooled."""
+        return asked == (self if asked.rows != "automatic" else replace(self, rows="automatic"))
+
+    def class_ranks(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many rows each class may have at most, by its samples n_kc: share·(n_kc − 1).
+
+        Examples
+        --------
+        >>> SketchPlan().class_ranks(np.array([1, 4, 5, 41]))
+        array([ 0,  0,  1, 10])
+        """
+        return np.asarray(self.share * np.maximum(counts - 1, 0) + 1e-9, np.int64)
 
     def at(self, dim: int) -> "SketchPlan":
         """Return the same plan with its budget in bytes, so that it stays the same behind a projection.
@@ -180,7 +240,11 @@ class SketchPlan:
 
     def most_rank(self, n_samples: int, present: int, dim: int) -> int:
         """Return the largest rank that the share allows."""
-        return min(int(self.share * max(n_samples - present, 0) + 1e-9), dim)
+        return min(int(self.share * max(n_samples - present, 0) + 1e-9), self._full_rank(present, dim))
+
+    def _full_rank(self, present: int, dim: int) -> int:
+        """Return as many rows as there can be directions."""
+        return present * dim if self.by_class else dim
 
     def capacity(self, present: int, dim: int) -> int:
         """Return the largest rank that any client of so many classes may choose, whatever its samples.
@@ -190,9 +254,10 @@ class SketchPlan:
         >>> SketchPlan("means").capacity(present=10, dim=512)
         39
         """
+        full = self._full_rank(present, dim)
         if self.budget is None:
-            return min(self.rank or 0, dim)
-        return min(Budget.parse(self.budget, dim).bytes(present) // factor_row_bytes("int8", dim), dim)
+            return min(self.rank or 0, full)
+        return min(Budget.parse(self.budget, dim).bytes(present) // factor_row_bytes("int8", dim), full)
 
     def choose(self, n_samples: int, present: int, dim: int) -> Choice:
         """Return what a client with so many samples of so many classes sends: one mean a class, and a sketch.
@@ -208,15 +273,16 @@ class SketchPlan:
     def _choose(self, n_samples: int, present: int, dim: int) -> Choice:
         most = self.most_rank(n_samples, present, dim)
         if self.budget is None:
-            return Choice(None, self.code, min(self.rank or 0, most))
+            return Choice(None, self.code, min(self.rank or 0, most), self.by_class)
         allowed = Budget.parse(self.budget, dim).bytes(present)
         small = min(("int8", "float32"), key=lambda code: mean_row_bytes(code, dim))  # int8 has 8 bytes of scales
-        least = Choice(small, "int8", 0)
+        least = Choice(small, "int8", 0, self.by_class)
         taken = least.bytes(present, dim)
-        if present and taken - RESIDUAL_BYTES > allowed:
+        coarsest = taken - least.index_bytes(present)
+        if present and coarsest > allowed:
             raise InputError(
                 f"a budget of {allowed} bytes cannot hold {present} means in {dim} dimensions: in {small}"
-                f" they take {taken - RESIDUAL_BYTES} bytes; project features to fewer dimensions, or allow more"
+                f" they take {coarsest} bytes; project features to fewer dimensions, or allow more"
             )
         best = replace(least, rank=min(max(allowed - taken, 0) // factor_row_bytes("int8", dim), most))
         if best.rank == most:
@@ -240,7 +306,7 @@ class SketchPlan:
             return None
         budget = Budget.parse(self.budget, dim)
         worst = 1 if not budget.fixed else n_classes
-        allowed = budget.bytes(worst) - RESIDUAL_BYTES
+        allowed = budget.bytes(worst) - Choice("int8", "int8", 0, self.by_class).index_bytes(worst)
         overhead = mean_row_bytes("int8", dim) - dim
         fits = int(MEANS_SHARE * (allowed / worst - overhead))
         if fits >= dim:
@@ -255,4 +321,5 @@ class SketchPlan:
     def __str__(self) -> str:
         # Neither share nor spare: they say how much a client keeps back, and a client that keeps back more by its own
         # policy contributes the same kind of statistics, of the same digest.
-        return f"budget {self.budget}" if self.budget is not None else f"rank {self.rank} in {self.code}"
+        size = f"budget {self.budget}" if self.budget is not None else f"rank {self.rank} in {self.code}"
+        return f"{size}, rows a class" if self.by_class else size

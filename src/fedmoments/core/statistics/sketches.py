@@ -1,19 +1,26 @@
-"""Scatter sketches of many clients: one block each, kept apart.
+"""Scatter sketches of many clients: one block each, or one a class of each, kept apart.
 
 A block is a factor V (r, d) of the leading part of one client's class-centred scatter M, and the residual trace
-ρ = tr M − ‖V‖²: together they have the trace of M exactly. Blocks are never added up; merging lays them side by side.
+ρ = tr M − ‖V‖²: together they have the trace of M exactly. M is that of all its classes together, or that of one class;
+then the block has a label. Blocks are never added up; merging lays them side by side.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sketches"]
+__all__ = ["ALL_CLASSES", "SKETCH_INDEX", "Sketches"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Label of a block of all classes together.
+ALL_CLASSES = -1
+#: Fields of statistics that index the blocks of :class:`Sketches`.
+SKETCH_INDEX = ("sketch_sizes", "sketch_residuals", "sketch_owners", "sketch_labels")
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class Sketches:
     owners
         (b,) anonymous number of the contribution that a block came with, as in ``Statistics.row_owners``; −1 for a
         block that several contributions were compressed into.
+    labels
+        (b,) class of every block, or :data:`ALL_CLASSES`, which all have by default.
 
     Examples
     --------
@@ -45,6 +54,11 @@ class Sketches:
     sizes: Ints
     residuals: Floats
     owners: Ints
+    labels: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if not len(self.labels):
+            object.__setattr__(self, "labels", np.full(len(self.sizes), ALL_CLASSES, np.int64))
 
     @classmethod
     def of(cls, several: Sequence["Sketches"], owners: Sequence[int], dim: int) -> "Sketches":
@@ -70,7 +84,23 @@ class Sketches:
             np.concatenate([np.zeros(0, np.int64), *(sketch.sizes for sketch in several)]),
             np.concatenate([np.zeros(0), *(sketch.residuals for sketch in several)]),
             np.repeat(np.array(owners, np.int64), [len(sketch) for sketch in several]),
+            np.concatenate([np.zeros(0, np.int64), *(sketch.labels for sketch in several)]),
         )
+
+    @property
+    def index(self) -> dict[str, Any]:
+        """Everything but the rows, by the fields of statistics that hold it."""
+        return dict(zip(SKETCH_INDEX, (self.sizes, self.residuals, self.owners, self.labels), strict=True))
+
+    @property
+    def by_class(self) -> bool:
+        """Whether there are blocks, and each is of one class."""
+        return len(self.labels) > 0 and bool((self.labels != ALL_CLASSES).all())
+
+    @property
+    def row_labels(self) -> Ints:
+        """(s,) class of every row, or :data:`ALL_CLASSES`."""
+        return np.repeat(self.labels, self.sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -94,9 +124,12 @@ class Sketches:
 
     def keys(self) -> list[bytes]:
         """Return the bytes that identify every block, whoever owns it."""
-        heads = self.residuals.astype("<f8")
+        residuals, labels = self.residuals.astype("<f8"), self.labels.astype("<i8")
         return [
-            len(rows).to_bytes(8, "little") + heads[i : i + 1].tobytes() + rows.astype("<f8", copy=False).tobytes()
+            len(rows).to_bytes(8, "little")
+            + labels[i : i + 1].tobytes()
+            + residuals[i : i + 1].tobytes()
+            + rows.astype("<f8", copy=False).tobytes()
             for i, (rows, _, _) in enumerate(self.blocks())
         ]
 
@@ -112,9 +145,8 @@ class Sketches:
         chosen = np.flatnonzero(which) if which.dtype == bool else which
         sizes = self.sizes[chosen]
         shifts = np.repeat(self.starts[chosen] - (np.cumsum(sizes) - sizes), sizes)
-        return Sketches(
-            self.rows[np.arange(int(sizes.sum())) + shifts], sizes, self.residuals[chosen], self.owners[chosen]
-        )
+        rows = self.rows[np.arange(int(sizes.sum())) + shifts]
+        return Sketches(rows, sizes, self.residuals[chosen], self.owners[chosen], self.labels[chosen])
 
     def canonical(self) -> "Sketches":
         """Return the same blocks in an order that does not depend on the order of merging.

@@ -128,6 +128,16 @@ class StatisticsSpec:
         times[Layout.SKETCH] = self.plan.capacity(n_classes, dim) if self.plan else 0
         return sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in self.sent)
 
+    def settled(self, n_classes: int) -> "StatisticsSpec":
+        """Return the same moments, with all of the sketch plan settled for a federation of so many classes.
+
+        Examples
+        --------
+        >>> StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(rows="automatic")).settled(77).plan.rows
+        'class'
+        """
+        return self.with_plan(self.plan.settled(n_classes)) if self.plan else self
+
     @property
     def additive(self) -> "StatisticsSpec":
         """The part that may be added up across clients."""
@@ -142,7 +152,7 @@ class StatisticsSpec:
         return StatisticsSpec(self.moments | other.moments, shares, self.sketch or other.sketch)
 
     def __le__(self, other: "StatisticsSpec") -> bool:
-        plans = self.sketch is None or self.sketch == other.plan
+        plans = self.sketch is None or (other.plan is not None and other.plan.serves(self.sketch))
         return plans and self.moments <= other.moments and self.means_per_client <= other.means_per_client
 
     def __ge__(self, other: "StatisticsSpec") -> bool:

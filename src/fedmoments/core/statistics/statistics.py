@@ -23,7 +23,7 @@ from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.mean_rows import MeanRows
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
 from fedmoments.core.statistics.rounding import round_to_budget, whole_classes
-from fedmoments.core.statistics.sketches import Sketches
+from fedmoments.core.statistics.sketches import ALL_CLASSES, SKETCH_INDEX, Sketches
 from fedmoments.core.statistics.spec import StatisticsSpec, told_apart
 from fedmoments.errors import InputError, MergeError, MissingMomentError
 
@@ -61,7 +61,7 @@ class Statistics:
     row_owners
         (r,) anonymous number of the contribution that a row came with: all 0 for one client, numbered anew by every
         merge, and no part of equality. Nothing is all 0.
-    sketch_sizes, sketch_residuals, sketch_owners
+    sketch_sizes, sketch_residuals, sketch_owners, sketch_labels
         (b,) of the scatter sketches: see :class:`~fedmoments.core.statistics.sketches.Sketches`.
     rounded
         Whether client means are such as a budget let travel (:meth:`as_sent`); no part of equality.
@@ -96,16 +96,19 @@ class Statistics:
     sketch_residuals: Floats = field(default_factory=lambda: np.zeros(0))
     sketch_owners: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     rounded: bool = False
+    sketch_labels: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         if not len(self.row_owners):
             object.__setattr__(self, "row_owners", np.zeros(len(self.row_labels), np.int64))
+        if not len(self.sketch_labels):
+            object.__setattr__(self, "sketch_labels", np.full(len(self.sketch_sizes), ALL_CLASSES, np.int64))
         for array in (self.classes, self.class_counts, *self._apart().values(), *self.arrays.values()):
             array.flags.writeable = False
 
     def _apart(self) -> dict[str, Any]:
         """Return the index of what is kept apart, by field."""
-        names = ("row_labels", "row_counts", "row_owners", "sketch_sizes", "sketch_residuals", "sketch_owners")
+        names = ("row_labels", "row_counts", "row_owners", *SKETCH_INDEX)
         return {name: getattr(self, name) for name in names}
 
     # ---------------------------------------------------------------------------------------------- making one
@@ -153,7 +156,7 @@ class Statistics:
         dtypes = {n: np.int64 if fixed_point and moment(n).layout is not Layout.SKETCH else np.float64 for n in shapes}
         arrays = {n: np.zeros((*rows, moment(n).width(dim)), dtypes[n]) for n, rows in shapes.items()}
         none = np.zeros(0, np.int64)
-        planned = spec.with_plan(spec.plan)
+        planned = spec.settled(n_classes)
         return Statistics(planned, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
 
     @staticmethod
@@ -204,8 +207,8 @@ class Statistics:
 
     @property
     def sketches(self) -> Sketches:
-        """The scatter sketches, one block a client."""
-        return Sketches(self.raw("scatter_sketch"), self.sketch_sizes, self.sketch_residuals, self.sketch_owners)
+        """The scatter sketches, one block a client, or one a class of each."""
+        return Sketches(self.raw("scatter_sketch"), *(getattr(self, name) for name in SKETCH_INDEX))
 
     def class_array(self, name: str) -> Floats:
         """Return a CLASS moment of the classes present, (p, width), derived from a finer one if need be."""
@@ -282,7 +285,7 @@ class Statistics:
         if spec == self.spec:
             return self
         arrays = {name: self.raw(name) for name in spec.sent}
-        dropped = () if spec.has_sketch else ("sketch_sizes", "sketch_residuals", "sketch_owners")
+        dropped: tuple[str, ...] = () if spec.has_sketch else SKETCH_INDEX
         if not spec.keeps_clients_apart:
             dropped = (*dropped, "row_labels", "row_counts", "row_owners")
         return replace(self, spec=spec, arrays=arrays, **{name: self._apart()[name][:0] for name in dropped})

@@ -117,7 +117,7 @@ def _read_apart(
     if spec.has_sketch:
         blocks = Sketches.of(sketches, range(len(sketches)), agreement.dim)
         arrays["scatter_sketch"] = blocks.rows
-        index |= {"sketch_sizes": blocks.sizes, "sketch_residuals": blocks.residuals, "sketch_owners": blocks.owners}
+        index |= blocks.index
     return arrays, index
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.heads import Head
 from fedmoments.core.statistics import Statistics, StatisticsSpec
+from fedmoments.core.statistics.sketches import SKETCH_INDEX
 from fedmoments.errors import InputError
 
 __all__ = ["by_client", "serve", "side_by_side"]
@@ -34,8 +35,7 @@ def by_client(total: Statistics, order: NDArray[np.int64]) -> Statistics:
     if total.spec.has_sketch:
         sketches = total.sketches.select(np.argsort(order[total.sketch_owners], kind="stable"))
         arrays["scatter_sketch"] = sketches.rows
-        index |= {"sketch_sizes": sketches.sizes, "sketch_residuals": sketches.residuals}
-        index["sketch_owners"] = order[sketches.owners]
+        index |= sketches.index | {"sketch_owners": order[sketches.owners]}
     return replace(total, arrays=arrays, **index)
 
 
@@ -83,7 +83,6 @@ def side_by_side(
         raise InputError("there are no statistics to look at")
     source = {name: beside if name in lacking and beside is not None else first for name in spec.sent}
     rows = source.get("client_means", first)
-    none = np.zeros(0, np.int64)
     return replace(
         first,
         spec=spec,
@@ -91,7 +90,5 @@ def side_by_side(
         row_labels=rows.row_labels,
         row_counts=rows.row_counts,
         row_owners=rows.row_owners,
-        sketch_sizes=none,
-        sketch_residuals=np.zeros(0),
-        sketch_owners=none,
+        **{name: getattr(first, name)[:0] for name in SKETCH_INDEX},
     )
