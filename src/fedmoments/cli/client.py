@@ -55,12 +55,10 @@ def client(
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
     """
     agreed = read_terms(terms)
-    if plan and agreed is None:
-        raise InputError("--plan shows what the terms of a federation ask for: give --terms FILE with it")
     if not plan:
         join.require()
-    if agreed is None and config is None:
-        raise InputError("say which terms you read: --terms FILE, the federation's; no server is answered on others")
+    if agreed is None:
+        _require_terms_elsewhere(config, plan=plan)
     path, own = _own(name, settings.also(**(_part(part) if part else {})), config, agreed)
     if agreed and own.federation != agreed.id and not (plan and not own.federation):
         raise InputError(f'{path} is not bound to these terms: write federation = "{agreed.id}" into it')
@@ -68,6 +66,14 @@ def client(
         show_plan(path, own, agreed, json=json)
     else:
         _take_part(own, path, join, json=json)
+
+
+def _require_terms_elsewhere(config: Path | None, *, plan: bool) -> None:
+    """Refuse to go on without --terms: a plan needs them, and only a settings file may be bound to some already."""
+    if plan:
+        raise InputError("--plan shows what the terms of a federation ask for: give --terms FILE with it")
+    if config is None:
+        raise InputError("say which terms you read: --terms FILE, the federation's; no server is answered on others")
 
 
 def _own(name: str, given: Given[ClientSettings], config: Path | None, terms: Any) -> tuple[Path, ClientSettings]:

@@ -153,7 +153,7 @@ class ClientWatch:
     def _stay(self, outbox: Any, finished: Path, *, stay: bool, timeout: float | None) -> str:
         """Return "" once all is well, or why it is not."""
         start = time.monotonic()
-        closed, troubled, gone = _Since(), _Since(), _Since()
+        waiting = _Waiting()
         while True:
             time.sleep(LOOK)
             self.node.check("it was waiting for the server")
@@ -163,18 +163,20 @@ class ClientWatch:
             if timeout is not None and time.monotonic() - start > timeout:
                 missing = "" if settled else f"nothing more came within {timeout:g} s, {self._missing(outbox)}"
                 return trouble or missing
-            if stay:
-                continue
-            if closed.seconds(now=finished.exists() and self._replied()) > SETTLE:
-                if trouble or settled:
-                    return trouble
-                if closed.seconds(now=True) > LINGER:
-                    return f"the server closed the run, {self._missing(outbox)}"
-            elif troubled.seconds(now=bool(trouble)) > LINGER:
-                return trouble
-            elif gone.seconds(now=settled and self._lost()) > LINGER:
-                tell("the server is gone, and holds all that was asked for")
-                return ""
+            if not stay and self._is_over(waiting, finished, trouble, settled=settled):
+                return trouble or ("" if settled else f"the server closed the run, {self._missing(outbox)}")
+
+    def _is_over(self, waiting: "_Waiting", finished: Path, trouble: str, *, settled: bool) -> bool:
+        """Say whether nothing more will come: the run is closed, trouble lasts, or the server is gone."""
+        closed = waiting.closed.seconds(now=finished.exists() and self._replied())
+        if closed > SETTLE:
+            return bool(trouble) or settled or closed > LINGER
+        if waiting.troubled.seconds(now=bool(trouble)) > LINGER:
+            return True
+        gone = waiting.gone.seconds(now=settled and self._lost()) > LINGER
+        if gone:
+            tell("the server is gone, and holds all that was asked for")
+        return gone
 
     # ---------------------------------------------------------------------------------------------- looking
 
@@ -242,21 +244,26 @@ class ClientWatch:
 
     def _outcome(self, outbox: Any, problem: str) -> Outcome:
         asked = {line["federation"] for line in self.events}
-        every = list(_lines(self.record.read_bytes())) if self.record.exists() else []
-        prepared = {
-            (line["federation"], line["client"], line["version"]): line for line in every if line["event"] == "prepared"
-        }
+        prepared = self._prepared()
         contributions = []
         for federation, client in outbox.federations():
-            if asked and federation not in asked:
-                continue
-            newest = outbox.newest(federation, client)
-            line = newest and prepared.get((federation, client, newest.version))
-            if line:
+            newest = outbox.newest(federation, client) if not asked or federation in asked else None
+            if newest and (federation, client, newest.version) in prepared:
+                facts = prepared[federation, client, newest.version]
                 receipt = json_module.loads(newest.receipt) if newest.receipt else None
-                facts = {name: value for name, value in line.items() if name not in ("event", "time")}
                 contributions.append({**facts, "receipt": receipt})
         return Outcome(not problem, problem, self.events, contributions, self.record)
+
+    def _prepared(self) -> dict[tuple[str, str, int], dict[str, Any]]:
+        """(federation, client, version) -> what the record says of a contribution that was prepared, ever."""
+        lines = _lines(self.record.read_bytes()) if self.record.exists() else []
+        return {
+            (line["federation"], line["client"], line["version"]): {
+                name: value for name, value in line.items() if name not in ("event", "time")
+            }
+            for line in lines
+            if line["event"] == "prepared"
+        }
 
 
 class _Since:
@@ -270,6 +277,15 @@ class _Since:
         moment = time.monotonic()
         self._start = (self._start or moment) if now else None
         return moment - self._start if self._start else 0.0
+
+
+@dataclass
+class _Waiting:
+    """Since when the run is closed, something is wrong, and nobody listens where the server was."""
+
+    closed: _Since = field(default_factory=_Since)
+    troubled: _Since = field(default_factory=_Since)
+    gone: _Since = field(default_factory=_Since)
 
 
 def _listens(address: str) -> bool:

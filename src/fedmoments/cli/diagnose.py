@@ -133,20 +133,28 @@ def _of_statistics(paths: list[Path], test: Path | None, out: Path | None) -> An
     held_out = _held_out(test, first, map_of(first)) if test else None
     diagnostics = diagnose(stats, test=held_out)
     senders = sum(len(part.clients) for part in parts)
-    name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {plural(len(paths) - 1, 'other file')}"
-    data = {
-        "name": name,
+    data = {"name": _several(paths), **_about(stats, first)}
+    if held_out is not None:
+        data["test"] = len(held_out[1])
+    document = diagnosis_document(diagnostics, data, {"clients": senders}, command=typed_command())
+    if diagnostics.missing:
+        document["diagnostics"]["measure"] = _measure_command(stats, diagnostics.missing, first)
+    return Diagnosis(diagnostics, document, write_diagnosis(out, document) if out else [])
+
+
+def _several(paths: list[Path]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {plural(len(paths) - 1, 'other file')}"
+
+
+def _about(stats: Any, first: Any) -> dict[str, Any]:
+    """Return what a report says of the data behind statistics; ``first`` is a file of them with its notes."""
+    return {
         "train": stats.n_samples,
-        **({} if held_out is None else {"test": len(held_out[1])}),
         "dim": stats.dim,
         "classes": stats.n_classes,
         "class_names": first.class_names or [f"class {label}" for label in range(stats.n_classes)],
         "encoder": {"name": first.encoder} if first.encoder else {},
     }
-    document = diagnosis_document(diagnostics, data, {"clients": senders}, command=typed_command())
-    if diagnostics.missing:
-        document["diagnostics"]["measure"] = _measure_command(stats, diagnostics.missing, first)
-    return Diagnosis(diagnostics, document, write_diagnosis(out, document) if out else [])
 
 
 def _held_out(path: Path, first: Any, feature_map: Any) -> Any:

@@ -98,10 +98,7 @@ def federate(
     require("flwr", "A federation", "flower")
     if engine not in ENGINES:
         raise InputError(f"--engine must be one of {', '.join(ENGINES)}, not '{engine}'")
-    if alpha is not None:
-        if "splits" in study.values:
-            raise InputError("--alpha is short for --split dirichlet:ALPHA: give one of them")
-        study = study.also(splits=[f"dirichlet:{alpha:g}"])
+    study = _with_alpha(study, alpha)
     results_folder(out)
     place = keep or _fresh(out)
     _require_empty(place)
@@ -114,6 +111,15 @@ def federate(
     line = _simulation(study, server, privacy, own.heads, rules)
     same = results["clients"] == plan.clients and agreed.mode.is_repeatable
     _show(results, plan, line, engine, complete=same and not results["left_out"], json=json)
+
+
+def _with_alpha(study: Given[StudySettings], alpha: float | None) -> Given[StudySettings]:
+    """Return what was typed, with the split that ``--alpha`` is short for."""
+    if alpha is None:
+        return study
+    if "splits" in study.values:
+        raise InputError("--alpha is short for --split dirichlet:ALPHA: give one of them")
+    return study.also(splits=[f"dirichlet:{alpha:g}"])
 
 
 def _prepared(

@@ -118,36 +118,44 @@ def spec_of(asked: Asked, mapped: int | None = None) -> Any:
     mapped
         Dimensions behind a feature map that all clients agree on; None: there is none.
     """
-    from fedmoments.core.heads import make_head
     from fedmoments.core.statistics import SketchPlan, StatisticsSpec
-    from fedmoments.study.simulation.methods import require_head
 
     if not asked.head and not asked.moments:
         raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
     spec = StatisticsSpec.of(*asked.moments)
     for name in asked.head:
-        require_head(name)
-        head = make_head(name)
-        if head.has_own_map and mapped is None:
-            raise InputError(
-                f"head '{name}' is fitted behind random Fourier features, on which all clients must agree: "
-                "give --fourier D and --bandwidth SIGMA"
-            )
-        spec = spec | head.needs
+        spec = spec | _needs_of(name, mapped)
     several, budget = asked.means_per_client, asked.budget
-    if several != 1 and spec.has_sketch:
-        raise InputError(
-            f"--means-per-client {several}: a scatter sketch travels with one mean a class, which its budget "
-            "counts: leave it out, or measure what needs several means on its own"
-        )
     if several != 1:
+        if spec.has_sketch:
+            raise InputError(
+                f"--means-per-client {several}: a scatter sketch travels with one mean a class, which its budget "
+                "counts: leave it out, or measure what needs several means on its own"
+            )
         spec = StatisticsSpec(spec.moments, several)
-    if budget is not None and not spec.has_sketch:
+    if budget is None:
+        return spec
+    if not spec.has_sketch:
         raise InputError(
             f"a budget is spent on a scatter sketch, but {spec} is all that is measured: add --head sketch, or leave "
             "--budget out"
         )
-    return spec.with_plan(SketchPlan(budget)) if budget is not None else spec
+    return spec.with_plan(SketchPlan(budget))
+
+
+def _needs_of(name: str, mapped: int | None) -> Any:
+    """Return what a head needs; one with a map of its own needs that all clients have agreed on it."""
+    from fedmoments.core.heads import make_head
+    from fedmoments.study.simulation.methods import require_head
+
+    require_head(name)
+    head = make_head(name)
+    if head.has_own_map and mapped is None:
+        raise InputError(
+            f"head '{name}' is fitted behind random Fourier features, on which all clients must agree: "
+            "give --fourier D and --bandwidth SIGMA"
+        )
+    return head.needs
 
 
 def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | None) -> Any:

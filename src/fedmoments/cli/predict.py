@@ -59,23 +59,24 @@ def _predicted(classifier: Any, encoder: Any, files: list[Path], texts: list[str
     from fedmoments.study.jobs.predict import text_items
 
     paths = [path for path in files if path.is_file()]
-    missing = tuple(
-        Problem(str(path), "it is a directory" if path.is_dir() else "there is no such file")
-        for path in files
-        if not path.is_file()
-    )
-    items: list[Any] = [*paths]
-    sources = [str(path) for path in paths]
+    missing = tuple(Problem(str(path), _absence(path)) for path in files if not path.is_file())
+    items: list[Any]
     if encoder.modality == "text":
-        items, sources = text_items(paths)
-        items = [*items, *texts]
-        sources = [*sources, *(f"--text {number}" for number in range(1, len(texts) + 1))]
+        sentences, lines = text_items(paths)
+        items = [*sentences, *texts]
+        sources = [*lines, *(f"--text {number}" for number in range(1, len(texts) + 1))]
     elif texts:
         raise InputError("this classifier takes images, not --text")
+    else:
+        items, sources = [*paths], [*map(str, paths)]
     if not items:
         return [], missing
     predictions, problems = classify(classifier, encoder, items, sources, most=top)
     return predictions, missing + problems
+
+
+def _absence(path: Path) -> str:
+    return "it is a directory" if path.is_dir() else "there is no such file"
 
 
 def _others(ranked: tuple[tuple[str, float], ...]) -> str:

@@ -1,5 +1,6 @@
 """``fedmoments probe``: how good a tuned encoder's features are, and heads that are fitted anew on them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,41 +73,46 @@ def _tuned(model: Path | None, encoder: str | None, head: Path | None, base: str
     """Return what was tuned, from the folder of a model and from what is named beside it."""
     from fedmoments.study.jobs.probe import Tuned, find_tuned
 
-    tuned = find_tuned(model) if model is not None else Tuned()
     if model is None and encoder is None and head is None:
         raise InputError(
             "say what was tuned: the folder of a tuned model, --encoder tuned:FILE, or --head FILE where it was a head"
         )
-    if tuned.encoder is not None and encoder is not None:
-        raise InputError(f"{model} holds the tuned encoder already: leave --encoder out, or the folder")
-    if base is not None and tuned.encoder is None and encoder is None:
+    tuned = find_tuned(model) if model is not None else Tuned()
+    if encoder is not None:
+        if tuned.encoder is not None:
+            raise InputError(f"{model} holds the tuned encoder already: leave --encoder out, or the folder")
+        tuned = replace(tuned, encoder=encoder)
+    if base is not None and tuned.encoder is None:
         raise InputError("--base is what another encoder is compared with, but only a head was tuned: add --encoder")
-    return Tuned(tuned.encoder or encoder, tuned.head if head is None else existing_file(head))
+    return tuned if head is None else replace(tuned, head=existing_file(head))
 
 
 def _show(document: dict[str, Any]) -> None:
     results, data = document["probe"], document["data"]
-    base, encoder = results["base"]["name"], results["encoder"]["name"]
+    base, encoder = results["base"], results["encoder"]
     if results["tuned"]:
-        print_line(f"before: {base}, d = {results['base']['dim']}; after: {encoder}, d = {results['encoder']['dim']}")
+        print_line(f"before: {base['name']}, d = {base['dim']}; after: {encoder['name']}, d = {encoder['dim']}")
+        _show_accuracies(results, {"before": "before", "after": "after", "gain": "gain"})
     else:
-        print_line(f"the encoder was not tuned: the trained head and refits share the features of {encoder}")
-    columns = ["head", "before", "after", "gain"] if results["tuned"] else ["head", "accuracy"]
-    names = ("before", "after", "gain") if results["tuned"] else ("after",)
-    rows = [[row["head"], *(_percent(row[name], signed=name == "gain") for name in names)] for row in results["rows"]]
-    if results["softmax"] is not None:
-        trained = {"after": _percent(results["softmax"])}
-        rows.append(["trained head", *(trained.get(name, "–") for name in names)])
-    print_table(columns, rows, right=columns[1:])
+        print_line(f"the encoder was not tuned: the trained head and refits share the features of {encoder['name']}")
+        _show_accuracies(results, {"after": "accuracy"})
     for row in results["rows"]:
         if row["reason"]:
             print_line(f"note: {row['head']}: {row['reason']}")
-    split = results["split"]
-    held = (
-        "any split gives the same" if split is None else f"{split['scheme']} over {plural(split['clients'], 'client')}"
-    )
+    split, held = results["split"], "any split gives the same"
+    if split is not None:
+        held = f"{split['scheme']} over {plural(split['clients'], 'client')}"
     print_line(f"{data['train']:,} samples to fit from ({held}), {data['test']:,} to test on")
     print_files(document["files"])
+
+
+def _show_accuracies(results: dict[str, Any], columns: dict[str, str]) -> None:
+    """Print the table of heads; ``columns`` are the figures to show, and what they are called."""
+    rows = [[row["head"], *(_percent(row[name], signed=name == "gain") for name in columns)] for row in results["rows"]]
+    if results["softmax"] is not None:
+        trained = {"after": _percent(results["softmax"])}
+        rows.append(["trained head", *(trained.get(name, "–") for name in columns)])
+    print_table(["head", *columns.values()], rows, right=[*columns.values()])
 
 
 def _percent(share: float | None, *, signed: bool = False) -> str:

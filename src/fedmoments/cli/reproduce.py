@@ -128,12 +128,10 @@ def _run(what: list[str], world: Any, asked: Mapping[str, Any], *, out: Path | N
     chosen = find(what)
     _require_part(chosen, asked["same_as"], what)
     read = cache(lambda: read_data(world.config))
-    more = {"pairs": [_pair(experiment) for experiment in asked["settings"]], "read": read}
-    for experiment in chosen:  # what cannot be run is refused before anything is
-        if experiment.name in what:
-            _require(experiment, read, world)
+    more = {"pairs": [_pair(text) for text in asked["settings"]], "read": read}
+    _require_named(chosen, what, read, world)
     documents, files = [], []
-    try:
+    with _interruptible():
         for experiment in chosen:
             document = _one(experiment, world, {**asked, **more}, named=experiment.name in what)
             if document is not None:
@@ -141,15 +139,22 @@ def _run(what: list[str], world: Any, asked: Mapping[str, Any], *, out: Path | N
                 files += write_outputs(document, out) if out is not None else []
                 if not json:
                     _show_newest(documents, len(chosen))
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was measured is kept, the same command goes on from there\n")
-        raise
     if not documents:
         raise InputError(f"nothing of {', '.join(what)} can be run with {world.config.data}; see 'reproduce list'")
     index = write_index(out) if out is not None else []
     _tell_end(documents, [*files, *index], index, json=json, one=len(chosen) == 1)
-    if any(disagrees(document) for document in documents):
+    if any(map(disagrees, documents)):
         raise click.exceptions.Exit(DISAGREES)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Say, where somebody interrupts, that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; what was measured is kept, the same command goes on from there\n")
+        raise
 
 
 def _show_newest(documents: list[Any], chosen: int) -> None:
@@ -194,6 +199,13 @@ def _require(experiment: Any, read: Callable[[], Any], world: Any) -> None:
 
     if not experiment.is_free and (why := obstacle(experiment, read(), world.encoder_names)):
         raise InputError(f"{experiment.name} cannot be run: {why}")
+
+
+def _require_named(chosen: Iterable[Any], what: list[str], read: Callable[[], Any], world: Any) -> None:
+    """Refuse an experiment that was named and cannot be run, before any is."""
+    for experiment in chosen:
+        if experiment.name in what:
+            _require(experiment, read, world)
 
 
 @contextlib.contextmanager
@@ -274,9 +286,12 @@ def _within(before: Any, path: list[str], depth: int, value: Any) -> Any:
 def _as_list(before: Sequence[Any], value: Any, name: str) -> list[Any]:
     """Return what replaces a list: values of the kind that it holds."""
     values = value if isinstance(value, list) else [value]
-    if before and all(isinstance(item, str) for item in before):
-        values = [str(item) for item in values]
-    if before and values and {_kind(item) for item in values} != {_kind(item) for item in before}:
+    if not before or not values:
+        return values
+    kinds = {*map(_kind, before)}
+    if kinds == {_kind("")}:
+        return [*map(str, values)]
+    if {*map(_kind, values)} != kinds:
         raise InputError(f"--set {name} holds {_kind(before[0])} such as {before[0]!r}, but {value!r} arrived")
     return values
 

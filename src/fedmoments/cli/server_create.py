@@ -69,25 +69,10 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
     """Return the terms, with what data like the clients' tell of classes and features."""
     from fedmoments.core.statistics import FixedPoint
     from fedmoments.federation.drawing_up import draw_up_terms
-    from fedmoments.samples.reading import choose_encoder, read_data
+    from fedmoments.samples.reading import choose_encoder
 
-    names = _classes(settings.classes) if settings.classes else ()
-    modality, dim = "features", settings.dim
-    if settings.data:
-        data = read_data(
-            SampleSource(**{declared.name: getattr(settings, declared.name) for declared in fields(Columns)})
-        )
-        names, modality = names or data.class_names, data.modality
-        dim = data.train.items.shape[1] if modality == "features" else dim  # type: ignore[union-attr]
-    elif settings.encoder is None:
-        raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
-    elif settings.encoder == "identity" and dim is None:
-        raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
-    if not names:
-        raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
-    chosen = Running().with_encoder(
-        **{declared.name: getattr(settings, declared.name) for declared in fields(EncoderChoice)}
-    )
+    names, modality, dim = _features_of(settings)
+    chosen = Running().with_encoder(**_fields_of(settings, EncoderChoice))
     return draw_up_terms(
         settings.name,
         settings,
@@ -101,6 +86,30 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         privacy=privacy,
         seed=settings.seed,
     )
+
+
+def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None]:
+    """Return class names, the kind of samples and the dimension of features: as typed, or as the data say."""
+    from fedmoments.samples.reading import read_data
+
+    names = _classes(settings.classes) if settings.classes else ()
+    modality, dim = "features", settings.dim
+    if settings.data:
+        data = read_data(SampleSource(**_fields_of(settings, Columns)))
+        names, modality = names or data.class_names, data.modality
+        dim = data.train.items.shape[1] if modality == "features" else dim  # type: ignore[union-attr]
+    elif settings.encoder is None:
+        raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
+    elif settings.encoder == "identity" and dim is None:
+        raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
+    if not names:
+        raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
+    return names, modality, dim
+
+
+def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:
+    """Return the settings that a smaller settings class has, too."""
+    return {declared.name: getattr(settings, declared.name) for declared in fields(part)}
 
 
 def _classes(text: str) -> tuple[str, ...]:

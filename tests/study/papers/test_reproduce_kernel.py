@@ -15,7 +15,8 @@ from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.samples.features import Samples
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.papers import Observation, Request, World, experiment, run_experiment
-from fedmoments.study.papers.engines.kernel import DualRidge, across_seeds, chosen_samples, gaussian_kernel, run
+from fedmoments.study.papers.engines.kernel import DualRidge, chosen_samples, gaussian_kernel, run
+from fedmoments.study.papers.engines.seeds import across_seeds
 
 SMALL = {"features": [20, 200], "bandwidths": [1000, "automatic"], "samples_per_class": 15}
 

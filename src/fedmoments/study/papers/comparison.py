@@ -2,12 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedmoments.core.observations import Observation, is_share, matching, student_interval
 from fedmoments.core.observations.paired import difference, differences
-from fedmoments.study.papers.experiment import Block, Claim, Experiment, Line
+from fedmoments.study.papers.experiment import Block, Claim, Experiment, Line, Misprint
 
 __all__ = [
     "CLAIM_VERDICTS",
@@ -19,6 +19,8 @@ __all__ = [
     "place_of",
 ]
 
+#: A cell of a table, ready for JSON.
+Cell = dict[str, Any]
 #: What may be said of a claim, and what it means.
 CLAIM_VERDICTS: Mapping[str, str] = {
     "holds": "in every setting that was measured, and beyond chance in one at least",
@@ -64,21 +66,28 @@ def our_cells(experiment: Experiment, measurements: Sequence[Observation]) -> li
         ``mean``, ``spread``, ``values`` and ``reason`` of every cell, and whether there were ``several`` measurements;
         a mean of None where there is none.
     """
-    return [
-        [_ours(matching(measurements, place_of(row, column)), place_of(row, column)) for column in experiment.columns]
-        for row in experiment.rows
-    ]
+
+    def ours(i: int, j: int) -> Cell:
+        place = place_of(experiment.rows[i], experiment.columns[j])
+        return _ours(matching(measurements, place), place)
+
+    return _cells(experiment, ours)
 
 
-def _ours(found: Sequence[Observation], place: Mapping[str, Any]) -> dict[str, Any]:
-    if not found:
+def _cells(experiment: Experiment, cell: Callable[[int, int], Cell]) -> list[list[Cell]]:
+    """Return what a function makes of every row and column of a table."""
+    return [[cell(i, j) for j in range(len(experiment.columns))] for i in range(len(experiment.rows))]
+
+
+def _ours(at_place: Sequence[Observation], place: Mapping[str, Any]) -> Cell:
+    if not at_place:
         return {"mean": None, "spread": None, "values": [], "reason": "not measured on these data", "several": False}
-    times = 100.0 if is_share(place) else 1.0
-    first = found[0]
-    values = [None if value is None else times * value for value in first.values]
-    scaled = [None if each is None else times * each for each in (first.mean, first.spread)]
-    told = {"mean": scaled[0], "spread": scaled[1], "values": values, "reason": first.reason}
-    return {**told, "several": len(found) > 1}
+    first, factor = at_place[0], 100.0 if is_share(place) else 1.0
+    mean, spread, *values = (
+        None if value is None else factor * value for value in (first.mean, first.spread, *first.values)
+    )
+    several = len(at_place) > 1
+    return {"mean": mean, "spread": spread, "values": values, "reason": first.reason, "several": several}
 
 
 def compare_numbers(
@@ -97,26 +106,28 @@ def compare_numbers(
         tolerance is one of accuracies, and other quantities have no verdict.
     """
     tolerance = experiment.tolerance if block.tolerance is None else block.tolerance
-    wrong = {(each.row, each.column): each for each in experiment.misprints if each.block == block.name}
-    made = []
-    for i, row in enumerate(experiment.rows):
-        line = []
-        for j, column in enumerate(experiment.columns):
-            ours, printed = cells[i][j]["mean"], block.values[i][j]
-            misprint = wrong.get((row.name, column.name))
-            right = printed if misprint is None else misprint.right
-            spread = block.spreads[i][j] if block.spreads else math.nan
-            cell = {
-                **cells[i][j],
-                "paper": _number(printed),
-                "paper_spread": _number(spread),
-                "difference": None if ours is None or math.isnan(right) else ours - right,
-                "misprint": None if misprint is None else {"right": right, "why": misprint.why},
-            }
-            comparable = judged and (experiment.is_free or is_share(place_of(row, column)))
-            line.append({**cell, "verdict": _verdict(cell, tolerance) if comparable else ""})
-        made.append(line)
-    return made
+    misprints = {(slip.row, slip.column): slip for slip in experiment.misprints if slip.block == block.name}
+
+    def compared(i: int, j: int) -> Cell:
+        row, column = experiment.rows[i], experiment.columns[j]
+        spread = block.spreads[i][j] if block.spreads else math.nan
+        cell = _beside(cells[i][j], block.values[i][j], spread, misprints.get((row.name, column.name)))
+        comparable = judged and (experiment.is_free or is_share(place_of(row, column)))
+        return {**cell, "verdict": _verdict(cell, tolerance) if comparable else ""}
+
+    return _cells(experiment, compared)
+
+
+def _beside(ours: Mapping[str, Any], printed: float, spread: float, misprint: Misprint | None) -> Cell:
+    """Return our cell with the paper's number, and the difference from what the paper should have printed."""
+    right = printed if misprint is None else misprint.right
+    return {
+        **ours,
+        "paper": _number(printed),
+        "paper_spread": _number(spread),
+        "difference": None if ours["mean"] is None or math.isnan(right) else ours["mean"] - right,
+        "misprint": None if misprint is None else {"right": right, "why": misprint.why},
+    }
 
 
 def _verdict(cell: Mapping[str, Any], tolerance: float) -> str:
@@ -147,28 +158,27 @@ def compare_settings(
     """
     names = [row.name for row in experiment.rows]
     base = names.index(experiment.reference) if experiment.reference in names else None
-    made = []
-    for i, row in enumerate(experiment.rows):
-        line = []
-        for j, column in enumerate(experiment.columns):
-            cell: dict[str, Any] = {**cells[i][j], "gain": None, "gains": None, "verdict": ""}
-            if base is not None and i != base and is_share(place_of(row, column)):
-                cell |= _gain(experiment, cells, (i, base), j)
-            line.append(cell)
-        made.append(line)
-    return made
+
+    def gained(i: int, j: int) -> Cell:
+        cell: Cell = {**cells[i][j], "gain": None, "gains": None, "verdict": ""}
+        if base is None or i == base or not is_share(place_of(experiment.rows[i], experiment.columns[j])):
+            return cell
+        printed = [block.values[i][j] - block.values[base][j] for block in experiment.paper]
+        return cell | _gain(
+            cells[i][j]["mean"],
+            cells[base][j]["mean"],
+            [gain for gain in printed if not math.isnan(gain)],
+            experiment.tolerance,
+        )
+
+    return _cells(experiment, gained)
 
 
-def _gain(
-    experiment: Experiment, cells: Sequence[Sequence[Mapping[str, Any]]], rows: tuple[int, int], j: int
-) -> dict[str, Any]:
-    ours, theirs = cells[rows[0]][j]["mean"], cells[rows[1]][j]["mean"]
-    gains = [block.values[rows[0]][j] - block.values[rows[1]][j] for block in experiment.paper]
-    gains = [gain for gain in gains if not math.isnan(gain)]
-    if ours is None or theirs is None or not gains:
+def _gain(ours: float | None, reference: float | None, printed: Sequence[float], slack: float) -> Cell:
+    """Return our gain over the reference beside those that the paper prints; nothing where one of them is missing."""
+    if ours is None or reference is None or not printed:
         return {}
-    gain, low, high = ours - theirs, min(gains), max(gains)
-    slack = experiment.tolerance
+    gain, low, high = ours - reference, min(printed), max(printed)
     if low - slack <= gain <= high + slack:
         verdict = "in range"
     elif abs(gain) <= slack:
@@ -217,25 +227,32 @@ def compare_claims(
 
 
 def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | None) -> dict[str, Any]:
-    pairs = []
     tested = samples if is_share(claim.left) else None
-    for left in matching(measurements, claim.left):
-        rest = {key: value for key, value in left.where.items() if key not in claim.left}
-        if claim.value is not None:
-            pairs.append(_pair(claim, rest, (left, None), tested))
-            continue
-        loose = {key: value for key, value in rest.items() if key not in claim.right}
-        others = [
-            each
-            for each in matching(measurements, claim.right)
-            if {key: value for key, value in each.where.items() if key not in claim.right and key not in claim.left}
-            == loose
-        ]
-        pairs += [_pair(claim, loose, (left, other), tested) for other in others[:1]]
+    pairs = [_pair(claim, where, left, right, tested) for where, left, right in _sides(claim, measurements)]
     pairs = [pair for pair in pairs if pair["difference"] is not None]
-    verdict = _together(pairs)
-    told = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
-    return {**told, "left": dict(claim.left), "right": dict(claim.right), "verdict": verdict, "pairs": pairs}
+    said = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
+    sides = {"left": dict(claim.left), "right": dict(claim.right)}
+    return {**said, **sides, "verdict": _together(pairs), "pairs": pairs}
+
+
+def _sides(
+    claim: Claim, measurements: Sequence[Observation]
+) -> Iterator[tuple[dict[str, Any], Observation, Observation | None]]:
+    """Yield where a claim can be tested, and its two sides there; a claim about a value has no right side."""
+    named = {*claim.left, *claim.right}
+    rights = [] if claim.value is not None else matching(measurements, claim.right)
+    for left in matching(measurements, claim.left):
+        where = _without(left.where, named)
+        if claim.value is not None:
+            yield where, left, None
+            continue
+        right = next((other for other in rights if _without(other.where, named) == where), None)
+        if right is not None:
+            yield where, left, right
+
+
+def _without(where: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    return {name: value for name, value in where.items() if name not in names}
 
 
 def _together(pairs: Sequence[Mapping[str, Any]]) -> str:
@@ -248,10 +265,9 @@ def _together(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pair(
-    claim: Claim, where: Mapping[str, Any], sides: tuple[Observation, Observation | None], samples: int | None
+    claim: Claim, where: Mapping[str, Any], left: Observation, right: Observation | None, samples: int | None
 ) -> dict[str, Any]:
     """Return one comparison: seeds that both sides have are compared with one another."""
-    left, right = sides
     apart = _differences(claim, left, right)
     pair = {"where": dict(where), "left": left.mean, "right": claim.value if right is None else right.mean}
     if not apart:
@@ -261,12 +277,16 @@ def _pair(
         mean = 0.0
     interval = student_interval(apart)
     error = interval.error if interval else _alone(mean, pair, samples)
-    room = _room(claim.relation, mean, claim.margin)
-    holds = room > 0 if claim.relation in ("above", "below") else room >= 0
-    least = 4 / samples * (1 + 1e-9) if samples and claim.relation in ("above", "below") else 0.0
     reach = interval.reach if interval else 2.0 * error
-    clear = abs(room) > max(reach, least) or not (error or least)
-    return {**pair, "difference": mean, "error": error, "holds": holds, "clear": clear}
+    return {**pair, "difference": mean, "error": error, **_kept(claim, mean, reach, samples)}
+
+
+def _kept(claim: Claim, mean: float, reach: float, samples: int | None) -> dict[str, bool]:
+    """Return whether a claim holds for a mean difference, and whether that is clear: beyond the reach of chance."""
+    strict = claim.relation in ("above", "below")
+    room = _room(claim.relation, mean, claim.margin)
+    chance = max(reach, 4 / samples * (1 + 1e-9) if samples and strict else 0.0)
+    return {"holds": room > 0 if strict else room >= 0, "clear": abs(room) > chance or not chance}
 
 
 def _alone(difference: float, pair: Mapping[str, Any], samples: int | None) -> float:

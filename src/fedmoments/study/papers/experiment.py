@@ -278,48 +278,53 @@ def _numbers(table: Any, whose: str) -> Mapping[str, Any]:
 
 def _grid(rows: Any) -> tuple[tuple[float, ...], ...]:
     """Return numbers in rows and columns."""
-    sound = isinstance(rows, Sequence) and all(isinstance(row, Sequence) for row in rows)
-    flat = [value for row in rows for value in row] if sound else [None]
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in flat):
+    if not isinstance(rows, Sequence) or not all(map(_is_row, rows)):
         raise FileFormatError(f"numbers of a paper come as rows of columns, such as [[41.5, 5.9]], not as {rows!r}")
-    return tuple(tuple(float(value) for value in row) for row in rows)
+    return tuple(tuple(map(float, row)) for row in rows)
 
 
-def _check(found: Experiment, whose: str) -> None:
+def _is_row(values: Any) -> bool:
+    return isinstance(values, Sequence) and all(type(value) in (int, float) for value in values)
+
+
+def _check(experiment: Experiment, whose: str) -> None:
     """Refuse what could not be shown or compared."""
-    if found.needs not in NEEDS:
-        raise UnknownNameError(f"need of {found.name}", found.needs, NEEDS)
-    _check_table(found, whose)
-    for misprint in found.misprints:
-        _check_misprint(found, misprint, whose)
-    for claim in found.claims:
+    if experiment.needs not in NEEDS:
+        raise UnknownNameError(f"need of {experiment.name}", experiment.needs, NEEDS)
+    _check_table(experiment, whose)
+    for misprint in experiment.misprints:
+        _check_misprint(experiment, misprint, whose)
+    for claim in experiment.claims:
         if claim.relation not in RELATIONS:
             raise UnknownNameError("relation of a claim", claim.relation, RELATIONS)
         if (claim.value is None) == (not claim.right):
             raise FileFormatError(f"{whose}: the claim '{claim.id}' has a right side or a value, not both and not none")
-    for figure in found.figures:
+    for figure in experiment.figures:
         if figure.form not in _FORMS or figure.scale not in _SCALES:
             raise InputError(f"{whose}: figures are {' or '.join(_FORMS)} on a scale of {', '.join(_SCALES)}")
 
 
-def _check_table(found: Experiment, whose: str) -> None:
-    shape = (len(found.rows), len(found.columns))
-    for block in found.paper:
-        for grid in (block.values, block.spreads):
-            if grid and (len(grid), *{len(row) for row in grid}) != shape:
-                raise FileFormatError(f"{whose}: '{block.name}' must have {shape[0]} rows of {shape[1]} numbers")
-    for several in (found.rows, found.columns, found.paper):
-        words = [each.name for each in several]
-        if len(set(words)) < len(words):
-            raise FileFormatError(f"{whose}: two of {', '.join(words)} have the same name")
-    rows = [line.name for line in found.rows]
-    if found.reference is not None and found.reference not in rows:
-        raise UnknownNameError(f"row of {found.name}", found.reference, rows)
+def _check_table(experiment: Experiment, whose: str) -> None:
+    for block in experiment.paper:
+        _check_shape(block, (len(experiment.rows), len(experiment.columns)), whose)
+    rows = [line.name for line in experiment.rows]
+    columns, blocks = [line.name for line in experiment.columns], [block.name for block in experiment.paper]
+    for names in (rows, columns, blocks):
+        if len(set(names)) < len(names):
+            raise FileFormatError(f"{whose}: two of {', '.join(names)} have the same name")
+    if experiment.reference is not None and experiment.reference not in rows:
+        raise UnknownNameError(f"row of {experiment.name}", experiment.reference, rows)
 
 
-def _check_misprint(found: Experiment, misprint: Misprint, whose: str) -> None:
-    rows, columns = [line.name for line in found.rows], [line.name for line in found.columns]
-    block = found.block(misprint.block)
+def _check_shape(block: Block, shape: tuple[int, int], whose: str) -> None:
+    for grid in (block.values, block.spreads):
+        if grid and (len(grid), *{len(row) for row in grid}) != shape:
+            raise FileFormatError(f"{whose}: '{block.name}' must have {shape[0]} rows of {shape[1]} numbers")
+
+
+def _check_misprint(experiment: Experiment, misprint: Misprint, whose: str) -> None:
+    rows, columns = [line.name for line in experiment.rows], [line.name for line in experiment.columns]
+    block = experiment.block(misprint.block)
     if misprint.row not in rows or misprint.column not in columns:
         raise FileFormatError(f"{whose}: a misprint stands at {misprint.row} / {misprint.column}, which is no cell")
     printed = block.values[rows.index(misprint.row)][columns.index(misprint.column)]

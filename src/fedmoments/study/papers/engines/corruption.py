@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, partial
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import ClassGaussians
 from fedmoments.core.heads import Head, make_head
-from fedmoments.core.observations import Observation, Scalar
+from fedmoments.core.observations import ACCURACY, Observation, Scalar
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples.corruptions import corrupt_samples, corruption_names, families
@@ -20,7 +21,7 @@ from fedmoments.samples.corruptions.registry import check_corruption
 from fedmoments.samples.encoders.pipeline import encode_samples
 from fedmoments.samples.features import Samples
 from fedmoments.study.papers.engines.diagnosis import curve_at, curve_of
-from fedmoments.study.papers.engines.kernel import across_seeds
+from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
 from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation import Federation, predict_blocks
@@ -245,19 +246,18 @@ def averages(found: Sequence[Observation]) -> list[Observation]:
     >>> [(each.where.get("severity"), each.where["family"], round(each.mean, 3)) for each in averages(both)]
     [(5, 'blur', 0.6), (5, 'all', 0.6), (None, 'blur', 0.6), (None, 'all', 0.6)]
     """
+    accuracies = [one for one in found if one.where["family"] != CLEAN[1] and one.quantity == ACCURACY]
     groups: dict[Any, list[Observation]] = {}
-    for by_level in (True, False):
-        for by_family in (True, False):
-            for each in found:
-                head, family, level = (each.where[key] for key in ("head", "family", "severity"))
-                if family == CLEAN[1] or each.quantity != "accuracy":
-                    continue
-                place = {"head": head, "corruption": ALL, "family": family if by_family else ALL}
-                place |= {"severity": level} if by_level else {"severities": ALL}
-                groups.setdefault(tuple(place.items()), []).append(each)
-    made = []
-    for place, several in groups.items():
-        known = [value for each in several for value in each.known]
-        reason = next((each.reason for each in several if each.reason), None)
-        made.append(Observation(dict(place), (fmean(known) if len(known) == len(several) else None,), reason=reason))
-    return made
+    for by_severity, by_family in product((True, False), (True, False)):
+        for accuracy in accuracies:
+            at = accuracy.where
+            place = {"head": at["head"], "corruption": ALL, "family": at["family"] if by_family else ALL}
+            place |= {"severity": at["severity"]} if by_severity else {"severities": ALL}
+            groups.setdefault(tuple(place.items()), []).append(accuracy)
+    return [_average(dict(place), members) for place, members in groups.items()]
+
+
+def _average(place: Mapping[str, Any], accuracies: Sequence[Observation]) -> Observation:
+    known = [value for accuracy in accuracies for value in accuracy.known]
+    reason = next((accuracy.reason for accuracy in accuracies if accuracy.reason), None)
+    return Observation(place, (fmean(known) if len(known) == len(accuracies) else None,), reason=reason)

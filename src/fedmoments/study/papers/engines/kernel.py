@@ -8,7 +8,7 @@ and random features z with E zᵀz′ = k tend to it as their number grows. Fed3
 norm; what ‖w_c‖ tends to is the norm of f_c in the kernel's space, √(α_cᵀ K α_c), which f_c is divided by likewise.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -26,11 +26,12 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples.features import Features, Samples
 from fedmoments.study.baselines.server_head import fit_server_head
+from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
 from fedmoments.study.simulation import Federation, predict_blocks
 from fedmoments.study.simulation.points import make_split
 
-__all__ = ["DualRidge", "across_seeds", "gaussian_kernel", "run"]
+__all__ = ["DualRidge", "gaussian_kernel", "run"]
 
 Floats = NDArray[np.float64]
 Kernel = Callable[[NDArray[Any], NDArray[Any]], Floats]
@@ -70,31 +71,6 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
             several.append((seed, _Job(settings, world, encoder, seed).measured()))
         found += across_seeds(several)
     return found
-
-
-def across_seeds(several: Iterable[tuple[int, Iterable[Observation]]]) -> list[Observation]:
-    """Return measurements with one value for every seed, of measurements that have one value each.
-
-    Parameters
-    ----------
-    several
-        A seed, and what was measured with it; every seed measures at the same places.
-
-    Examples
-    --------
-    >>> both = [(seed, [Observation({"head": "fed3r"}, (0.8 + seed / 10,))]) for seed in (0, 1)]
-    >>> [(each.values, each.seeds) for each in across_seeds(both)]
-    [((0.8, 0.9), (0, 1))]
-    """
-    joined: dict[Any, Observation] = {}
-    for seed, measurements in several:
-        for each in measurements:
-            key = (each.quantity, tuple(sorted(each.where.items())))
-            before = joined.get(key, replace(each, values=(), reason=None, seeds=()))
-            reason = before.reason or each.reason
-            joined[key] = replace(before, values=(*before.values, *each.values), seeds=(*before.seeds, seed))
-            joined[key] = replace(joined[key], reason=reason)
-    return list(joined.values())
 
 
 def gaussian_kernel(X: NDArray[Any], Y: NDArray[Any], bandwidth: float) -> Floats:

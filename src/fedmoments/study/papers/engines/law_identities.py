@@ -4,13 +4,15 @@ What clients send is measured client by client and merged; beside it stands what
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians, FisherSubspace
-from fedmoments.core.heads import make_head
+from fedmoments.core.heads import Head, make_head
 from fedmoments.core.heads.recursive import RecursiveRidge
 from fedmoments.core.linalg import new_gram, symmetrize_upper
 from fedmoments.core.maps import RandomFourier, RandomProjection
@@ -247,38 +249,54 @@ def heads(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
     X, y, classes = _world(settings, seed, 8)
     size = int(settings.get("projection", 0))
     Z = np.asarray(RandomProjection(X.shape[1], size, seed)(X)) if size else X
-    test = Z[:_TEST] + 0.1
     names: dict[str, dict[str, Any]] = settings["heads"]
-    made = {name: make_head(name, **hyper) for name, hyper in names.items() if name != "fisher"}
-    alone = Statistics.of(Z, y, _CLASS_GRAMS, n_classes=classes)
-    right = {name: head.fit(alone) for name, head in made.items()}
-    shrinkage = names.get("fisher", {}).get("shrinkage", "blend:0.05")
+    trial = _HeadTrial(
+        {name: make_head(name, **hyper) for name, hyper in names.items() if name != "fisher"},
+        Statistics.of(Z, y, _CLASS_GRAMS, n_classes=classes),
+        Z[:_TEST] + 0.1,
+        names["fisher"].get("shrinkage", "blend:0.05") if "fisher" in names else None,
+    )
     for name in settings["partitions"]:
         largest: dict[tuple[str, str], float] = {}
-        apart = name in (ONE_CLASS, ONE_SAMPLE)  # by the data alone, whatever the number of clients
-        for clients in settings["clients"][:1] if apart else settings["clients"]:
+        for clients in _numbers_of_clients(name, settings):
             holders = partition(name, y, int(clients), seed)
             stats = joined(Z, y, holders, _CLASS_GRAMS, n_classes=classes).statistics()
-            found = dict(_compared(made, right, stats, test))
-            if "fisher" in names:
-                found["fisher", "relative difference"] = _fisher_difference(stats, alone, shrinkage)
-            largest = {key: max(value, largest.get(key, 0.0)) for key, value in found.items()}
+            largest = {key: max(value, largest.get(key, 0.0)) for key, value in trial.differences(stats)}
         for (head, quantity), value in largest.items():
             kind = "trained" if head.startswith(_TRAINED) else "closed form"
             yield {"partition": name, "head": head, "kind": kind}, quantity, value
 
 
-def _compared(
-    made: Mapping[str, Any], right: Mapping[str, Classifier], stats: Statistics, test: Floats
-) -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield how far scores and predictions of heads fitted on statistics are from those of other classifiers."""
-    for head, each in made.items():
-        fitted, other = each.fit(stats), right[head]
-        present = fitted.present & other.present  # others have no score
-        difference = relative(fitted.scores(test)[:, present], other.scores(test)[:, present])
-        lost = bool((fitted.present != other.present).any())
-        yield (head, "relative difference"), max(difference, 1.0) if lost else difference
-        yield (head, "predictions"), float((fitted.predict(test) != other.predict(test)).mean())
+def _numbers_of_clients(name: str, settings: Mapping[str, Any]) -> list[Any]:
+    """Return the numbers of clients that a partition is tried with: one where the data alone decide."""
+    every: list[Any] = settings["clients"]
+    return every[:1] if name in (ONE_CLASS, ONE_SAMPLE) else every
+
+
+@dataclass(frozen=True)
+class _HeadTrial:
+    """Heads fitted on one pile of samples, to compare with the same heads fitted on merged statistics."""
+
+    heads: Mapping[str, Head]
+    pile: Statistics
+    test: Floats
+    shrinkage: str | None  # of the Fisher subspace; None where it is not compared
+
+    @cached_property
+    def fitted(self) -> dict[str, Classifier]:
+        return {name: head.fit(self.pile) for name, head in self.heads.items()}
+
+    def differences(self, stats: Statistics) -> Iterator[tuple[tuple[str, str], float]]:
+        """Yield head and quantity, and how far the head on these statistics is from the one on the pile."""
+        for name, head in self.heads.items():
+            merged, alone = head.fit(stats), self.fitted[name]
+            present = merged.present & alone.present  # others have no score
+            difference = relative(merged.scores(self.test)[:, present], alone.scores(self.test)[:, present])
+            lost = bool((merged.present != alone.present).any())
+            yield (name, "relative difference"), max(difference, 1.0) if lost else difference
+            yield (name, "predictions"), float((merged.predict(self.test) != alone.predict(self.test)).mean())
+        if self.shrinkage is not None:
+            yield ("fisher", "relative difference"), _fisher_difference(stats, self.pile, self.shrinkage)
 
 
 def _fisher_difference(stats: Statistics, alone: Statistics, shrinkage: str) -> float:

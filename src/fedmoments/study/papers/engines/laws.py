@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 from fedmoments.core.observations import Observation
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.study.papers.engines import law_estimates, law_identities
 from fedmoments.study.papers.engines.law_worlds import Finding
+from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
 
 __all__ = ["LAWS", "Law", "run"]
@@ -80,29 +82,29 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
     >>> [(each.where["part"], each.mean < 1e-12) for each in found]
     [('means', True), ('weights', True), ('predictions', True)]
     """
+    name, law, given = _asked(settings)
+    points = law.points(given)
+    memory, total = world.memory("none"), world.seeds * len(points)
+    by_seed: dict[int, list[Observation]] = {}
+    for i, (seed, point) in enumerate(product(world.each_seed, points)):
+        world.say(i, total, f"{name}, seed {seed}")
+        by_seed.setdefault(seed, []).extend(
+            memory.once(["laws", name, point, seed], partial(_measured, law, point, seed))
+        )
+    return across_seeds(by_seed.items())
+
+
+def _asked(settings: Mapping[str, Any]) -> tuple[str, Law, dict[str, Any]]:
+    """Return the law that settings name, and what they give it."""
     name = str(settings.get("law"))
     if name not in LAWS:
         raise UnknownNameError("law", name, LAWS)
-    law = LAWS[name]
-    rest = {key: value for key, value in settings.items() if key != "law"}
-    known_settings(rest, law.known, f"laws, {name}")
-    missing = [key for key in law.known if key not in rest and key not in law.optional]
+    law, given = LAWS[name], {key: value for key, value in settings.items() if key != "law"}
+    known_settings(given, law.known, f"laws, {name}")
+    missing = [key for key in law.known if key not in given and key not in law.optional]
     if missing:
         raise InputError(f"the law '{name}' needs settings that are not there: {', '.join(missing)}")
-    points, seeds = law.points(rest), list(world.each_seed)
-    memory = world.memory("none")
-    gathered: dict[tuple[Any, ...], list[Observation]] = {}
-    for i, seed in enumerate(seeds):
-        for j, point in enumerate(points):
-            world.say(i * len(points) + j, len(seeds) * len(points), f"{name}, seed {seed}")
-            for each in memory.once(["laws", name, point, seed], partial(_measured, law, point, seed)):
-                gathered.setdefault((each.quantity, *each.where.items()), []).append(each)
-    return [
-        Observation(
-            several[0].where, tuple(each.values[0] for each in several), several[0].quantity, seeds=tuple(seeds)
-        )
-        for several in gathered.values()
-    ]
+    return name, law, given
 
 
 def _measured(law: Law, point: Mapping[str, Any], seed: int) -> list[Observation]:

@@ -14,6 +14,7 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
 from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import finds_clients
+from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation import feasible
 from fedmoments.study.papers.world import World, known_settings
 from fedmoments.study.provenance import identity_of
@@ -159,22 +160,25 @@ def _measurements(
     where: Mapping[str, Any], curves: Sequence[Sequence[Point]], shares: Sequence[float], seeds: tuple[int, ...]
 ) -> list[Observation]:
     """Return the curve of a head over all seeds."""
+    spot = Spot(where, seeds)
     rounds = sorted({point.round for points in curves for point in points})
-    found = []
-    for number in rounds:
-        values = tuple(_at(points, number) for points in curves)
-        found.append(Observation({**where, "round": number}, values, seeds=seeds))
-    ends = tuple(points[-1].accuracy for points in curves)
-    found.append(Observation({**where, "stage": "final"}, ends, seeds=seeds))
-    found.append(Observation(where, tuple(float(points[-1].round) for points in curves), "rounds", seeds=seeds))
-    least = tuple(float(ceil(points[-1].seen / where["per_round"])) for points in curves)
-    found.append(Observation(where, least, "least rounds", seeds=seeds))
-    for share in shares:
-        values = tuple(
-            next(point.accuracy for point in points if point.seen >= share * points[-1].seen) for points in curves
-        )
-        found.append(Observation({**where, "share": share}, values, seeds=seeds))
-    return found
+    by_round = [spot.observe((_at(points, number) for points in curves), round=number) for number in rounds]
+    by_share = [spot.observe((_once_seen(points, share) for points in curves), share=share) for share in shares]
+    return [*by_round, *_ends(spot, [points[-1] for points in curves]), *by_share]
+
+
+def _ends(spot: Spot, last: Sequence[Point]) -> list[Observation]:
+    """Return where curves end, and in how many rounds they could have."""
+    return [
+        spot.observe((point.accuracy for point in last), stage="final"),
+        spot.observe((float(point.round) for point in last), "rounds"),
+        spot.observe((float(ceil(point.seen / spot.where["per_round"])) for point in last), "least rounds"),
+    ]
+
+
+def _once_seen(points: Sequence[Point], share: float) -> float | None:
+    """Return the accuracy of the first fit after this share of all clients that ever took part."""
+    return next(point.accuracy for point in points if point.seen >= share * points[-1].seen)
 
 
 def _at(points: Sequence[Point], number: int) -> float | None:

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 
 from fedmoments.core.heads import Head
-from fedmoments.core.observations import Observation, Row
+from fedmoments.core.observations import ACCURACY, Observation, Row
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER
 from fedmoments.privacy.sweep import read_protections
 from fedmoments.samples import parse_split
 from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import finds_clients
+from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation_derived import against, best_of, inference
 from fedmoments.study.papers.world import World, known_settings, numbers_of_clients
 from fedmoments.study.simulation import simulate
@@ -117,52 +119,67 @@ class _Sweep:
     encoder: str | None
     place: Mapping[str, Any]
 
+    @property
+    def plain(self) -> bool:
+        """Whether neither a projection nor noise is drawn with the seed."""
+        obfuscations = list(self.settings.get("obfuscations", ["none"]))
+        return list(self.settings["projections"]) == [0] and obfuscations == ["none"]
+
     def run(self, splits: Sequence[str], clients: Sequence[int]) -> list[Observation]:
         """Return the measurements of all heads in splits and numbers of clients that go together."""
-        settings, every = self.settings, self.world.seeds
-        plain = list(settings["projections"]) == [0] and list(settings.get("obfuscations", ["none"])) == ["none"]
         same = self._same_for_all(splits, clients)
-        once = [head for head in settings.get("once", []) if head in self.methods]
+        once = self._once(same, splits, clients)
+        steady = self._steady(same, once)
+        drawn = [head for head in self.methods if head not in steady and head not in once]
+        measured = self._simulated(drawn, splits, clients, self.world.seeds)
+        measured += self._simulated(steady, splits, clients, 1)
+        first = self._simulated(once, splits[:1], clients[:1], 1 if self.plain else self.world.seeds)
+        if self.plain:
+            measured = self._with_draws(measured, steady, splits, clients)
+            first = self._with_draws(first, once, splits, clients)
+        moved = (_moved(first, scheme, number) for scheme in splits for number in clients)
+        return [*measured, *chain.from_iterable(moved)]
+
+    def _once(self, same: Sequence[str], splits: Sequence[str], clients: Sequence[int]) -> list[str]:
+        """Return the heads that are fitted in the first setting alone: those of ``same`` that the file names."""
+        once = [head for head in self.settings.get("once", []) if head in self.methods]
         if not set(once) <= set(same):
             self.world.deviate(
                 f"{', '.join(once)}: fitted in every setting, because who holds what changes their statistics here"
             )
-            once = []
-        steady = [head for head in same if head not in once] if plain else []
-        fixed = [head for head in steady if not hasattr(self.methods[head], "draw_seed")]
-        if fixed and every > 1:
-            self.world.deviate(f"{', '.join(fixed)}: one seed, because no other one changes what they are fitted from")
+            return []
         if once and len(splits) * len(clients) > 1:
             where = f"{splits[0]}" + (f" and {clients[0]} clients" if clients else "")
             self.world.deviate(
                 f"{', '.join(once)}: fitted for {where} alone, and the accuracy repeated in all other settings, where "
                 "sums over all samples are the same"
             )
-        drawn = [head for head in self.methods if head not in steady and head not in once]
-        found = self._simulated(drawn, splits, clients, every)
-        found += self._simulated(steady, splits, clients, 1)
-        first = self._simulated(once, splits[:1], clients[:1], 1 if plain else every)
-        if plain:
-            found = self._with_draws(found, steady, splits, clients)
-            first = self._with_draws(first, once, splits, clients)
-        return found + [each for scheme in splits for number in clients for each in _moved(first, scheme, number)]
+        return once
+
+    def _steady(self, same: Sequence[str], once: Sequence[str]) -> list[str]:
+        """Return the heads that are fitted in every setting, but with one seed, because the others change nothing."""
+        steady = [head for head in same if head not in once] if self.plain else []
+        fixed = [head for head in steady if not hasattr(self.methods[head], "draw_seed")]
+        if fixed and self.world.seeds > 1:
+            self.world.deviate(f"{', '.join(fixed)}: one seed, because no other one changes what they are fitted from")
+        return steady
 
     def _with_draws(
-        self, found: list[Observation], heads: Sequence[str], splits: Sequence[str], clients: Sequence[int]
+        self, measured: list[Observation], heads: Sequence[str], splits: Sequence[str], clients: Sequence[int]
     ) -> list[Observation]:
         """Return measurements with more seeds of heads that draw samples: other draws, in the first setting alone."""
         drawing = [head for head in heads if hasattr(self.methods[head], "draw_seed")]
         if not drawing or self.world.seeds == 1:
-            return found
+            return measured
         self.world.deviate(
             f"{', '.join(drawing)}: every seed draws other synthetic samples, for {splits[0]} alone; one draw elsewhere"
         )
         more = [
-            each
+            observation
             for seed in self.world.each_seed[1:]
-            for each in self._simulated(drawing, splits[:1], clients[:1], 1, draw_seed=seed)
+            for observation in self._simulated(drawing, splits[:1], clients[:1], 1, draw_seed=seed)
         ]
-        return [_joined([each, *(one for one in more if _is_at(one, each))]) for each in found]
+        return [_joined([first, *(other for other in more if _is_at(other, first))]) for first in measured]
 
     def _same_for_all(self, splits: Sequence[str], clients: Sequence[int]) -> list[str]:
         """Return the heads of long fits whose statistics are sums over all samples, of which somebody holds each."""
@@ -187,7 +204,6 @@ class _Sweep:
         if not heads or not splits:
             return []
         settings, world = self.settings, self.world
-        drawn = {} if draw_seed is None else {"draw_seed": draw_seed}
         result = simulate(
             self.features,
             heads,
@@ -199,12 +215,18 @@ class _Sweep:
             protections=read_protections({"obfuscation": list(settings.get("obfuscations", ["none"]))}),
             seeds=seeds,
             first_seed=world.config.seed if draw_seed is None else draw_seed,
-            hyper={head: {**self.hyper.get(head, {}), **drawn} for head in heads if drawn or head in self.hyper},
+            hyper=self._hyper_of(heads, draw_seed),
             memory_limit=world.config.memory_limit * 1e9,
             memory=world.memory(self.encoder),
             progress=world.progress,
         )
-        return [each for row in result.rows for each in _measurements(row, self.features.dim, self.place)]
+        rows = (_measurements(row, self.features.dim, self.place) for row in result.rows)
+        return list(chain.from_iterable(rows))
+
+    def _hyper_of(self, heads: Sequence[str], draw_seed: int | None) -> dict[str, Mapping[str, Any]]:
+        if draw_seed is None:
+            return {head: self.hyper[head] for head in heads if head in self.hyper}
+        return {head: {**self.hyper.get(head, {}), "draw_seed": draw_seed} for head in heads}
 
     def left_out(self) -> list[Observation]:
         """Return a reason for every head, split and number of clients that leaves classes without a client."""
@@ -224,9 +246,9 @@ def _is_at(one: Observation, other: Observation) -> bool:
 
 def _joined(several: Sequence[Observation]) -> Observation:
     """Return one measurement with the seeds of all."""
-    values = tuple(value for each in several for value in each.values)
-    reasons = dict.fromkeys(each.reason for each in several if each.reason)
-    seeds = tuple(seed for each in several for seed in each.seeds)
+    values = tuple(value for one in several for value in one.values)
+    reasons = dict.fromkeys(one.reason for one in several if one.reason)
+    seeds = tuple(seed for one in several for seed in one.seeds)
     return replace(several[0], values=values, reason="; ".join(reasons) or None, seeds=seeds)
 
 
@@ -236,10 +258,9 @@ def _adds_up(method: Method) -> bool:
 
 def _moved(first: Sequence[Observation], scheme: str, number: int) -> Iterator[Observation]:
     """Yield accuracies as those of another split and number of clients."""
-    for each in first:
-        if each.quantity == "accuracy":
-            where = {**each.where, "split": scheme, "clients": number}
-            yield Observation(where, each.values, reason=each.reason, seeds=each.seeds)
+    for one in first:
+        if one.quantity == ACCURACY:
+            yield replace(one, where={**one.where, "split": scheme, "clients": number})
 
 
 def feasible(features: Features, settings: Mapping[str, Any], world: World) -> tuple[list[str], list[int]]:
@@ -312,31 +333,31 @@ def _projections(features: Features, settings: Mapping[str, Any], world: World) 
 
 def _measurements(row: Row, dim: int, place: Mapping[str, Any]) -> list[Observation]:
     """Return the measurements of a row of the simulation."""
-    setting, outcomes = row.setting, row.outcomes
-    obfuscation = cast("Point", setting).protection.obfuscation or "none"
-    noise, _, intensity = str(obfuscation).partition(":")
-    where = {
-        **place,
+    outcomes = row.outcomes
+    spot = Spot({**place, **_where(row)}, tuple(outcome.seed for outcome in outcomes))
+    return [
+        spot.observe((outcome.accuracy for outcome in outcomes), reason="; ".join(row.reasons) or None),
+        spot.observe((outcome.up_bytes / 1e6 for outcome in outcomes), "megabytes"),
+        spot.observe(_whole(row, dim), "megabytes whole"),
+        spot.observe((outcome.up_bytes / max(outcome.clients, 1) / 1e3 for outcome in outcomes), "kilobytes"),
+        spot.observe((outcome.fit_seconds for outcome in outcomes), "seconds"),
+    ]
+
+
+def _where(row: Row) -> dict[str, Any]:
+    """Return the place of a row; what the data or a head decide by themselves has a word."""
+    setting = row.setting
+    noise, _, intensity = str(cast("Point", setting).protection.obfuscation or "none").partition(":")
+    return {
         "head": row.head,
-        "clients": setting.clients if setting.clients is not None else outcomes[0].clients,
+        "clients": setting.clients if setting.clients is not None else row.outcomes[0].clients,
         "split": setting.split,
         "means_per_client": setting.means_per_client,
         "shrinkage": setting.shrinkage or "own",
         "projection": setting.projection or 0,
         "noise": noise,
-        "intensity": float(intensity) if intensity else 0.0,
+        "intensity": float(intensity or 0),
     }
-    seeds = tuple(outcome.seed for outcome in outcomes)
-    reason = "; ".join(row.reasons) or None
-    sent = tuple(outcome.up_bytes / 1e6 for outcome in outcomes)
-    each = tuple(outcome.up_bytes / max(outcome.clients, 1) / 1e3 for outcome in outcomes)
-    return [
-        Observation(where, tuple(outcome.accuracy for outcome in outcomes), reason=reason, seeds=seeds),
-        Observation(where, sent, "megabytes", seeds=seeds),
-        Observation(where, _whole(row, dim), "megabytes whole", seeds=seeds),
-        Observation(where, each, "kilobytes", seeds=seeds),
-        Observation(where, tuple(outcome.fit_seconds for outcome in outcomes), "seconds", seeds=seeds),
-    ]
 
 
 def _whole(row: Row, dim: int) -> tuple[float, ...]:

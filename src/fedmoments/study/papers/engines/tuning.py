@@ -16,6 +16,7 @@ from fedmoments.settings.plan import RANDOM
 from fedmoments.settings.study import StudySettings, TuningStudy
 from fedmoments.study.jobs.encoding import Encoded
 from fedmoments.study.jobs.tuning import run_tuning
+from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation import feasible
 from fedmoments.study.papers.engines.tuning_curves import Curves, Place, measured
 from fedmoments.study.papers.world import World, known_settings
@@ -206,22 +207,28 @@ def _check_words(settings: Mapping[str, Any]) -> None:
 
 def _numbers(settings: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], int]:
     """Return the numbers of a run's plan, and the rounds that it has by the file."""
-    mine = {place.weights, place.stage, place.optimiser, place.start}
-    numbers = dict(settings.get("plan", {}))
-    fitting = [
-        (key.count("/"), values) for key, values in settings.get("runs", {}).items() if set(key.split("/")) <= mine
-    ]
-    for _, values in sorted(fitting, key=lambda each: each[0]):
-        numbers |= values
+    numbers = {**settings.get("plan", {}), **_own_numbers(settings.get("runs", {}), place)}
     if place.local_epochs is not None:
         numbers["epochs"] = place.local_epochs
-    rounds = int(numbers.get("rounds", TuningPlan.rounds))
+    by_file = int(numbers.get("rounds", TuningPlan.rounds))
     numbers["lr"] = numbers.get("lr", TuningPlan.lr) * settings.get("lr_times", 1)
     numbers |= {name: settings[name] for name in _NUMBERS if name in settings}
-    if "test_every" not in numbers:
-        at = [number for number in settings.get("at", []) if number <= numbers.get("rounds", rounds)]
-        numbers["test_every"] = math.gcd(*at) if at else max(1, numbers.get("rounds", rounds) // TESTED)
-    return {**numbers, "stage": place.stage}, rounds
+    rounds = numbers.get("rounds", by_file)
+    numbers.setdefault("test_every", _tested_every(settings.get("at", []), rounds))
+    return {**numbers, "stage": place.stage}, by_file
+
+
+def _own_numbers(runs: Mapping[str, Mapping[str, Any]], place: Place) -> dict[str, Any]:
+    """Return the numbers of the tables that fit a run; the one that names more words of it wins."""
+    words = {place.weights, place.stage, place.optimiser, place.start}
+    fitting = [key for key in runs if set(key.split("/")) <= words]
+    return {name: value for key in sorted(fitting, key=lambda key: key.count("/")) for name, value in runs[key].items()}
+
+
+def _tested_every(at: Sequence[int], rounds: int) -> int:
+    """Return after how many rounds heads are tested, so that all rounds to compare at are."""
+    reached = [number for number in at if number <= rounds]
+    return math.gcd(*reached) if reached else max(1, rounds // TESTED)
 
 
 def _job(settings: Mapping[str, Any], world: World, encoded: Encoded, place: Place, encoder: str | None) -> Job:
@@ -324,52 +331,52 @@ def _forward(encoded: Encoded) -> float | None:
 
 def _untuned(settings: Mapping[str, Any], world: World) -> list[Observation]:
     """Return the accuracy of heads as they are, and the megabytes of their upload."""
-    heads = [name for name in (*settings.get("starts", []), *settings.get("heads", [])) if name in head_names()]
-    heads = list(dict.fromkeys(heads))
-    found: list[Observation] = []
-    if not heads:
-        return found
-    hyper = {name: values for name, values in settings.get("hyper", {}).items() if name in heads}
-    for base in world.encoder_names:
-        encoded = world.encoded(base)
-        splits, clients = feasible(encoded.features, settings, world)
-        for split in splits:
-            result = simulate(
-                encoded.features,
-                heads,
-                clients=() if finds_clients(split) else clients,
-                splits=[split],
-                seeds=world.seeds,
-                first_seed=world.config.seed,
-                hyper=hyper,
-                memory_limit=world.config.memory_limit * 1e9,
-                memory=world.memory(base),
-                progress=world.progress,
-            )
-            for row in result.rows:
-                number = None if finds_clients(split) else row.setting.clients
-                place = Place(
-                    encoded.encoder.name, "trained", settings["name"], "none", row.head, "none", split, number
-                )
-                found += _one_shot(place, row, settings.get("refit", ()), len(encoded.features.train))
-    return found
+    named = (*settings.get("starts", []), *settings.get("heads", []))
+    heads = [name for name in dict.fromkeys(named) if name in head_names()]
+    observed: list[Observation] = []
+    for base in world.encoder_names if heads else ():
+        for split in feasible(world.features(base), settings, world)[0]:
+            observed += _untuned_behind(base, heads, split, settings, world)
+    return observed
+
+
+def _untuned_behind(
+    base: str | None, heads: Sequence[str], split: str, settings: Mapping[str, Any], world: World
+) -> list[Observation]:
+    """Return what heads reach behind one encoder and with one split."""
+    encoded, natural = world.encoded(base), finds_clients(split)
+    result = simulate(
+        encoded.features,
+        heads,
+        clients=() if natural else feasible(encoded.features, settings, world)[1],
+        splits=[split],
+        seeds=world.seeds,
+        first_seed=world.config.seed,
+        hyper={name: values for name, values in settings.get("hyper", {}).items() if name in heads},
+        memory_limit=world.config.memory_limit * 1e9,
+        memory=world.memory(base),
+        progress=world.progress,
+    )
+    observed: list[Observation] = []
+    for row in result.rows:
+        number = None if natural else row.setting.clients
+        place = Place(encoded.encoder.name, "trained", settings["name"], "none", row.head, "none", split, number)
+        observed += _one_shot(place, row, settings.get("refit", ()), len(encoded.features.train))
+    return observed
 
 
 def _one_shot(place: Place, row: Any, refit: Sequence[str], samples: int) -> list[Observation]:
     outcomes = row.outcomes
-    where = place.where(outcomes[0].clients)
-    seeds = tuple(outcome.seed for outcome in outcomes)
+    spot = Spot(place.where(outcomes[0].clients), tuple(outcome.seed for outcome in outcomes))
     values = tuple(outcome.accuracy for outcome in outcomes)
     sent = tuple(outcome.up_bytes / 1e6 for outcome in outcomes)
     reason = "; ".join(row.reasons) or None
-    found = [
-        Observation(where, values, reason=reason, seeds=seeds),
-        Observation(where, sent, "megabytes", seeds=seeds),
-        Observation(where, (float(samples),) * len(seeds), "forward passes", seeds=seeds),
-        Observation(
-            {**where, "round": 0, "megabytes": float(f"{sent[0]:.6g}")}, values, "accuracy by round", reason, seeds
-        ),
+    observed = [
+        spot.observe(values, reason=reason),
+        spot.observe(sent, "megabytes"),
+        spot.observe((float(samples),) * len(outcomes), "forward passes"),
+        spot.observe(values, "accuracy by round", reason, round=0, megabytes=float(f"{sent[0]:.6g}")),
     ]
     if row.head in refit:  # what a refit is compared with: the same head on the features as they came
-        found.append(Observation({**where, "refit": row.head}, values, reason=reason, seeds=seeds))
-    return found
+        observed.append(spot.observe(values, reason=reason, refit=row.head))
+    return observed

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedmoments.core.observations import ACCURACY, Observation
+from fedmoments.core.observations import Observation
 from fedmoments.settings.plan import RANDOM
+from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.tuning.reached import final_accuracy, reached
 
 __all__ = ["POINTS", "Curves", "Place", "measured", "thinned"]
@@ -128,26 +129,30 @@ def measured(done: Mapping[Place, Curves], at: Sequence[int] = (), targets: Sequ
 
 def _ends(place: Place, curves: Curves, at: Sequence[int]) -> list[Observation]:
     """Return accuracies at the end or after some rounds, the highest, and those of refits."""
-    where, seeds = place.where(curves.clients), curves.seeds
+    spot = _spot(place, curves)
     if not curves.curves:
-        nothing: tuple[float | None, ...] = (None,) * len(seeds)
-        places = [{**where, "after": number} for number in at] or [where]
-        return [Observation(each, nothing, reason=curves.reason, seeds=seeds) for each in places]
-    reason = curves.stopped
-    found = []
-    for number in at:
-        values = tuple(_accuracy_at(curve, number) for curve in curves.curves)
-        why = reason if number <= curves.rounds else f"{curves.rounds} rounds were run"
-        found.append(Observation({**where, "after": number}, values, reason=why, seeds=seeds))
-    if not at:
-        ends = tuple(final_accuracy(curve) for curve in curves.curves)
-        found.append(Observation(where, ends, reason=reason, seeds=seeds))
-    best = tuple(max(_tested(curve).values(), default=None) for curve in curves.curves)
-    found.append(Observation(where, best, "highest accuracy", reason, seeds))
-    for head in curves.curves[0]["refit"]:
-        values = tuple(curve["refit"][head] for curve in curves.curves)
-        found.append(Observation({**where, "refit": head}, values, ACCURACY, reason, seeds))
-    return found
+        missing = (None,) * len(curves.seeds)
+        narrower: list[dict[str, Any]] = [{"after": number} for number in at] or [{}]
+        return [spot.observe(missing, reason=curves.reason, **key) for key in narrower]
+    runs, stopped = curves.curves, curves.stopped
+    accuracies = [_after(spot, curves, number) for number in at] or [
+        spot.observe(map(final_accuracy, runs), reason=stopped)
+    ]
+    highest = spot.observe((max(_tested(run).values(), default=None) for run in runs), "highest accuracy", stopped)
+    refits = [
+        spot.observe((run["refit"][head] for run in runs), reason=stopped, refit=head) for head in runs[0]["refit"]
+    ]
+    return [*accuracies, highest, *refits]
+
+
+def _spot(place: Place, curves: Curves) -> Spot:
+    return Spot(place.where(curves.clients), curves.seeds)
+
+
+def _after(spot: Spot, curves: Curves, number: int) -> Observation:
+    """Return the accuracies after some rounds, and why there are none where fewer were run."""
+    reason = curves.stopped if number <= curves.rounds else f"{curves.rounds} rounds were run"
+    return spot.observe((_tested(run).get(number) for run in curves.curves), reason=reason, after=number)
 
 
 def _tested(curve: Mapping[str, Any]) -> dict[int, float]:
@@ -155,22 +160,16 @@ def _tested(curve: Mapping[str, Any]) -> dict[int, float]:
     return {point["round"]: point["accuracy"] for point in curve["points"] if point["accuracy"] is not None}
 
 
-def _accuracy_at(curve: Mapping[str, Any], number: int) -> float | None:
-    return _tested(curve).get(number)
-
-
 def _costs(place: Place, curves: Curves) -> list[Observation]:
-    where, seeds = place.where(curves.clients), curves.seeds
+    spot = _spot(place, curves)
     ends = [curve["points"][-1] for curve in curves.curves]
-    sent = tuple((point["up"] + point["down"]) / 1e6 for point in ends)
-    found = [Observation(where, sent, "megabytes", seeds=seeds)]
+    observed = [spot.observe(((point["up"] + point["down"]) / 1e6 for point in ends), "megabytes")]
     flops = [point["flops"] for point in ends]
     if None not in flops:
-        found.append(Observation(where, tuple(each / 1e9 / curves.clients for each in flops), "gigaflops", seeds=seeds))
+        observed.append(spot.observe((number / 1e9 / curves.clients for number in flops), "gigaflops"))
         if curves.forward:
-            passes = tuple(each / curves.forward for each in flops)
-            found.append(Observation(where, passes, "forward passes", seeds=seeds))
-    return found
+            observed.append(spot.observe((number / curves.forward for number in flops), "forward passes"))
+    return observed
 
 
 def thinned(numbers: Sequence[int], most: int = POINTS) -> list[int]:
@@ -188,19 +187,23 @@ def thinned(numbers: Sequence[int], most: int = POINTS) -> list[int]:
 
 def _by_round(place: Place, curves: Curves) -> list[Observation]:
     """Return the curve: accuracies by round, with the mean costs up to there as further keys."""
-    where, seeds = place.where(curves.clients), curves.seeds
+    spot = _spot(place, curves)
     tested = [_tested(curve) for curve in curves.curves]
-    costs = [{point["round"]: point for point in curve["points"]} for curve in curves.curves]
-    found = []
+    points = [{point["round"]: point for point in curve["points"]} for curve in curves.curves]
+    observed = []
     for number in thinned(sorted(set().union(*tested))):
-        points = [each[number] for each in costs if number in each]
-        key: dict[str, Any] = {"round": number}
-        key["megabytes"] = _short(fmean(point["up"] + point["down"] for point in points) / 1e6)
-        if all(point["flops"] is not None for point in points):
-            key["gigaflops"] = _short(fmean(point["flops"] for point in points) / 1e9 / curves.clients)
-        values = tuple(each.get(number) for each in tested)
-        found.append(Observation({**where, **key}, values, "accuracy by round", seeds=seeds))
-    return found
+        costs = _mean_costs([point[number] for point in points if number in point], curves.clients)
+        values = (accuracies.get(number) for accuracies in tested)
+        observed.append(spot.observe(values, "accuracy by round", round=number, **costs))
+    return observed
+
+
+def _mean_costs(points: Sequence[Mapping[str, Any]], clients: int) -> dict[str, Any]:
+    """Return what a round has cost up to there: megabytes, and multiply-adds a client where they are known."""
+    costs = {"megabytes": _short(fmean(point["up"] + point["down"] for point in points) / 1e6)}
+    if all(point["flops"] is not None for point in points):
+        costs["gigaflops"] = _short(fmean(point["flops"] for point in points) / 1e9 / clients)
+    return costs
 
 
 def _short(value: float) -> float:
@@ -208,15 +211,17 @@ def _short(value: float) -> float:
 
 
 def _to_targets(place: Place, curves: Curves, targets: Sequence[float]) -> list[Observation]:
-    where, found = place.where(curves.clients), []
+    spot, observed = _spot(place, curves), []
     for target in targets:
-        values = tuple(
-            next((float(number) for number, value in sorted(_tested(curve).items()) if value >= target), None)
-            for curve in curves.curves
-        )
-        reason = f"{curves.rounds} rounds did not get there" if None in values else None
-        found.append(Observation({**where, "target": target}, values, "rounds to target", reason, curves.seeds))
-    return found
+        rounds = tuple(_first_round(curve, target) for curve in curves.curves)
+        reason = f"{curves.rounds} rounds did not get there" if None in rounds else None
+        observed.append(spot.observe(rounds, "rounds to target", reason, target=target))
+    return observed
+
+
+def _first_round(curve: Mapping[str, Any], target: float) -> float | None:
+    reached_in = (float(number) for number, accuracy in sorted(_tested(curve).items()) if accuracy >= target)
+    return next(reached_in, None)
 
 
 def _lost(place: Place, curves: Curves, done: Mapping[Place, Curves]) -> list[Observation]:
@@ -227,7 +232,7 @@ def _lost(place: Place, curves: Curves, done: Mapping[Place, Curves]) -> list[Ob
     pairs = zip(done[first].curves, curves.curves, strict=True)
     ends = [(final_accuracy(one), final_accuracy(other)) for one, other in pairs]
     values = tuple(None if one is None or other is None else one - other for one, other in ends)
-    return [Observation(place.where(curves.clients), values, "accuracy lost to skew", curves.stopped, curves.seeds)]
+    return [_spot(place, curves).observe(values, "accuracy lost to skew", curves.stopped)]
 
 
 def _to_random(place: Place, curves: Curves, random: Curves) -> Observation:

@@ -105,16 +105,17 @@ def _panels(figure: Mapping[str, Any], found: Sequence[Observation], reader: "_R
     kinds = list(dict.fromkeys(_kind(each, keys) for each in found))
     names = dict(zip(kinds, _names(keys, kinds), strict=True))
     values = sorted_values(found, split) if split else [None]
-    panels = []
-    for value in values:
-        here = [each for each in found if each.where.get(split) == value]
-        series = [
+
+    def panel(value: Any) -> Panel:
+        here = [one for one in found if one.where.get(split) == value]
+        series = (
             Series(name, reader.points(_matching(here, keys, kind), name), Style.numbered(number))
             for number, (kind, name) in enumerate(names.items())
-        ]
+        )
         title = value_words(split, value) if len(values) > 1 else ""
-        panels.append(Panel(title, tuple(each for each in series if each.points)))
-    return tuple(panels)
+        return Panel(title, tuple(line for line in series if line.points))
+
+    return tuple(map(panel, values))
 
 
 def _matching(found: Sequence[Observation], keys: Sequence[str], kind: tuple[Any, ...]) -> list[Observation]:
