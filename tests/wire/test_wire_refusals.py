@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tests.wire.wire_impossible
 import tests.wire.wire_malformed_numbers
 import tests.wire.wire_malformed_sketches
+import tests.wire.wire_other_encodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.wire_malformed import KINDS, bases, framed, split_body

@@ -81,35 +81,28 @@ class Obfuscation:
     def require(self, spec: StatisticsSpec) -> None:
         """Raise InputError unless counts beside these moments can be changed so that data could still have both.
 
-        A gram is of all classes together, so no change of it fits changed counts of single ones, and neither does a
-        scatter sketch, whose trace over n − |C| would tell the true n besides; and a second moment of a class does not
-        fit several means of it whose weights change.
+        First moments alone can be weighted anew. Second moments and sketches tell the true count whatever is written
+        beside them: the scatter of n samples has n − 1 directions, that of one sample none.
 
         Examples
         --------
-        >>> Obfuscation("uniform", 0.5).require(StatisticsSpec.of("class_grams"))
+        >>> Obfuscation("uniform", 0.5).require(StatisticsSpec.of("client_means"))
         >>> Obfuscation("uniform", 0.5).require(StatisticsSpec.of("gram"))
         Traceback (most recent call last):
-        fedmoments.errors.InputError: counts cannot be obfuscated beside the moment 'gram', which is of all classes ...
+        fedmoments.errors.InputError: counts cannot be obfuscated beside the moment 'gram': no data would have both, ...
         """
-        for name in spec.sent:
-            if moment(name).layout is Layout.GLOBAL:
-                raise InputError(
-                    f"counts cannot be obfuscated beside the moment '{name}', which is of all classes together: no "
-                    "data would have both. Measure client means, sums or moments of classes, or do not obfuscate"
-                )
         if spec.has_sketch:
             raise InputError(
                 "counts cannot be obfuscated beside scatter sketches: their trace and rank are of all classes together "
                 "and grow with the true counts, so that no data would have both and the counts could be read from "
                 "them. Measure client means alone, or do not obfuscate"
             )
-        beside = [name for name in spec.sent if moment(name).layout is Layout.CLASS and name != "sums"]
-        if spec.means_per_client > 1 and beside:
-            raise InputError(
-                f"counts of {spec.means_per_client} means a class cannot be obfuscated beside {', '.join(beside)}: no "
-                "data would have both. Measure one mean a class, or do not obfuscate"
-            )
+        for name in spec.sent:
+            if moment(name).degree > 1:
+                raise InputError(
+                    f"counts cannot be obfuscated beside the moment '{name}': no data would have both, and the true "
+                    "count follows from its rank or its powers. Measure client means or sums alone, or do not obfuscate"
+                )
 
     def counts(self, counts: Ints, *, seed: int | str | None) -> Ints:
         """Return blurred counts, whole numbers of 0 or more.
@@ -155,12 +148,6 @@ class Obfuscation:
         self.require(stats.spec)
         form = stats.fixed_point
         if form is not None:
-            above = [name for name in stats.spec.sent if moment(name).degree > 1]
-            if above:
-                raise InputError(
-                    f"counts cannot be obfuscated beside {', '.join(above)} once these are rounded to fixed point, "
-                    "for their errors would grow: obfuscate first, then round"
-                )
             return self.apply(stats.to_float(), seed=seed).quantized(form)
         if stats.spec.keeps_clients_apart:
             return self._of_rows(stats, seed)

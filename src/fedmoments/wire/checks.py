@@ -11,26 +11,25 @@ Sound numbers are never refused, so every inequality is tested with the slack th
 - **the norm bound**: features are often normalised in float32, so norms up to R·(1 + 10⁻⁵) count as within R, and
   single entries up to n·R^degree·(1 + 10⁻⁵), as in ``FixedPoint``: no sum in a ledger can overflow.
 
-Indefinite second moments are found in :mod:`fedmoments.wire.definite`, scatter sketches of a trace that no data have
-in :mod:`fedmoments.wire.sketch_checks`.
+Second moments that are indefinite or of too high a rank are found in :mod:`fedmoments.wire.definite`, sums of powers
+that exclude each other in :mod:`fedmoments.wire.power_checks`, scatter sketches that no data have in
+:mod:`fedmoments.wire.sketch_checks`.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.linalg import blocks, packed_diagonal
+from fedmoments.core.linalg import packed_diagonal
 from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, Statistics
 from fedmoments.core.statistics.fixed_point import SLACK
-from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import Refuse
 from fedmoments.wire.definite import check_definite
-from fedmoments.wire.mean_rows import error_norms, mean_errors
+from fedmoments.wire.evidence import MATRICES, Evidence, counts_of, read_evidence, relative_error
+from fedmoments.wire.power_checks import check_powers
 from fedmoments.wire.reason import Reason
 from fedmoments.wire.sketch_checks import check_sketch
 
@@ -39,13 +38,8 @@ __all__ = ["Index", "check_index", "check_moments"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-UNIT = 2.0**-52
-#: Moments that are sums of even powers; packed matrices; power sums with their degree, from matrices their diagonal.
+#: Moments that are sums of even powers.
 EVEN = ("class_norms", "class_squares", "class_fourths")
-MATRICES = ("gram", "class_grams")
-POWERS = {"class_squares": 2, "class_grams": 2, "class_thirds": 3, "class_fourths": 4}
-#: So many numbers of each power are compared at once.
-BLOCK_NUMBERS = 2**15
 
 
 @dataclass(frozen=True)
@@ -124,25 +118,13 @@ def _check_rows(index: Index, most: int, refuse: Refuse) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Class sums (p, d) in float64, how far each may be off ((p, d) or (p, 1)), and their counts (p, 1)."""
-
-    values: Floats
-    errors: Floats
-    counts: Floats
-
-
 def check_moments(stats: Statistics, agreement: Agreement, refuse: Refuse) -> None:
     """Check the numbers of fixed-point statistics whose shapes, types, labels and counts are right already."""
-    form = agreement.fixed_point
-    _check_entries(stats, form, refuse)
-    sums = _class_sums(stats, agreement, refuse)
-    _check_lengths(stats, form, refuse)
-    check_definite(stats, sums.values, sums.errors, form, refuse)
-    check_sketch(stats, sums.values, sums.errors, form, refuse)
-    _check_powers(stats, sums, form, refuse)
-    _check_totals(stats, form, refuse)
+    _check_entries(stats, agreement.fixed_point, refuse)
+    evidence = read_evidence(stats, agreement, refuse)
+    _check_lengths(stats, agreement.fixed_point, refuse)
+    for check in (check_definite, check_sketch, check_powers, _check_totals):
+        check(evidence, refuse)
 
 
 def _check_entries(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
@@ -152,7 +134,7 @@ def _check_entries(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
         if not array.size or kind.layout is Layout.SKETCH:
             continue
         bits = form.bits(kind.degree)
-        allowed = _counts(stats, kind.layout) * (form.norm_bound**kind.degree * (1 + SLACK))
+        allowed = counts_of(stats, kind.layout) * (form.norm_bound**kind.degree * (1 + SLACK))
         most = np.floor(np.ldexp(allowed, bits) + 0.5)
         low, high = array.min(axis=-1), array.max(axis=-1)
         if (high > most).any() or (low < -most).any():
@@ -170,37 +152,6 @@ def _check_entries(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             )
 
 
-def _counts(stats: Statistics, layout: Layout) -> Floats:
-    """Return over how many samples the numbers of a layout sum, (p,), (r,) or ()."""
-    counts = {Layout.CLASS: stats.class_counts, Layout.ROWS: stats.row_counts}
-    return counts.get(layout, np.asarray(stats.n_samples)).astype(np.float64)
-
-
-def _class_sums(stats: Statistics, agreement: Agreement, refuse: Refuse) -> Sums:
-    """Return the class sums, sent or added up from rows, once no norm is beyond what its count allows."""
-    form = agreement.fixed_point
-    counts = stats.class_counts[:, None].astype(np.float64)
-    name = "sums" if "sums" in stats.arrays else "client_means"
-    chosen = agreement.choice(stats.n_samples, len(counts)).means or "int64"
-    stored = stats.arrays[name]
-    values = form.dequantize(stored, degree=1)
-    samples = _counts(stats, MOMENTS[name].layout)
-    errors = form.resolution(1) / 2 + mean_errors(values, samples, "int64" if name == "sums" else chosen)
-    norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-    allowed = samples * form.norm_bound * (1 + SLACK) + error_norms(errors, stats.dim)
-    if (norms > allowed).any():
-        worst = int(np.argmax(norms / allowed))
-        refuse(
-            Reason.OUT_OF_RANGE,
-            f"'{name}' holds a sum of {samples[worst]:.0f} features whose norm is {norms[worst]:.6g}, but norm_bound="
-            f"{form.norm_bound:g} allows {allowed[worst]:.6g}; clip features to the bound",
-        )
-    if name == "sums" or len(stored) == len(counts):  # one row a class
-        return Sums(values, errors, counts)
-    cells, p = np.searchsorted(stats.classes, stats.row_labels), len(counts)
-    return Sums(form.dequantize(cell_sums(stored, cells, p), degree=1), cell_sums(errors, cells, p), counts)
-
-
 def _check_lengths(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
     """Check Σ|x_i|^g ≤ ‖x‖^g ≤ R^g for the moments of degree g ≥ 2: of a matrix, its trace."""
     for name, array in stats.arrays.items():
@@ -209,7 +160,7 @@ def _check_lengths(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             continue
         numbers = packed_diagonal(array) if name in MATRICES else np.abs(array)
         lengths = np.ldexp(numbers.sum(axis=-1, dtype=np.float64), -form.bits(kind.degree))
-        allowed = _counts(stats, kind.layout) * (form.norm_bound * (1 + SLACK)) ** kind.degree
+        allowed = counts_of(stats, kind.layout) * (form.norm_bound * (1 + SLACK)) ** kind.degree
         allowed = allowed + numbers.shape[-1] * form.resolution(kind.degree) / 2
         if (lengths > allowed).any():
             refuse(
@@ -219,40 +170,9 @@ def _check_lengths(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             )
 
 
-def _check_powers(stats: Statistics, sums: Sums, form: FixedPoint, refuse: Refuse) -> None:
-    """Check Lyapunov's inequality m_b^(c−a) ≤ m_a^(c−b)·m_c^(b−a) of power sums, coordinate by coordinate.
-
-    It holds for all degrees a < b < c where a and c are even; for (0, 1, 2) it is Cauchy and Schwarz's, n·Σx² ≥ (Σx)².
-    """
-    for some in blocks(len(stats.classes), max(1, BLOCK_NUMBERS // stats.dim)):
-        counts, values, errors = sums.counts[some], sums.values[some], sums.errors[some]
-        rounding = 1 + 16 * _gamma(counts, stats.dim)
-        known = {0: (counts, 0.0), 1: (values, errors), **_power_sums(stats, some, form)}
-        for a, b, c in combinations(sorted(known), 3):
-            if a % 2 == 0 and c % 2 == 0:
-                least = _lower(known[b]) ** (c - a)
-                if (least > _upper(known[a]) ** (c - b) * _upper(known[c]) ** (b - a) * rounding).any():
-                    refuse(Reason.INCONSISTENT, f"its sums of powers {a}, {b} and {c} are such as no data have")
-        if "class_norms" in stats.arrays:
-            norms = form.dequantize(stats.arrays["class_norms"][some], 2) + form.resolution(2) / 2
-            least = np.square(_lower((values, errors))).sum(axis=1, keepdims=True)
-            if (least > counts * norms * rounding).any():
-                refuse(Reason.INCONSISTENT, "its 'class_norms' are smaller than its counts and class sums allow")
-
-
-def _power_sums(stats: Statistics, some: slice, form: FixedPoint) -> dict[int, tuple[Floats, Any]]:
-    """Return sums of powers of some classes by degree, and how far they may be off."""
-    sums: dict[int, tuple[Floats, Any]] = {}
-    for name, degree in POWERS.items():
-        if name in stats.arrays:
-            array = stats.arrays[name][some]
-            numbers = form.dequantize(packed_diagonal(array) if name in MATRICES else array, degree)
-            sums[degree] = (numbers, form.resolution(degree) / 2)
-    return sums
-
-
-def _check_totals(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
+def _check_totals(evidence: Evidence, refuse: Refuse) -> None:
     """Check that the diagonal of a gram is what squares or norms of all classes add up to."""
+    stats, form = evidence.stats, evidence.form
     if "gram" not in stats.arrays:
         return
     unit, p = form.resolution(2), len(stats.classes)
@@ -262,22 +182,9 @@ def _check_totals(stats: Statistics, form: FixedPoint, refuse: Refuse) -> None:
             total = form.dequantize(stats.arrays[name], 2).sum(axis=0)
             own = diagonal if name == "class_squares" else diagonal.sum(keepdims=True)
             roundings = (p + 1 if name == "class_squares" else p + stats.dim) / 2
-            allowed = roundings * unit + 2 * _gamma(stats.n_samples, stats.dim) * np.abs(own)
+            allowed = roundings * unit + 2 * relative_error(stats.n_samples, stats.dim) * np.abs(own)
             if (np.abs(own - total) > allowed).any():
                 refuse(Reason.INCONSISTENT, f"the diagonal of its 'gram' is not what its '{name}' add up to")
-
-
-def _gamma(counts: Any, dim: int) -> Any:
-    """Return the relative error of float64 sums over ``counts`` samples."""
-    return UNIT * (counts + (dim + 64))
-
-
-def _lower(known: tuple[Floats, Any]) -> Floats:
-    return np.asarray(np.maximum(np.abs(known[0]) - known[1], 0.0))
-
-
-def _upper(known: tuple[Floats, Any]) -> Floats:
-    return np.asarray(np.maximum(known[0], 0.0) + known[1])
 
 
 def _some(numbers: Ints) -> str:

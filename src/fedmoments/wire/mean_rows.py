@@ -12,6 +12,10 @@ int8      U8, low + u·step        half a step (max − min)/255 of its row, 2�
 
 int8 has a tensor of F32 beside it, (r, 2): ``low`` and ``step`` of every row. Means become sums
 round(mean · count · 2^bits) again, the same on every machine. No mean is ever rounded beyond the norm bound.
+
+**Law (one encoding)**: writing what was read gives the same bytes. A code may be finer than the fixed point or coarser,
+so sums are coded and read back until they stay as they are: the lowest and highest sum of a row do after one pass, the
+others after the next.
 """
 
 from typing import Any
@@ -22,6 +26,7 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics import FixedPoint
 from fedmoments.core.statistics.coding import CodedRows, code_means
 from fedmoments.core.statistics.fixed_point import SLACK
+from fedmoments.core.statistics.rounding import MOST_PASSES
 from fedmoments.wire.body import Refuse, Tensor
 from fedmoments.wire.reason import Reason
 
@@ -102,18 +107,45 @@ def write_means(sums: Ints, counts: Ints, code: str, form: FixedPoint) -> tuple[
     dtype = DTYPES[code]
     if code == "int64":
         return dtype, np.ascontiguousarray(sums, "<i8"), None
-    means = form.dequantize(sums, degree=1) / counts[:, None]
+    for _ in range(MOST_PASSES):
+        numbers, scales = _coded(sums, counts, code, form)
+        again = _sums(_values(numbers, scales, code), counts, form)
+        if np.array_equal(again, sums):
+            break
+        sums = again
+    return dtype, numbers, scales
+
+
+def _coded(sums: Ints, counts: Ints, code: str, form: FixedPoint) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return the means of sums in a code, without negative zeros."""
+    means = form.dequantize(sums, degree=1) / counts[:, None] + 0.0
     if code in ("float16", "bfloat16"):
-        return dtype, _halves(means, code, form.norm_bound), None
+        return _halves(means, code, form.norm_bound), None
     most = form.norm_bound * CUT
     coded = code_means(np.clip(means, -most, most), code)
     if coded.scales is None or coded.lows is None:
-        return dtype, np.ascontiguousarray(coded.numbers, "<f4"), None
-    return (
-        dtype,
-        np.ascontiguousarray(coded.numbers),
-        np.ascontiguousarray(np.stack([coded.lows, coded.scales], 1), "<f4"),
-    )
+        return np.ascontiguousarray(coded.numbers + np.float32(0.0), "<f4"), None
+    scales = np.stack([coded.lows, coded.scales], 1) + np.float32(0.0)
+    return np.ascontiguousarray(coded.numbers), np.ascontiguousarray(scales, "<f4")
+
+
+def _values(numbers: NDArray[Any], scales: NDArray[Any] | None, code: str) -> Floats:
+    """Return coded means in float64."""
+    if scales is not None:
+        return CodedRows("int8", numbers, scales[:, 1].copy(), scales[:, 0].copy()).values()
+    if code == "bfloat16":
+        return (numbers.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return numbers.astype(np.float64)
+
+
+def _sums(values: Floats, counts: Ints, form: FixedPoint) -> Ints:
+    """Return means as fixed-point sums; what would not fit int64 is cut off there and refused later."""
+    values *= counts[:, None]
+    np.ldexp(values, form.bits(1), out=values)
+    np.rint(values, out=values)
+    np.nan_to_num(values, copy=False, nan=0.0)
+    np.clip(values, -(2.0**63), 2.0**63 - 1024, out=values)
+    return values.astype(np.int64)
 
 
 def _halves(means: Floats, code: str, bound: float) -> NDArray[Any]:
@@ -121,14 +153,14 @@ def _halves(means: Floats, code: str, bound: float) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         if code == "float16":
             halves: NDArray[Any] = np.ascontiguousarray(means, "<f2")
-            values = halves.astype(np.float64)
         else:
             single = np.ascontiguousarray(means, np.float32).view(np.uint32)
             halves = ((single + 0x7FFF + ((single >> 16) & 1)) >> 16).astype("<u2")
-            values = (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        values = _values(halves, None, code)
     beyond = (np.abs(values) > bound * (1 + SLACK)) & np.isfinite(values)
     bits = halves.view("<u2")
     bits[beyond] -= 1  # the next number towards zero
+    bits[bits == 0x8000] = 0  # there is one zero
     return halves
 
 
@@ -155,11 +187,7 @@ def read_means(rows: Tensor, scales: Tensor | None, counts: Ints, form: FixedPoi
     else:
         lows, steps = _lows_and_steps(scales, len(counts), refuse)
         values = CodedRows("int8", rows.array("u1"), steps, lows).values()
-    values *= counts[:, None]
-    np.ldexp(values, form.bits(1), out=values)
-    np.rint(values, out=values)
-    np.clip(values, -(2.0**63), 2.0**63 - 1024, out=values)
-    return values.astype(np.int64)
+    return _sums(values, counts, form)
 
 
 def _lows_and_steps(scales: Tensor, rows: int, refuse: Refuse) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -55,8 +55,8 @@ def write_sketch(sketches: Sketches, choice: Choice) -> dict[str, tuple[str, NDA
     coded, residuals = _coded(sketches, choice)
     dtype, kind = _DTYPES[choice.code]
     tensors: dict[str, tuple[str, NDArray[Any]]] = {
-        ROWS: (dtype, np.ascontiguousarray(coded.numbers, kind)),
-        RESIDUAL: ("F64", np.ascontiguousarray(residuals, "<f8")),
+        ROWS: (dtype, np.ascontiguousarray(coded.numbers + coded.numbers.dtype.type(0), kind)),  # there is one zero
+        RESIDUAL: ("F64", np.ascontiguousarray(residuals + 0.0, "<f8")),
     }
     if coded.scales is not None:
         tensors[SCALES] = ("F32", np.ascontiguousarray(coded.scales, "<f4"))

@@ -1,15 +1,18 @@
 """Whether a scatter sketch is one that data within the norm bound R can have.
 
 With n_c samples, class sums A_c and a sketch of rows V and residual trace ρ, the trace T = ‖V‖² + ρ is that of the
-class-centred scatter:
+class-centred scatter M = Σ_c (Σ x xᵀ − A_c A_cᵀ/n_c). Where a class was added up in groups (rows of client means) of
+n_g samples and sums A_g, the scatter between its groups is a part of M, and a group of one sample is known:
 
-    T = Σ_c (Σ‖x‖² − ‖A_c‖²/n_c)  ≤  Σ_{c: n_c ≥ 2} (n_c·R² − ‖A_c‖²/n_c),
+    Σ_g ‖A_g‖²/n_g − Σ_c ‖A_c‖²/n_c  ≤  T  ≤  Σ_{g: n_g ≥ 2} n_g·R² + Σ_{g: n_g = 1} ‖A_g‖² − Σ_c ‖A_c‖²/n_c.
 
-for a class of one sample has no scatter; a client all of whose classes are such has T = 0. Where second moments are
-sent as well, Σ‖x‖² is known and both sides of the equation must agree. No row is longer than √T, so rows need no check
-of their own. Slack is as in :mod:`fedmoments.wire.checks`: class sums err by e_c, which moves ‖A_c‖²/n_c by at most
+So a client all of whose classes have one sample has T = 0. Where second moments are sent as well, Σ‖x‖² is known and T
+must be what they leave; no coordinate of V has more energy than their diagonal leaves, and VᵀV ⪯ M where they are
+matrices. As many rows as there are degrees of freedom, n − |C|, leave no residual trace (asked of float64 rows alone).
+
+Slack is as in :mod:`fedmoments.wire.checks`: class sums err by e_c, which moves ‖A_c‖²/n_c by at most
 (2‖A_c‖‖e_c‖ + ‖e_c‖²)/n_c, second moments by half a resolution ρ₂ a number, float64 sums by 16·(n + d + 64)·2⁻⁵² of
-n·R².
+n·R²; and a row that was coded errs by E, half a step of its code a number, which moves VᵀV by 2‖V‖‖E‖ + ‖E‖².
 """
 
 import math
@@ -17,35 +20,34 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.linalg import packed_diagonal
-from fedmoments.core.statistics import FixedPoint, Statistics
-from fedmoments.core.statistics.fixed_point import SLACK
 from fedmoments.wire.body import Refuse
-from fedmoments.wire.definite import slack_of_sums
+from fedmoments.wire.definite import is_definite, slack_of, slack_of_sums
+from fedmoments.wire.evidence import MATRICES, Evidence
 from fedmoments.wire.reason import Reason
 
 __all__ = ["check_sketch"]
 
 Floats = NDArray[np.float64]
-#: Second moments, and whether they are packed matrices.
-SECOND = {"class_norms": False, "class_squares": False, "gram": True, "class_grams": True}
+#: Second moments that tell the trace of the scatter.
+SECOND = ("class_norms", "class_squares", "gram", "class_grams")
+#: Half a step of a code, in the largest number of a row.
+HALF_STEPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "int8": 0.5 / 127}
+#: What eigenvalues that count as rounding leave of a trace in float64 rows.
+LEFT_BY_ROUNDING = 1e-8
 
 
-def check_sketch(stats: Statistics, sums: Floats, errors: Floats, form: FixedPoint, refuse: Refuse) -> None:
-    """Check the trace of a client's scatter sketch, if it has one.
+def check_sketch(evidence: Evidence, refuse: Refuse) -> None:
+    """Check the trace and the rows of a client's scatter sketch, if it has one.
 
     Parameters
     ----------
-    stats
-        Fixed-point statistics of one client.
-    sums, errors
-        Class sums (p, d) in float64, and how far each may be off, (p, d) or (p, 1).
-    form
-        Their fixed point.
+    evidence
+        A contribution.
     refuse
         Called with the reason.
     """
-    if not stats.spec.has_sketch or not len(stats.classes):
+    stats, classes = evidence.stats, evidence.classes
+    if not stats.spec.has_sketch or not len(classes):
         return
     with np.errstate(over="ignore"):
         trace = stats.sketches.trace
@@ -54,36 +56,66 @@ def check_sketch(stats: Statistics, sums: Floats, errors: Floats, form: FixedPoi
             Reason.INCONSISTENT,
             f"the residual trace of its scatter sketch must be 0 or more, but is {stats.sketch_residuals.min():.6g}",
         )
-    counts = stats.class_counts.astype(np.float64)
-    if stats.n_samples == len(counts) and trace != 0:
+    if stats.n_samples == len(classes) and trace != 0:
         refuse(
             Reason.INCONSISTENT,
             "every class has one sample, so that there is no scatter, but its scatter sketch has the trace "
             f"{trace:.6g}: its counts are not those of its sketch",
         )
-    squares = counts * (form.norm_bound * (1 + SLACK)) ** 2
-    rounding = 16 * 2.0**-52 * (stats.n_samples + stats.dim + 64) * float(squares.sum())
-    least = np.square(np.maximum(np.abs(sums) - errors, 0.0)).sum(axis=1) / counts
-    most = float(np.maximum(squares - least, 0.0)[counts > 1].sum()) + rounding
-    if not trace <= most:  # infinity is refused too
+    rounding = 16 * 2.0**-52 * (stats.n_samples + stats.dim + 64) * stats.n_samples * evidence.bound**2
+    _check_range(evidence, trace, rounding, refuse)
+    _check_residual(evidence, trace, refuse)
+    _check_second_moments(evidence, trace, slack_of_sums(classes) + rounding, refuse)
+    _check_rows(evidence, slack_of_sums(classes) + rounding, refuse)
+
+
+def _check_range(evidence: Evidence, trace: float, rounding: float, refuse: Refuse) -> None:
+    """Check the trace against counts, the sums of classes and groups, and the norm bound."""
+    classes, groups = evidence.classes, evidence.groups
+    shortest = np.square(np.maximum(np.abs(classes.values) - classes.errors, 0.0)).sum(axis=1) / classes.counts[:, 0]
+    longest = np.square(np.abs(groups.values) + groups.errors).sum(axis=1)
+    squares = np.where(groups.counts[:, 0] > 1, groups.counts[:, 0] * evidence.bound**2, longest)
+    most = np.maximum(evidence.per_class(squares[:, None])[:, 0] - shortest, 0.0)[classes.counts[:, 0] > 1]
+    allowed = float(most.sum()) + rounding
+    if not trace <= allowed:  # infinity is refused too
         refuse(
             Reason.OUT_OF_RANGE,
             f"its scatter sketch has the trace {trace:.6g}, but its counts, its means and norm_bound="
-            f"{form.norm_bound:g} allow {most:.6g}; clip features to the bound",
+            f"{evidence.form.norm_bound:g} allow {allowed:.6g}; clip features to the bound",
         )
-    slack = slack_of_sums(sums, errors, stats.class_counts[:, None]) + rounding
-    _check_second_moments(stats, sums, form, refuse, trace=trace, slack=slack)
+    between = float((np.square(groups.values) / groups.counts).sum())
+    between -= float((np.square(classes.values) / classes.counts).sum())
+    if trace < between - slack_of_sums(groups) - slack_of_sums(classes) - rounding:
+        refuse(
+            Reason.INCONSISTENT,
+            f"its scatter sketch has the trace {trace:.6g}, but the rows of means of its classes spread by "
+            f"{between:.6g} alone: measure both from the same samples",
+        )
 
 
-def _check_second_moments(
-    stats: Statistics, sums: Floats, form: FixedPoint, refuse: Refuse, *, trace: float, slack: float
-) -> None:
+def _check_residual(evidence: Evidence, trace: float, refuse: Refuse) -> None:
+    """Check that rows which span all that samples can span leave nothing."""
+    stats = evidence.stats
+    spare, left = stats.n_samples - len(evidence.classes), float(stats.sketch_residuals.sum())
+    spanned = len(stats.sketches.rows) >= min(spare, stats.dim)
+    if evidence.code == "float64" and spare and spanned and left > LEFT_BY_ROUNDING * trace:
+        refuse(
+            Reason.INCONSISTENT,
+            f"its scatter sketch has {len(stats.sketches.rows)} rows, all that {stats.n_samples} samples of "
+            f"{len(evidence.classes)} classes can span, and yet a residual trace of {left:.6g}",
+        )
+
+
+def _check_second_moments(evidence: Evidence, trace: float, slack: float, refuse: Refuse) -> None:
     """Check that a sketch has the trace that every second moment less the class sums leaves."""
-    counts = stats.class_counts.astype(np.float64)
-    explained = float((np.square(sums) / counts[:, None]).sum())
-    for name, total in _squares(stats, form).items():
-        numbers = stats.dim if name == "gram" else len(counts) * (1 if name == "class_norms" else stats.dim)
-        if abs(total - explained - trace) > slack + numbers * form.resolution(2) / 2:
+    classes = evidence.classes
+    explained = float((np.square(classes.values) / classes.counts).sum())
+    for name in SECOND:
+        if name not in evidence.stats.arrays:
+            continue
+        numbers = evidence.second(name)
+        total = float(numbers.sum())
+        if abs(total - explained - trace) > slack + numbers.size * evidence.form.resolution(2) / 2:
             refuse(
                 Reason.INCONSISTENT,
                 f"the trace of its scatter sketch, {trace:.6g}, is not what its '{name}' less its class sums leave, "
@@ -91,11 +123,36 @@ def _check_second_moments(
             )
 
 
-def _squares(stats: Statistics, form: FixedPoint) -> dict[str, float]:
-    """Return Σ‖x‖² by second moment that it follows from."""
-    totals = {}
-    for name, packed in SECOND.items():
-        if name in stats.arrays:
-            numbers = packed_diagonal(stats.arrays[name]) if packed else stats.arrays[name]
-            totals[name] = math.ldexp(float(numbers.astype(np.float64).sum()), -form.bits(2))
-    return totals
+def _check_rows(evidence: Evidence, slack: float, refuse: Refuse) -> None:
+    """Check that no direction of the rows has more energy than second moments less the class sums leave."""
+    stats, classes, form = evidence.stats, evidence.classes, evidence.form
+    rows = stats.sketches.rows
+    peaks = np.abs(rows).max(axis=1, initial=0.0)
+    off = math.sqrt(stats.dim) * HALF_STEPS[evidence.code] * float(np.sqrt(np.square(peaks).sum()))
+    slack += (2 * math.sqrt(float(np.square(rows).sum())) + off) * off
+    explained = (np.square(classes.values) / classes.counts).sum(axis=0)
+    energy = np.square(rows).sum(axis=0)
+    for name in ("class_squares", *MATRICES):
+        if name not in stats.arrays:
+            continue
+        total = np.atleast_2d(evidence.second(name)).sum(axis=0)
+        if (energy - (total - explained) > slack + len(classes) * form.resolution(2) / 2).any():
+            refuse(
+                Reason.INCONSISTENT,
+                f"the rows of its scatter sketch have more energy in a coordinate than its '{name}' leave it",
+            )
+    if len(rows) and (packed := _packed_gram(evidence)) is not None:
+        beside = np.concatenate([classes.values / np.sqrt(classes.counts), rows])
+        if not is_definite(packed, beside, slack + len(classes) * slack_of(packed, classes, form), form):
+            refuse(
+                Reason.INCONSISTENT,
+                "the rows of its scatter sketch have more energy in a direction than its second moments leave it",
+            )
+
+
+def _packed_gram(evidence: Evidence) -> NDArray[np.int64] | None:
+    """Return the gram of all samples, if second moments tell it."""
+    arrays = evidence.stats.arrays
+    if "gram" in arrays:
+        return arrays["gram"]
+    return arrays["class_grams"].sum(axis=0) if "class_grams" in arrays else None

@@ -131,7 +131,23 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
         **apart,
     )
     check_moments(statistics, agreement, refuse)
+    _check_encoding(tensors, statistics, agreement, refuse)
     return statistics, withheld
+
+
+def _check_encoding(tensors: dict[str, Tensor], statistics: Statistics, agreement: Agreement, refuse: Refuse) -> None:
+    """Check that rows in a code are written as these statistics are: one content has one encoding."""
+    choice = agreement.choice(statistics.n_samples, len(statistics.classes))
+    for moment in agreement.spec.sent:
+        if not MOMENTS[moment].layout.apart:
+            continue
+        for name, (_, numbers) in _stored(moment, statistics, agreement, choice).items():
+            if numbers.tobytes() != tensors[name].data:
+                refuse(
+                    Reason.BODY,
+                    f"its tensor '{name}' stands for numbers that have another encoding, the only one that counts: "
+                    "write contributions with fedmoments.wire.encode",
+                )
 
 
 def _check_names(arrived: set[str], expected: set[str], agreement: Agreement, refuse: Refuse) -> None:

@@ -1,18 +1,23 @@
 """Client means as they travel with a scatter sketch: one a class, in the code that the contribution's budget allows."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.coding import mean_step, round_means
+from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.sketch_plan import SketchPlan
 
-__all__ = ["mean_steps", "round_to_budget", "whole_classes"]
+__all__ = ["MOST_PASSES", "mean_steps", "round_to_budget", "whole_classes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Coding and rounding to fixed point in turn settles after two passes; a few more cost nothing.
+MOST_PASSES = 8
 
 
 def whole_classes(labels: Ints, owners: Ints) -> tuple[Ints, Ints]:
@@ -33,17 +38,21 @@ def whole_classes(labels: Ints, owners: Ints) -> tuple[Ints, Ints]:
     return inverse.astype(np.int64), first.astype(np.int64)
 
 
-def round_to_budget(sums: Floats, counts: Ints, owners: Ints, plan: SketchPlan) -> Floats:
+def round_to_budget(
+    sums: NDArray[Any], counts: Ints, owners: Ints, plan: SketchPlan, form: FixedPoint | None = None
+) -> NDArray[Any]:
     """Return sums whose means are rounded, contribution by contribution.
 
     Parameters
     ----------
     sums
-        (r, d) sums of features, one row a class of a contribution.
+        (r, d) sums of features, one row a class of a contribution; int64 in fixed point.
     counts, owners
         (r,) samples and contribution of every row.
     plan
         How each contribution spends its budget.
+    form
+        The fixed point of ``sums``. They are rounded until they stay as they are then, as on the wire.
 
     Examples
     --------
@@ -52,7 +61,16 @@ def round_to_budget(sums: Floats, counts: Ints, owners: Ints, plan: SketchPlan) 
     """
     rounded = np.array(sums)
     for code, mine in _coded_blocks(counts, owners, plan, sums.shape[1]):
-        rounded[mine] = round_means(sums[mine] / counts[mine, None], code) * counts[mine, None]
+        own = counts[mine, None]
+        if form is None:
+            rounded[mine] = round_means(sums[mine] / own, code) * own
+            continue
+        for _ in range(MOST_PASSES):
+            before = rounded[mine]
+            means = round_means(form.dequantize(before, 1) / own, code)
+            rounded[mine] = form.quantize(means * own, 1, own, "client_means")
+            if np.array_equal(rounded[mine], before):
+                break
     return rounded
 
 

@@ -372,9 +372,7 @@ class Statistics:
         whole = self.whole_classes()
         if plan.budget is None:
             return whole
-        sums = round_to_budget(whole.rows.block_sums(), whole.row_counts, whole.row_owners, plan)
-        counts, form = whole.row_counts[:, None], self.fixed_point
-        means = form.quantize(sums, 1, counts, "client_means") if form else sums
+        means = round_to_budget(whole.raw("client_means"), whole.row_counts, whole.row_owners, plan, self.fixed_point)
         return replace(whole, arrays={**whole.arrays, "client_means": means}, rounded=True)
 
     def digest(self) -> str:
