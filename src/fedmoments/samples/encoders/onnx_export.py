@@ -23,7 +23,7 @@ from fedmoments.samples.encoders.onnx_runtime import session
 from fedmoments.samples.encoders.probe import Behaviour
 from fedmoments.samples.encoders.torch_runtime import inference
 
-__all__ = ["TOLERANCE", "cached_export", "export_onnx"]
+__all__ = ["OPSET", "TOLERANCE", "Exportable", "cached_export", "export_onnx", "traced"]
 
 #: Largest difference of a feature between torch and ONNX that an export may show on its trial, per unit of the
 #: largest feature where that is above one.
@@ -61,12 +61,8 @@ def export_onnx(encoder: Encoder, path: str | os.PathLike[str]) -> Path:
     FedMomentsError
         When the encoder does not run on torch, or ONNX does not give the same features to 1e-3.
     """
-    if not isinstance(encoder, Exportable):
-        raise FedMomentsError(
-            f"the encoder '{encoder.name}' cannot be exported to ONNX: image encoders on torch and minilm can"
-        )
     with _LOCK:
-        parts = encoder.onnx_parts()
+        parts = _parts(encoder)
         description = {
             "format": _FORMAT,
             "kind": parts.kind,
@@ -82,6 +78,23 @@ def export_onnx(encoder: Encoder, path: str | os.PathLike[str]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, sealed(model, description))
     return target
+
+
+def traced(encoder: Encoder) -> bytes:
+    """Return the ONNX model of a torch encoder, after a trial against torch: prepared samples in, ``features`` out."""
+    with _LOCK:
+        parts = _parts(encoder)
+        model = _exported(parts)
+        _try_out(encoder, parts, model)
+    return model
+
+
+def _parts(encoder: Encoder) -> OnnxParts:
+    if not isinstance(encoder, Exportable):
+        raise FedMomentsError(
+            f"the encoder '{encoder.name}' cannot be exported to ONNX: image encoders on torch and minilm can"
+        )
+    return encoder.onnx_parts()
 
 
 def cached_export(

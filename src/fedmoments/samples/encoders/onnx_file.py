@@ -7,7 +7,8 @@ weights, and a checksum of this and of all bytes before it. Any ONNX software re
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,15 @@ class OnnxParts:
         Example tensors.
     axes
         Inputs in order, then ``features``, each with the names of its axes that may vary.
+    beside
+        Files that whoever runs the model needs beside it, by name, such as a tokenizer.
     """
 
     kind: str
     module: Any
     inputs: tuple[Any, ...]
     axes: dict[str, dict[int, str]]
+    beside: Mapping[str, Path] = field(default_factory=dict)
 
 
 def sealed(model: bytes, description: dict[str, Any]) -> bytes:

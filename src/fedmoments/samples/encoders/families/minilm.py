@@ -60,7 +60,8 @@ class _TorchMiniLM(SentenceEncoder):
         tokens = torch.ones(2, 7, dtype=torch.int64, device=self.model.device)
         axes = {name: {0: "n", 1: "t"} for name in ("input_ids", "attention_mask", "token_type_ids")}
         inputs = (tokens, tokens, torch.zeros_like(tokens))
-        return OnnxParts("text", SentenceModel(transformer).eval(), inputs, {**axes, "features": {0: "n"}})
+        beside = {"tokenizer.json": _TOKENIZER.verified(_NAME)}
+        return OnnxParts("text", SentenceModel(transformer).eval(), inputs, {**axes, "features": {0: "n"}}, beside)
 
 
 class _OnnxMiniLM(TextEncoder):

@@ -1,0 +1,53 @@
+"""``fedmoments export``: write a fitted head, and the encoder before it, for software that has no fedmoments."""
+
+from pathlib import Path
+from typing import Annotated
+
+from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.options import Json, example
+from fedmoments.cli.output import print_json, print_line, readable_bytes
+from fedmoments.cli.places import existing_file
+from fedmoments.errors import InputError
+
+__all__ = ["export"]
+
+EXAMPLE = example(
+    "fedmoments export runs/demo/heads/fedcof.safetensors --to onnx --out digits.onnx",
+    "fedmoments export runs/demo/heads/fedcof.safetensors --to sklearn --head-only --out head.joblib",
+)
+
+
+@command("export", EXAMPLE)
+def export(
+    model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
+    *,
+    to: Annotated[str, typed(help="onnx, torch, sklearn or huggingface.")] = "onnx",
+    out: Annotated[Path, typed("--out", "-o", help="File or folder to write; it must not exist.")],
+    head_only: Annotated[
+        bool, typed("--head-only", help="Leave the encoder out: the model then takes features.")
+    ] = False,
+    encoder: Annotated[
+        str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a model that other software loads without fedmoments, with class names, probabilities and a model card."""
+    from fedmoments.core.classifier import load
+    from fedmoments.handover.export import export as write
+    from fedmoments.study.jobs.predict import encoder_of
+
+    if head_only and encoder is not None:
+        raise InputError("--head-only leaves the encoder out, and --encoder names one: give one of them")
+    classifier = load(existing_file(model))
+    noted = classifier.info.get("encoder")
+    given = not isinstance(noted, dict) or noted.get("name") == "identity"  # fitted on features that were given
+    chosen = None if head_only or given else encoder_of(classifier, encoder, beside=model)
+    files = write(classifier, to, out, encoder=chosen)
+    sizes = {str(path): path.stat().st_size for path in files}
+    takes = chosen.modality if chosen else "features"
+    if json:
+        print_json({"to": to, "takes": takes, "files": sizes, "digest": classifier.digest()})
+        return
+    print_line(f"{to}: takes {takes}, {classifier.n_classes} classes")
+    for name, size in sizes.items():
+        print_line(f"wrote {name} ({readable_bytes(size)})")

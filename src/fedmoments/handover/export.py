@@ -1,0 +1,113 @@
+"""Export a model to formats that are loaded without fedmoments; a format is one file in ``formats``."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.errors import InputError
+from fedmoments.handover.model import Model
+from fedmoments.registry import Registry, scan
+from fedmoments.samples.encoders.encoder import Encoder
+
+__all__ = ["EXPORTS", "Export", "export", "register_export"]
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class Export:
+    """A format that models are written in.
+
+    Parameters
+    ----------
+    name
+        What users type.
+    description
+        One line: what is written, and what loads it.
+    write
+        Writes a model to a place that does not exist yet, and returns the files written, the main one first.
+    suffix
+        Of the file; empty for a folder.
+    """
+
+    name: str
+    description: str
+    write: Callable[[Model, Path], list[Path]]
+    suffix: str = ""
+
+
+def _accept(given: Any, _name: str | None) -> Export:
+    if not isinstance(given, Export):
+        raise InputError("it must be a fedmoments.handover.export.Export")
+    return given
+
+
+EXPORTS: Registry[Export] = Registry(
+    "export", group="fedmoments.exports", accept=_accept, built_in=scan("fedmoments.handover.formats", "EXPORTS")
+)
+"""Every format by its name."""
+
+
+def register_export(given: Given) -> Given:
+    r"""Make a format known by its name in this process.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> def names(model, place):
+    ...     place.write_text("\n".join(model.classifier.class_names))
+    ...     return [place]
+    >>> _ = register_export(Export("names", "class names alone", names, ".txt"))
+    >>> EXPORTS["names"].suffix
+    '.txt'
+    >>> EXPORTS.remove("names")
+    """
+    EXPORTS.register(given)
+    return given
+
+
+def export(
+    classifier: Classifier, to: str, place: str | os.PathLike[str], *, encoder: Encoder | None = None
+) -> list[Path]:
+    """Write a classifier, and the encoder before it, in a format that needs no fedmoments.
+
+    Parameters
+    ----------
+    classifier
+        Fitted or loaded.
+    to
+        Name of the format: :data:`EXPORTS` lists them.
+    place
+        File or folder to write; it must not exist.
+    encoder
+        The encoder that the classifier was fitted behind; without it the model takes features.
+
+    Returns
+    -------
+    list of Path
+        The files written, the main one first.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> import fedmoments as fm
+    >>> parties = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}
+    >>> classifier = fm.fit("fedncm", parties, class_names=["up", "right"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = export(classifier, "huggingface", Path(folder, "model"))
+    ...     [path.name for path in files]
+    ['config.json', 'model.safetensors', 'README.md']
+    """
+    chosen = EXPORTS.find(to)
+    target = Path(place)
+    if target.exists():
+        raise InputError(f"{target} exists: exports do not overwrite; name another place, or remove it first")
+    if encoder is not None:
+        noted = classifier.info.get("encoder")
+        if isinstance(noted, dict):
+            encoder.require_same(noted, "this classifier was fitted behind")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return chosen.write(Model(classifier, encoder), target)

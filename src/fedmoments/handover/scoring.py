@@ -1,0 +1,222 @@
+"""What a classifier computes, written once for every format that it is exported to.
+
+Each feature map and each kind of classifier is a few steps on tensors. The steps are asked of a :class:`Tensors`: one
+implementation writes nodes of an ONNX graph, another calls torch. So a new format needs no formula, and a new kind of
+classifier or map is one function here.
+
+Maps compute in float64, as ours do. Scores are computed in float64 too, but for full quadratic classifiers, whose
+(C, k, k) factors would double in size: these compute in float32, as ours do for float32 features.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
+from fedmoments.errors import InputError
+
+__all__ = ["KINDS", "MAPS", "Tensors", "probabilities", "scores"]
+
+Tensor = Any
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Tensors(Protocol):
+    """The steps that scoring is made of; shapes broadcast as in numpy."""
+
+    def constant(self, array: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor that is stored with the model."""
+
+    def cast(self, x: Tensor, dtype: Literal["float32", "float64"]) -> Tensor:
+        """Return x in another type."""
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return x + y."""
+
+    def subtract(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return x − y."""
+
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return x · y, element by element."""
+
+    def divide(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return x / y, element by element."""
+
+    def minimum(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the smaller of x and y, element by element."""
+
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the matrix product, batched over leading axes."""
+
+    def cos(self, x: Tensor) -> Tensor:
+        """Return the cosine of radians."""
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        """Return the square root."""
+
+    def sum(self, x: Tensor, axis: int, *, keep: bool) -> Tensor:
+        """Return the sum over an axis, which stays with length 1 where it is kept."""
+
+    def logsumexp(self, x: Tensor, axis: int) -> Tensor:
+        """Return log Σ exp x over an axis, which goes."""
+
+    def log_softmax(self, x: Tensor) -> Tensor:
+        """Return x − log Σ exp x over the last axis."""
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return exp x / Σ exp x over the last axis."""
+
+    def ones_for_zeros(self, x: Tensor) -> Tensor:
+        """Return x with 1 in place of 0."""
+
+    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Return x in another shape; −1 is what remains."""
+
+    def transpose(self, x: Tensor) -> Tensor:
+        """Return a matrix with its two axes exchanged."""
+
+
+# ---------------------------------------------------------------------------------------------- feature maps
+
+
+def _lengths(ops: Tensors, x: Tensor) -> Tensor:
+    return ops.ones_for_zeros(ops.sqrt(ops.sum(ops.multiply(x, x), 1, keep=True)))
+
+
+def _clip(ops: Tensors, x: Tensor, given: Clip) -> Tensor:
+    shorter = ops.divide(ops.constant(np.array([given.norm])), _lengths(ops, x))
+    return ops.multiply(x, ops.minimum(shorter, ops.constant(np.ones(1))))
+
+
+def _fourier(ops: Tensors, x: Tensor, given: RandomFourier) -> Tensor:
+    angles = ops.add(ops.matmul(x, ops.constant(given.frequencies)), ops.constant(given.phases))
+    return ops.multiply(ops.cos(angles), ops.constant(np.array([np.sqrt(2.0 / given.n_features)])))
+
+
+def _chain(ops: Tensors, x: Tensor, given: Chain) -> Tensor:
+    for stage in given.maps:
+        x = _mapped(ops, x, stage)
+    return x
+
+
+#: The steps of every feature map, by its class.
+MAPS: dict[type[FeatureMap], Callable[[Tensors, Tensor, Any], Tensor]] = {
+    Identity: lambda _ops, x, _given: x,
+    Chain: _chain,
+    Normalize: lambda ops, x, _given: ops.divide(x, _lengths(ops, x)),
+    Clip: _clip,
+    Offset: lambda ops, x, given: ops.subtract(x, ops.constant(given.array)),
+    RandomProjection: lambda ops, x, given: ops.matmul(x, ops.constant(given.matrix)),
+    RandomFourier: _fourier,
+}
+
+
+def _mapped(ops: Tensors, x: Tensor, given: FeatureMap) -> Tensor:
+    if type(given) not in MAPS:
+        known = ", ".join(sorted(kind.kind for kind in MAPS))
+        raise InputError(
+            f"the feature map '{given.kind}' has no rule for export; those of {known} have. A map of your own is "
+            "exported after fedmoments.handover.scoring.MAPS has its steps"
+        )
+    return MAPS[type(given)](ops, x, given)
+
+
+# ---------------------------------------------------------------------------------------------- classifiers
+
+
+def _linear(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    if "offset" in arrays:
+        x = ops.subtract(x, ops.constant(arrays["offset"]))
+    return ops.add(ops.matmul(x, ops.constant(arrays["weights"])), ops.constant(arrays["bias"]))
+
+
+def _centred(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    centred = ops.subtract(x, ops.constant(arrays["offset"]))
+    return ops.matmul(centred, ops.constant(arrays["basis"])) if "basis" in arrays else centred
+
+
+def _diagonal(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    return _diagonal_scores(ops, _centred(ops, x, arrays), arrays)
+
+
+def _diagonal_scores(ops: Tensors, centred: Tensor, arrays: Arrays) -> Tensor:
+    means, precisions = arrays["means"], arrays["precisions"]
+    weighted = means * precisions
+    constant = arrays["bias"] - 0.5 * np.einsum("cd,cd->c", means, weighted)
+    crossed = ops.matmul(centred, ops.constant(weighted.T))
+    squared = ops.matmul(ops.multiply(centred, centred), ops.constant(0.5 * precisions.T))
+    return ops.add(ops.subtract(crossed, squared), ops.constant(constant))
+
+
+def _quadratic(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    whiteners = np.ascontiguousarray(arrays["whiteners"].transpose(0, 2, 1), np.float32)  # (C, k, k): x·Tᵀ
+    shift = np.einsum("cij,cj->ci", arrays["whiteners"], arrays["means"])[:, None, :].astype(np.float32)
+    centred = ops.cast(_centred(ops, x, arrays), "float32")
+    white = ops.subtract(ops.matmul(centred, ops.constant(whiteners)), ops.constant(shift))  # (C, n, k)
+    lengths = ops.transpose(ops.sum(ops.multiply(white, white), 2, keep=False))
+    halves = ops.multiply(ops.cast(lengths, "float64"), ops.constant(np.array([0.5])))
+    return ops.subtract(ops.constant(arrays["bias"]), halves)
+
+
+def _low_rank(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    projections = arrays["projections"]
+    n_classes, rank, dim = projections.shape
+    centred = _centred(ops, x, arrays)
+    inside = ops.matmul(centred, ops.constant(np.ascontiguousarray(projections.reshape(-1, dim).T)))
+    shift = np.einsum("crd,cd->cr", projections, arrays["means"])[None]
+    inside = ops.subtract(ops.reshape(inside, (-1, n_classes, rank)), ops.constant(shift))
+    explained = ops.sum(ops.multiply(inside, inside), 2, keep=False)
+    diagonal = _diagonal_scores(ops, centred, arrays)
+    return ops.add(diagonal, ops.multiply(explained, ops.constant(np.array([0.5]))))
+
+
+def _ensemble(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    labels, starts = arrays["labels"].astype(np.int64), arrays["starts"].astype(np.int64)
+    n_classes = len(arrays["present"])
+    columns = np.empty((len(starts), n_classes), np.int64)  # the column that gives a class its score in a member
+    for member, own in enumerate(np.split(np.arange(len(labels)), starts[1:])):
+        shared = own[labels[own] < 0]
+        columns[member] = shared[0] if len(shared) else own[0]
+        columns[member, labels[own][labels[own] >= 0]] = own[labels[own] >= 0]
+    weights, bias = arrays["weights"][:, columns.ravel()], arrays["bias"][columns.ravel()]
+    given = ops.add(ops.matmul(x, ops.constant(weights)), ops.constant(bias))
+    shares = ops.log_softmax(ops.reshape(given, (-1, *columns.shape)))
+    with np.errstate(divide="ignore"):  # a member that weighs nothing has log 0
+        mixing = np.log(arrays["mixing"])[None, :, None]
+    return ops.logsumexp(ops.add(shares, ops.constant(mixing)), 1)
+
+
+#: The steps of every kind of classifier.
+KINDS: dict[str, Callable[[Tensors, Tensor, Arrays], Tensor]] = {
+    "linear": _linear,
+    "diagonal": _diagonal,
+    "quadratic": _quadratic,
+    "low-rank": _low_rank,
+    "ensemble": _ensemble,
+}
+
+
+def scores(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
+    """Return the scores (n, C), float64, of features (n, d): the feature map, then the classifier.
+
+    A class without a training sample has the score −∞, as in :meth:`fedmoments.Classifier.scores`.
+    """
+    if classifier.kind not in KINDS:
+        raise InputError(f"a classifier of kind '{classifier.kind}' has no rule for export; known: {', '.join(KINDS)}")
+    # NaN stands in absent classes alone.
+    arrays = {"present": classifier.present, **{name: np.nan_to_num(array) for name, array in classifier.arrays()}}
+    x = ops.cast(features, "float64")
+    if classifier.feature_map is not None:
+        x = _mapped(ops, x, classifier.feature_map)
+    given = KINDS[classifier.kind](ops, x, arrays)
+    if classifier.present.all():
+        return given
+    return ops.add(given, ops.constant(np.where(classifier.present, 0.0, -np.inf)))
+
+
+def probabilities(ops: Tensors, given: Tensor, temperature: float) -> Tensor:
+    """Return softmax(scores / temperature), (n, C)."""
+    return ops.softmax(ops.divide(given, ops.constant(np.array([temperature]))))
