@@ -31,7 +31,7 @@ DIM, N_CLASSES = 6, 4
 def arrays(rng: np.random.Generator, dim: int, kind: str) -> Classifier:
     """Return a classifier of that kind with random parameters; its last class has no sample."""
     present = np.array([True] * (N_CLASSES - 1) + [False])
-    common: dict[str, Any] = {"present": present, "info": {"temperature": 0.7}}
+    common: dict[str, Any] = {"present": present, "temperature": 0.7}
     means, bias, offset = rng.normal(size=(N_CLASSES, dim)), rng.normal(size=N_CLASSES), rng.normal(size=dim)
     bias[-1] = np.nan  # what a class without a sample holds must not reach anybody
     precisions = rng.uniform(0.5, 2.0, size=(N_CLASSES, dim))
@@ -121,7 +121,7 @@ def test_every_kind_of_classifier_and_every_map_is_the_same_elsewhere(to: str, t
         cases[name] = (arrays(np.random.default_rng(1), given.output_dim(DIM), "linear").mapped(given), X)
     answers = read_elsewhere(to, cases, tmp_path)
     for name, (classifier, _) in cases.items():
-        ours = classifier.predict_proba(X, temperature=0.7)
+        ours = classifier.predict_proba(X)
         np.testing.assert_array_equal(answers[name].argmax(1), ours.argmax(1), err_msg=name)
         assert np.abs(answers[name] - ours).max() < 2e-6, name
         assert (answers[name][:, -1] == 0).all(), name  # a class without a sample is never predicted
@@ -149,8 +149,7 @@ def test_scikit_learn_says_the_same_of_present_classes(tmp_path: Path) -> None:
             cases[f"{key}{n_classes}"] = (fitted, X)
     answers = read_elsewhere("sklearn", cases, tmp_path)
     for name, (classifier, X) in cases.items():
-        temperature = float(classifier.info.get("temperature", 1.0))
-        ours = classifier.predict_proba(X, temperature=temperature)[:, np.argsort(classifier.class_names)]
+        ours = classifier.predict_proba(X)[:, np.argsort(classifier.class_names)]
         assert np.abs(answers[name] - ours).max() < 1e-9, name
 
 
@@ -206,5 +205,5 @@ def test_the_folder_is_read_with_safetensors_and_numpy_alone(tmp_path: Path) -> 
     scores = ((X - tensors["offset"]) @ tensors["weights"] + tensors["bias"])[:, tensors["present"].astype(bool)]
     shares = np.exp(scores / config["temperature"])
     shares /= shares.sum(1, keepdims=True)
-    assert np.abs(shares - classifier.predict_proba(X, temperature=0.7)[:, :-1]).max() < 1e-12
+    assert np.abs(shares - classifier.predict_proba(X)[:, :-1]).max() < 1e-12
     assert [config["id2label"][str(label)] for label in range(4)] == ["a", "b", "c", "d"]

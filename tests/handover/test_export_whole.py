@@ -41,8 +41,7 @@ def test_pixels_go_in_and_the_label_comes_out(images: Any, tmp_path: Path) -> No
     import torch
 
     classifier, prepared = fitted(images, *pictures(), CLASSES)
-    temperature = float(classifier.info.get("temperature", 1.0))
-    ours = classifier.predict_proba(images.encode(prepared), temperature=temperature)
+    ours = classifier.predict_proba(images.encode(prepared))
     graph = export(classifier, "onnx", tmp_path / "model.onnx", encoder=images)[0]
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     label, shares = session.run(["label", "probabilities"], {"pixels": np.stack(prepared)})
@@ -85,8 +84,7 @@ def test_sentences_go_in_as_token_ids(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "model/encoder.onnx", providers=["CPUExecutionProvider"])
     graph = export(classifier, "onnx", tmp_path / "model.onnx", encoder=encoder)[0]
     whole = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
-    temperature = float(classifier.info.get("temperature", 1.0))
-    ours = classifier.predict_proba(encoder.encode(prepared), temperature=temperature)
+    ours = classifier.predict_proba(encoder.encode(prepared))
     for sentence, expected in zip(prepared, ours, strict=True):
         tokens = tokenizer.encode(sentence)
         given = {
@@ -95,5 +93,5 @@ def test_sentences_go_in_as_token_ids(tmp_path: Path) -> None:
             "token_type_ids": np.array([tokens.type_ids], np.int64),
         }
         features = session.run(["features"], given)[0]
-        assert np.abs(classifier.predict_proba(features, temperature=temperature) - expected).max() < 1e-3
+        assert np.abs(classifier.predict_proba(features) - expected).max() < 1e-3
         assert np.abs(whole.run(["probabilities"], given)[0] - expected).max() < 1e-3

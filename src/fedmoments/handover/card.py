@@ -65,7 +65,7 @@ def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[s
         "Licence of the encoder": _licence(name),
         "Feature map": str(classifier.feature_map) if classifier.feature_map else "none",
         "Features": f"{classifier.dim} dimensions",
-        "Temperature": f"{float(info.get('temperature', 1.0)):.4g}",
+        "Temperature": f"{classifier.temperature:.4g}",
         "Digest": f"`{classifier.digest()}`",
     }
 

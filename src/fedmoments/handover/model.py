@@ -28,11 +28,6 @@ class Model:
     encoder: Encoder | None = None
 
     @property
-    def temperature(self) -> float:
-        """What scores are divided by before the softmax."""
-        return float(self.classifier.info.get("temperature", 1.0))
-
-    @property
     def takes(self) -> str:
         """What the model takes: ``"image"``, ``"text"`` or ``"features"``."""
         return self.encoder.modality if self.encoder else "features"
@@ -44,7 +39,7 @@ class Model:
             "class_names": json.dumps(self.classifier.class_names),
             "takes": self.takes,
             "preprocessing": json.dumps(dict(preprocessing), sort_keys=True),
-            "temperature": repr(self.temperature),
+            "temperature": repr(self.classifier.temperature),
             "digest": self.classifier.digest(),
             "model_card": self.card(),
         }

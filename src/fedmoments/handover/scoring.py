@@ -217,6 +217,6 @@ def scores(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
     return ops.add(given, ops.constant(np.where(classifier.present, 0.0, -np.inf)))
 
 
-def probabilities(ops: Tensors, given: Tensor, temperature: float) -> Tensor:
-    """Return softmax(scores / temperature), (n, C)."""
-    return ops.softmax(ops.divide(given, ops.constant(np.array([temperature]))))
+def probabilities(ops: Tensors, given: Tensor, classifier: Classifier) -> Tensor:
+    """Return softmax(scores / temperature), (n, C), at the classifier's own temperature."""
+    return ops.softmax(ops.divide(given, ops.constant(np.array([classifier.temperature]))))

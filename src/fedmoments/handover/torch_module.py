@@ -103,4 +103,4 @@ class ScoringModule(nn.Module):
         features = self.encoder(*given) if self.encoder is not None else given[0]
         ops = _TorchTensors(self)
         scored = scores(ops, features, self._model.classifier)
-        return probabilities(ops, scored, self._model.temperature).float(), scored.float()
+        return probabilities(ops, scored, self._model.classifier).float(), scored.float()

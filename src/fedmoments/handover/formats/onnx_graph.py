@@ -96,14 +96,14 @@ class _Nodes:
         return self.node("Transpose", x, perm=[1, 0])
 
 
-def head_graph(classifier: Classifier, temperature: float) -> Any:
+def head_graph(classifier: Classifier) -> Any:
     """Return the ONNX model of a classifier: features (n, d) to label, probabilities and scores.
 
     Examples
     --------
     >>> import fedmoments as fm
     >>> parties = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}
-    >>> graph = head_graph(fm.fit("fedncm", parties), temperature=1.0).graph
+    >>> graph = head_graph(fm.fit("fedncm", parties)).graph
     >>> [value.name for value in graph.output]
     ['label', 'probabilities', 'scores']
     """
@@ -112,7 +112,7 @@ def head_graph(classifier: Classifier, temperature: float) -> Any:
     nodes = _Nodes(helper, require("onnx.numpy_helper", WHAT, "onnx"), element)
     given = scores(nodes, "features", classifier)
     nodes.cast(given, "float32", name="scores")
-    nodes.cast(probabilities(nodes, given, temperature), "float32", name="probabilities")
+    nodes.cast(probabilities(nodes, given, classifier), "float32", name="probabilities")
     nodes.node("ArgMax", given, name="label", axis=1, keepdims=0)
     width = classifier.feature_map.required_dim() if classifier.feature_map else classifier.dim
     graph = helper.make_graph(
@@ -134,7 +134,7 @@ def head_graph(classifier: Classifier, temperature: float) -> Any:
 def model_graph(model: Model) -> Any:
     """Return the ONNX model of encoder, feature map and head in one graph, checked, with the notes as metadata."""
     onnx = require("onnx", WHAT, "onnx")
-    joined = head_graph(model.classifier, model.temperature)
+    joined = head_graph(model.classifier)
     if model.encoder is not None:
         joined = _behind(model.encoder, joined)
     require("onnx.helper", WHAT, "onnx").set_model_props(joined, dict(model.notes()))

@@ -42,8 +42,8 @@ def to_sklearn(model: Model) -> Any:
         )
     present = np.flatnonzero(classifier.present)
     offset = classifier.offset if classifier.offset is not None else np.zeros(classifier.dim)
-    weights = classifier.weights[:, present].T / model.temperature
-    bias = classifier.bias[present] / model.temperature - weights @ offset
+    weights = classifier.weights[:, present].T / classifier.temperature
+    bias = classifier.bias[present] / classifier.temperature - weights @ offset
     if len(present) == 2:  # scikit-learn keeps one row for two classes
         weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]
     regression = require("sklearn.linear_model", WHAT, "sklearn", "scikit-learn").LogisticRegression()
