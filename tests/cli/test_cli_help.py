@@ -27,7 +27,7 @@ COMMANDS = sorted(
     + [f"{group} {name}" for group in GROUPS for name in commands_of(PROGRAM[group])]
 )
 #: Their examples need the demo itself, or processes on both sides.
-ELSEWHERE = {"demo", "predict", "federate", "server run", "server tune"}
+ELSEWHERE = {"export", "demo", "predict", "federate", "server run", "server tune"}
 
 
 def command_of(name: str) -> Any:
@@ -75,6 +75,8 @@ def test_help_examples_of_and_after_the_demo_work_as_they_stand(demo: Any, run: 
     Image.new("L", (60, 40), 90).save(workshop / "photo.jpg")
     for line in examples("predict"):
         assert "photo.jpg" in run(*shlex.split(line)[1:]).stdout
+    for line in examples("export"):
+        assert "wrote" in run(*shlex.split(line)[1:]).stdout
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ELSEWHERE])
