@@ -138,7 +138,7 @@ def test_what_cannot_be_tested_or_added_says_so() -> None:
     with pytest.raises(MergeError, match=r"\(4, 15\) and \(4, 10\)"):
         LocalEvaluation.zero(4) + LocalEvaluation.zero(4, 10)
     many = LocalEvaluation.zero(1)
-    many.counts[-1] = many.confusion[0, 0] = MOST_SAMPLES
+    many.counts[-1] = many.confusion[0, 0] = many.totals[0] = MOST_SAMPLES
     with pytest.raises(MergeError, match="more than 1073741824 samples"):
         many + many
 
@@ -187,14 +187,10 @@ def swapped(tensors: Tensors) -> None:
 
 def moved_to_the_diagonal(tensors: Tensors) -> None:
     """As many samples as before, but more right ones than there are hits."""
-    wrong = int(np.argmax(tensors["cells"] % (C + 1) != 0))
-    right = int(np.argmax(tensors["cells"] % (C + 1) == 0))
+    wrong = int(np.argmax(tensors["cells"] % (C + 2) != 0))
+    right = int(np.argmax(tensors["cells"] % (C + 2) == 0))
     tensors["cell_counts"][wrong] -= 1
     tensors["cell_counts"][right] += 1
-
-
-def fewer_hits(tensors: Tensors) -> None:
-    tensors["hits"][int(np.argmax(tensors["hits"]))] -= 1
 
 
 def more_hits_than_answers(tensors: Tensors) -> None:
@@ -204,7 +200,7 @@ def more_hits_than_answers(tensors: Tensors) -> None:
 
 def full(tensors: Tensors) -> None:
     """Sound but for its size: each count is allowed, their sum is not."""
-    right = np.arange(C) * (C + 1)
+    right = np.arange(C) * (C + 2)
     tensors["cells"], tensors["cell_counts"] = right, np.full(C, MOST_SAMPLES)
     for name in ("counts", "hits", "confidences"):
         tensors[name][:] = 0
@@ -222,7 +218,7 @@ REFUSED: list[tuple[Reason, Callable[[Tensors], object]]] = [
     (Reason.SHAPE, put("hits", lambda array: array[:, None])),
     (Reason.SHAPE, put("cells", lambda array: np.array(3))),
     (Reason.SHAPE, put("cell_counts", lambda array: array[1:])),
-    (Reason.LABELS, changed("cells", -1, C * C)),
+    (Reason.LABELS, changed("cells", -1, C * (C + 1))),
     (Reason.LABELS, changed("cells", 0, -1)),
     (Reason.LABELS, swapped),
     (Reason.LABELS, wrapping_cells),
@@ -232,7 +228,9 @@ REFUSED: list[tuple[Reason, Callable[[Tensors], object]]] = [
     (Reason.NEGATIVE_COUNT, changed("hits", 0, -1)),
     (Reason.INCONSISTENT, changed("cell_counts", 0, 1)),
     (Reason.INCONSISTENT, changed("counts", -1, 1)),
-    (Reason.INCONSISTENT, fewer_hits),
+    (Reason.INCONSISTENT, changed("totals", 0, -1)),
+    (Reason.INCONSISTENT, changed("totals", 1, 1)),
+    (Reason.INCONSISTENT, changed("totals", 0, 2**62)),
     (Reason.INCONSISTENT, moved_to_the_diagonal),
     (Reason.INCONSISTENT, more_hits_than_answers),
     (Reason.INCONSISTENT, full),
@@ -253,13 +251,13 @@ def test_numbers_that_no_test_gives_are_refused(reason: Reason, change: Callable
 
 
 @pytest.mark.parametrize("place", [0, 5, N_BINS - 1])
-def test_confidences_lie_in_their_bin_to_the_last_unit(place: int) -> None:
-    """Three answers in one bin, all with the least or the most confidence that falls into it."""
+def test_confidences_lie_in_their_bin_to_a_quarter_of_an_answer(place: int) -> None:
+    """Three answers in one bin, all with the least or the most confidence that falls into it, or rounded from there."""
     units = np.arange(N_BINS + 1) * 2**32
     least, most = -(-units[place] // N_BINS), -(-units[place + 1] // N_BINS) - (place < N_BINS - 1)
-    for sure, by in ((least, -1), (most, 1)):
+    for sure, by in ((least, -(2**30) - 1), (most, 2**30 + 1)):
         found = LocalEvaluation.zero(C)
-        found.confusion[0, 1] = found.counts[place] = 3
+        found.confusion[0, 1] = found.counts[place] = found.totals[0] = 3
         found.confidences[place] = 3 * sure
         assert LocalEvaluation.from_bytes(found.to_bytes(), C) == found
         found.confidences[place] += by
@@ -274,7 +272,7 @@ def test_confidences_lie_in_their_bin_to_the_last_unit(place: int) -> None:
         (b"\x80\x04K\x01.", Reason.BODY),
         (struct.pack("<Q", 2**63) + b"{}", Reason.BODY),
         (save({"cells": np.zeros(3, np.int64)}), Reason.BODY),
-        (bytes(16 * C**2 + 24 * N_BINS + 4096 + 1), Reason.OVERSIZED),
+        (bytes(16 * C * (C + 1) + 24 * N_BINS + 4096 + 1), Reason.OVERSIZED),
     ],
 )
 def test_bytes_that_are_no_evaluation_are_refused(data: bytes, reason: Reason) -> None:
@@ -315,7 +313,48 @@ def test_mutated_bytes_are_refused_or_are_sound() -> None:
             refused += 1
             reasons.add(error.reason)
         else:
-            assert found.confusion.sum() == found.counts.sum()
-            assert found.hits.sum() == np.trace(found.confusion)
+            assert found.confusion.sum() + found.others.sum() <= found.totals[0]
+            assert np.trace(found.confusion) <= found.totals[1] <= found.totals[0]
+            assert (found.hits <= found.counts).all()
     assert refused > 1900
     assert {Reason.BODY, Reason.INCONSISTENT} < reasons <= set(Reason)
+
+
+# -------------------------------------------------------------------------------------------------- coarse
+
+
+@given(st.integers(0, 2**32), st.integers(0, 200), st.integers(2, 9), st.integers(1, 6))
+def test_no_count_of_few_samples_is_told_or_left_over(seed: int, n: int, minimum: int, n_classes: int) -> None:
+    X, y = draw(n, seed, n_classes)
+    exact = LocalEvaluation.of(classifier_of(n_classes), X, y, 1.0)
+    told = exact.coarse(minimum)
+    rows, right = told.confusion.sum(axis=1) + told.others, np.diagonal(told.confusion)
+    left = [told.totals[0] - told.counts.sum()]
+    if n >= minimum:  # all samples together are what nobody hides
+        left += [told.totals[0] - rows.sum()] if (exact.evaluation().class_counts >= minimum).all() else []
+    parts = [told.confusion, told.counts, told.others, rows - right, told.hits, told.counts - told.hits, np.array(left)]
+    for numbers in parts:
+        assert ((numbers == 0) | (numbers >= minimum) | (numbers == n)).all()
+    for part in (told.totals[1], told.totals[0] - told.totals[1]):
+        assert part == 0 or part >= min(minimum, n)
+    assert ((told.confusion == 0) | (told.confusion == exact.confusion)).all()
+    assert LocalEvaluation.from_bytes(told.to_bytes(), n_classes) == told
+    assert LocalEvaluation.from_vector(told.to_vector(), n_classes).totals.tolist() == told.totals.tolist()
+
+
+def test_coarse_results_are_right_on_average() -> None:
+    X, y = draw(90, 11)
+    exact = LocalEvaluation.of(classifier_of(C), X, y, 1.0)
+    parts = [LocalEvaluation.of(classifier_of(C), X[k::12], y[k::12], 1.0) for k in range(12)]  # 7 or 8 samples each
+    drawn = [sum(int(part.coarse(5).totals[1]) for part in parts) for _ in range(400)]
+    assert abs(np.mean(drawn) - exact.totals[1]) < 4 * np.std(drawn) / 20 + 1e-9
+    assert np.std(drawn) > 0
+
+
+def test_a_claim_counts_for_no_more_than_was_contributed() -> None:
+    X, y = draw(60, 3)
+    found = LocalEvaluation.of(classifier_of(C), X, y, 1.0)
+    assert found.bounded(60) == found
+    half = found.bounded(30)
+    assert (half.n_samples, half.totals[1]) == (30, found.totals[1] // 2)
+    assert abs(half.accuracy - found.accuracy) < 0.04

@@ -68,10 +68,7 @@ def _show(path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: l
         _show_contribution(contribution, terms)
     held_out = len(read_data(settings).test)
     if held_out and settings.evaluate:
-        print_line(
-            f"of {plural(held_out, 'further sample')}, held out to test, only sums of results would leave"
-            f"{', unmasked' if terms.privacy.mode.masks else ''}"
-        )
+        print_line(_testing_text(policy, terms, held_out))
     print_line(_tuning_text(policy, terms))
     print_line(f"wrote {path}; nothing left this machine")
     print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
@@ -89,6 +86,28 @@ def _show_contribution(contribution: Any, terms: Any) -> None:
         print_line(f"… and {len(held) - SHOWN:,} more classes")
     if not samples:
         print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
+
+
+def _testing_text(policy: Any, terms: Any, held_out: int) -> str:
+    """Return in one sentence what would leave of held-out samples.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Some
+    >>> from fedmoments.privacy import Agreed
+    >>> _testing_text(Some(allow_evaluation=False, max_heads=20), Some(privacy=Agreed(epsilon=1.0)), 9)
+    'nothing of 9 further samples, held out to test, would leave: under an epsilon of 1.0 that takes --allow-evaluation'
+    """
+    mode, samples = terms.privacy.mode, plural(held_out, "further sample")
+    if mode.promise and not policy.allow_evaluation:
+        return (
+            f"nothing of {samples}, held out to test, would leave: under {mode.promise} that takes --allow-evaluation"
+        )
+    form = "noised sums" if mode.noise.is_on else "coarse sums"
+    return (
+        f"of {samples}, held out to test, {form} of results would leave{mode.masks}, of at most "
+        f"{plural(policy.max_heads, 'head')} in all"
+    )
 
 
 def _tuning_text(policy: Any, terms: Any) -> str:

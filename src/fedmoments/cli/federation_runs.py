@@ -218,6 +218,7 @@ def read_results(out: Path) -> dict[str, Any]:
         "heads": heads,
         "troubles": troubles,
         "failed_evaluations": document["federation"].get("failures", []),
+        "spread": document["federation"].get("spread", {}),
         "privacy": {"mode": card["mode"], "agreed": card["agreed"], "spent": card["spent"]},
         "left_out": card["dropped"],
     }
@@ -244,6 +245,11 @@ def show_results(results: dict[str, Any], most: int = 5) -> None:
     ]
     columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
     print_table(columns, rows, right=["accuracy %", "bytes / client"])
+    for name, spread in results["spread"].items():
+        if spread.get("nodes", 0) > 1:
+            low, middle, high = (f"{100 * spread[key]:.2f}" for key in ("lowest", "median", "highest"))
+            share = f"none has more than {100 * spread['largest_share']:.0f} % of the tested samples"
+            print_line(f"{name}: {low} to {high} % on {spread['nodes']} nodes, median {middle}; {share}")
     for client, reason in list(results["left_out"].items())[:most]:
         print_line(f"note: {client} was left out: {reason}")
     for trouble in results["troubles"][:most]:

@@ -174,6 +174,34 @@ class ClientPolicy(PolicyRules):
             broken.append(f"noise: {error}")
         return broken
 
+    def require_evaluation(self, terms: Terms) -> None:
+        """Raise PolicyError unless this policy allows that classifiers are tested on the client's held-out samples.
+
+        Examples
+        --------
+        >>> from fedmoments.privacy.protection import Agreed
+        >>> from fedmoments.samples.fingerprint import Fingerprint
+        >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
+        >>> secure = Agreed(secure="sums", helper="ab" * 32)
+        >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec(), privacy=secure)
+        >>> ClientPolicy(allow_evaluation=True).require_evaluation(terms)
+        >>> ClientPolicy().require_evaluation(terms)
+        Traceback (most recent call last):
+        fedmoments.errors.PolicyError: the terms of the federation 'pets' promise secure sums, and this client's policy
+        lets no classifier be tested then (allow_evaluation): ...
+        """
+        promise = terms.privacy.mode.promise
+        if promise and not self.allow_evaluation:
+            raise PolicyError(
+                f"the terms of the federation '{terms.name}' promise {promise}, and this client's policy lets no "
+                "classifier be tested then (allow_evaluation): nothing was tested"
+            )
+        if terms.privacy.mode.noise.is_on and not terms.privacy.mode.noise.hides_samples:
+            raise PolicyError(
+                f"the terms of the federation '{terms.name}' hide whole clients, and results of tests have noise for "
+                "one sample: nothing was tested"
+            )
+
     def require_tuning(self, terms: Terms, stage: str, rounds: int = 1) -> None:
         """Raise PolicyError unless this policy allows that something is trained on the client's samples.
 

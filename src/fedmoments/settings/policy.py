@@ -26,9 +26,9 @@ MAPS = ("linear", "narrow", "scaled", "any")
 NUMBERS = 2**28
 
 _COUNTS = (
-    "min_count", "max_per_class", "max_bytes", "max_means", "max_rounds", "max_numbers", "min_batch",
+    "max_heads", "min_count", "max_per_class", "max_bytes", "max_means", "max_rounds", "max_numbers", "min_batch",
 )  # fmt: skip
-_ALWAYS = ("min_count", "max_numbers", "min_batch")
+_ALWAYS = ("max_heads", "min_count", "max_numbers", "min_batch")
 _WORDS = {"small_classes": SMALL_CLASSES, "small_sketches": SMALL_SKETCHES, "tuning": TUNING, "maps": MAPS}
 _rule = partial(option, group="Privacy")
 
@@ -86,6 +86,12 @@ class PolicyRules:
         Take part only under differential privacy with an epsilon of at most this; None: any, or none.
     max_delta
         With `max_epsilon`: the largest chance that the promise fails.
+    allow_evaluation
+        Whether classifiers are tested on held-out samples also where the terms promise secure sums or an epsilon:
+        results are masked or noised then. Without such a promise they are tested unless `evaluate` is false.
+    max_heads
+        How many classifiers are tested in all, of all federations and rounds together: each is a release about the
+        held-out samples. With an epsilon, the noise of each test is made for so many.
     tuning
         The most that may be trained on this client's samples: ``none``, ``lp`` (a head), ``feat`` (an encoder) or
         ``ft`` (both). Trained parameters, less those that were sent, are gradients of the samples, and reveal more
@@ -133,6 +139,10 @@ class PolicyRules:
         metavar="CARD",
         kind="helper card",
     )
+    allow_evaluation: bool = _rule(
+        False, "Let heads be tested here also under secure sums or an epsilon; masked and noised then.", repr=False
+    )
+    max_heads: int = _rule(20, "Test at most so many heads in all, for ever.", metavar="N", repr=False)
     # Not in the repr, which stands for what a contribution is made by: consent to tuning changes no contribution.
     tuning: str = _rule(
         "none",
@@ -145,7 +155,7 @@ class PolicyRules:
 
     def __post_init__(self) -> None:
         self._check_numbers()
-        for name in ("report_withheld", "require_secure"):
+        for name in ("report_withheld", "require_secure", "allow_evaluation"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} of a policy must be true or false, not {getattr(self, name)!r}")
         for name, known in _WORDS.items():
@@ -211,7 +221,8 @@ class PolicyRules:
         >>> PolicyRules(max_means=2).to_dict()
         {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
         'sketch_spare': 20, 'small_sketches': 'trace', 'maps': 'narrow', 'max_numbers': 268435456,
-        'require_secure': False, 'min_batch': 3, 'max_delta': 1e-05, 'tuning': 'none'}
+        'require_secure': False, 'min_batch': 3, 'max_delta': 1e-05, 'allow_evaluation': False,
+        'max_heads': 20, 'tuning': 'none'}
         """
         table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         if self.moments is not None:

@@ -13,9 +13,11 @@ pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
 from fedmoments.federation.deploy.local import LocalFederation
+from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.choosing import Chooser
 from fedmoments.federation.flower.holdings import Holdings
 from fedmoments.federation.flower.node import Node, identity_of
+from fedmoments.federation.flower.testing import Examiner
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
@@ -159,5 +161,6 @@ def test_only_classes_that_the_node_has_enough_test_samples_of_are_evaluated(tri
     counts = np.bincount(np.concatenate([holdings.test(k).y for k in holdings.clients]), minlength=3)
     assert counts.tolist() == [30, 30, 30]
     for least, expected in ((1, 90), (30, 90), (31, 0)):
-        found = Node(replace(settings, policy={"min_count": least})).evaluate(terms, data)
-        assert found.n_samples == expected
+        answer = Examiner(Node(replace(settings, policy={"min_count": least, "max_heads": 9}))).answer(terms, [data])
+        (part,) = unpack_bundle(answer.bundle, max_bytes=2**20, max_items=1)
+        assert LocalEvaluation.from_bytes(bytes(part), 3).n_samples == expected

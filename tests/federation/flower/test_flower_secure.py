@@ -42,8 +42,8 @@ def test_secure_sums_give_the_classifiers_of_clear_sums_bit_for_bit(make: Made) 
     assert digests(found) == digests(clear)
     for name in HEADS:
         assert found.fitted[name].statistics_digest == clear.fitted[name].statistics_digest
-        assert found.evaluations[name] == clear.evaluations[name]
-    assert not found.failures
+        assert not found.evaluations[name].n_samples  # nobody allowed it
+    assert all("allow_evaluation" in failure["reason"] for failure in found.failures[:4])
     with opened(plan) as store:
         assert store.verify().whole
         status = store.status()

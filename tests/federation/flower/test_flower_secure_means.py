@@ -42,7 +42,6 @@ def test_rows_of_cohorts_add_up_to_the_clear_sums(make: Made) -> None:
         assert other.verify().whole
         [facts] = [entry.details for entry in other.audit() if entry.details.get("note") == "cohorts"]
         assert facts["cohorts"] == [4, 4, 4]
-    assert found.evaluations["fedncm"].accuracy > 0.85
     record = (plan.folder / "helper" / "record.jsonl").read_text("utf-8").splitlines()
     steps = [json.loads(line)["step"] for line in record]  # one message a step, however many cohorts there are
     assert steps == ["draw", "reveal", "draw", "reveal", "admit", "learn", "open"]

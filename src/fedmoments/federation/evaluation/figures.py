@@ -30,6 +30,10 @@ class Evaluation:
         C names.
     table
         (C, C) samples by true (row) and predicted (column) class.
+    others
+        (C,) further samples of a class, taken for classes that are not told; none by default.
+    totals
+        Samples tested and right answers in all, where the table does not tell all of them.
 
     Examples
     --------
@@ -42,21 +46,24 @@ class Evaluation:
 
     class_names: tuple[str, ...]
     table: Ints
+    others: Ints | None = None
+    totals: tuple[int, int] | None = None
 
     @property
     def n_samples(self) -> int:
         """How many samples were tested."""
-        return int(self.table.sum())
+        return int(self.table.sum()) if self.totals is None else self.totals[0]
 
     @property
     def accuracy(self) -> float:
-        """Share of samples whose class was found."""
-        return float(np.trace(self.table) / max(self.n_samples, 1))
+        """Share of samples whose class was found; with noise on it, at most 1."""
+        right = int(np.trace(self.table)) if self.totals is None else self.totals[1]
+        return min(right / max(self.n_samples, 1), 1.0)
 
     @property
     def class_counts(self) -> Ints:
         """(C,) samples tested of every class."""
-        return np.asarray(self.table.sum(axis=1))
+        return np.asarray(self.table.sum(axis=1) + (0 if self.others is None else self.others))
 
     @property
     def class_accuracies(self) -> NDArray[np.float64]:

@@ -1,11 +1,13 @@
 """Federated evaluation: whole numbers that add up, and nothing else.
 
-A party tests a classifier on its own held-out samples and tells only whole numbers that add up: how many samples of a
-class were taken for which (the confusion table), and by confidence how many answers there were, how many were right,
-and the sum of their confidences in fixed point. Sums of whole numbers do not depend on their order.
+A party tests a classifier on its own held-out samples and tells only whole numbers that add up: how many samples were
+tested and how many answers were right, how many samples of a class were taken for which (the confusion table), and by
+confidence how many answers there were, how many were right, and the sum of their confidences in fixed point. Sums of
+whole numbers do not depend on their order. What leaves is coarse (:mod:`fedmoments.federation.evaluation.coarse`).
 """
 
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from fedmoments.core.classifier import Classifier
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.accumulator import check_labels, check_shape
 from fedmoments.errors import InputError, MergeError, RefusedError
+from fedmoments.federation.evaluation.coarse import coarse_bins, coarse_rows, rounded_part
 from fedmoments.federation.evaluation.figures import Calibration, Evaluation
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.wire import Reason
@@ -29,7 +32,9 @@ MOST_BINS = 1000
 ONE = 2**32
 #: So many samples at most, in all: the sum of their confidences stays within ±2⁶².
 MOST_SAMPLES = 2**30
-_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences")
+#: Coarse sums of confidences are whole numbers of these: a quarter of an answer.
+STEP = ONE // 4
+_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences", "totals")
 #: What the header of the bytes may take.
 _HEADER_BYTES = 4096
 
@@ -48,6 +53,10 @@ class LocalEvaluation:
         (bins,) answers by confidence in equal bins from 0 to 1, and how many of them were right.
     confidences
         (bins,) sums of confidences, in units of 2⁻³².
+    others
+        (C,) samples of a class that were taken for classes which are not told; of a class that is told.
+    totals
+        (2,) samples tested, and right answers, of classes that are told or not.
 
     Examples
     --------
@@ -66,6 +75,8 @@ class LocalEvaluation:
     counts: Ints
     hits: Ints
     confidences: Ints
+    others: Ints
+    totals: Ints
 
     # ---------------------------------------------------------------------------------------------- making one
 
@@ -113,6 +124,7 @@ class LocalEvaluation:
             np.add.at(evaluation.counts, place, 1)
             np.add.at(evaluation.hits, place[answers == labels[rows]], 1)
             np.add.at(evaluation.confidences, place, sure)
+        evaluation.totals[:] = len(chosen), np.trace(evaluation.confusion)
         return evaluation
 
     @staticmethod
@@ -128,8 +140,44 @@ class LocalEvaluation:
             raise InputError(
                 f"n_classes must be 1 or more and n_bins from 1 to {MOST_BINS}, not {n_classes} and {n_bins}"
             )
-        bins = [np.zeros(n_bins, np.int64) for _ in range(3)]
-        return LocalEvaluation(np.zeros((n_classes, n_classes), np.int64), *bins)
+        shapes = ((n_classes, n_classes), n_bins, n_bins, n_bins, n_classes, 2)
+        return LocalEvaluation(*(np.zeros(shape, np.int64) for shape in shapes))
+
+    def coarse(self, minimum: int) -> "LocalEvaluation":
+        """Return what may leave of one party's results: no count below ``minimum``, told or left over.
+
+        Examples
+        --------
+        >>> from fedmoments.core.classifier import LinearClassifier
+        >>> both = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
+        >>> exact = LocalEvaluation.of(both, [[9.0, 0.0]] * 19 + [[0.0, 9.0]], [0] * 20, temperature=1.0)
+        >>> exact.totals.tolist(), exact.coarse(5).totals.tolist() in ([20, 20], [20, 15])  # by chance, 4 to 1
+        ([20, 19], True)
+        """
+        if minimum <= 1:
+            return self
+        cells, others = coarse_rows(self.confusion, minimum)
+        samples, correct = self.totals.tolist()
+        told, right = int(cells.sum() + others.sum()), int(np.trace(cells))
+        draw = SystemRandom().random
+        right += rounded_part(correct - right, samples - told, minimum, draw())
+        bins = coarse_bins(self.counts, self.hits, self.confidences, minimum=minimum, step=STEP, draw=draw)
+        return LocalEvaluation(cells, *bins, others, np.array([samples, right], np.int64))
+
+    def noised(self, scale: float) -> "LocalEvaluation":
+        """Return how many samples were tested and how many answers were right, with discrete Gaussian noise."""
+        from fedmoments.privacy.dp.discrete import discrete_gaussian
+
+        nothing = LocalEvaluation.zero(len(self.confusion), len(self.counts))
+        nothing.totals[:] = self.totals + discrete_gaussian(np.full(2, scale))
+        return nothing
+
+    def bounded(self, most: int) -> "LocalEvaluation":
+        """Return the results with the weight of ``most`` samples, where they claim to be of more."""
+        claimed = int(self.totals[0])
+        if claimed <= most:
+            return self
+        return LocalEvaluation(*(array * most // claimed for array in vars(self).values()))
 
     def __add__(self, other: "LocalEvaluation") -> "LocalEvaluation":
         if not isinstance(other, LocalEvaluation):
@@ -137,7 +185,7 @@ class LocalEvaluation:
         shapes = [(len(evaluation.confusion), len(evaluation.counts)) for evaluation in (self, other)]
         if shapes[0] != shapes[1]:
             raise MergeError(f"evaluations of (classes, bins) {shapes[0]} and {shapes[1]} cannot be added up")
-        if self.n_samples + other.n_samples > MOST_SAMPLES:
+        if max(int(self.counts.sum() + other.counts.sum()), self.n_samples + other.n_samples) > MOST_SAMPLES:
             raise MergeError(f"evaluations of more than {MOST_SAMPLES} samples in all cannot be added up")
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return LocalEvaluation(*(mine + theirs for mine, theirs in pairs))
@@ -155,7 +203,7 @@ class LocalEvaluation:
     @property
     def n_samples(self) -> int:
         """How many samples were tested."""
-        return int(self.counts.sum())
+        return max(int(self.totals[0]), 0)
 
     @property
     def accuracy(self) -> float:
@@ -174,7 +222,8 @@ class LocalEvaluation:
 
     def evaluation(self, class_names: tuple[str, ...] = ()) -> Evaluation:
         """Return the confusion table with class names; the label numbers as text by default."""
-        return Evaluation(class_names or tuple(map(str, range(len(self.confusion)))), self.confusion)
+        names = class_names or tuple(map(str, range(len(self.confusion))))
+        return Evaluation(names, self.confusion, self.others, (self.n_samples, max(int(self.totals[1]), 0)))
 
     def calibration(self, temperature: float) -> Calibration:
         """Return the reliability diagram; ``temperature`` is that of the test, and is only noted."""
@@ -186,15 +235,35 @@ class LocalEvaluation:
         """Return a safetensors file; pairs of classes without a sample are not in it."""
         from safetensors.numpy import save
 
-        table = self.confusion.reshape(-1)
+        table = np.column_stack([self.confusion, self.others]).reshape(-1)
         cells = np.flatnonzero(table).astype(np.int64)
-        arrays = (cells, table[cells], self.counts, self.hits, self.confidences)
+        arrays = (cells, table[cells], self.counts, self.hits, self.confidences, self.totals)
         named = dict(zip(_TENSORS, arrays, strict=True))
         return bytes(save({name: np.ascontiguousarray(array, "<i8") for name, array in named.items()}))
 
+    def to_vector(self) -> NDArray[np.uint64]:
+        """Return what is masked, (2 + 2C + 3·bins,) uint64: of the table, samples and right answers of a class."""
+        right = np.diagonal(self.confusion)
+        told = self.confusion.sum(axis=1) + self.others
+        parts = (self.totals, told, right, self.counts, self.hits, self.confidences)
+        return np.concatenate(parts).astype(np.int64).view(np.uint64)
+
+    @staticmethod
+    def from_vector(vector: NDArray[np.uint64], n_classes: int, n_bins: int = N_BINS) -> "LocalEvaluation":
+        """Read a sum of what :meth:`to_vector` gave."""
+        evaluation = LocalEvaluation.zero(n_classes, n_bins)
+        sizes = [2, n_classes, n_classes, n_bins, n_bins]
+        parts = np.split(vector.view(np.int64), np.cumsum(sizes))
+        np.fill_diagonal(evaluation.confusion, parts[2])
+        evaluation.others[:] = parts[1] - parts[2]
+        places = (evaluation.totals, evaluation.counts, evaluation.hits, evaluation.confidences)
+        for place, part in zip(places, (parts[0], *parts[3:]), strict=True):
+            place[:] = part
+        return evaluation
+
     @staticmethod
     def from_bytes(
-        data: bytes, n_classes: int, n_bins: int = N_BINS, *, client: str | None = None
+        data: bytes, n_classes: int, n_bins: int = N_BINS, *, client: str | None = None, noised: bool = False
     ) -> "LocalEvaluation":
         """Read what :meth:`to_bytes` wrote, believing nothing of it.
 
@@ -206,6 +275,8 @@ class LocalEvaluation:
             C and the number of bins that were agreed on.
         client
             Who sent them, for the message.
+        noised
+            Whether noise lies on the totals, which are then all there is.
 
         Raises
         ------
@@ -219,7 +290,7 @@ class LocalEvaluation:
         fedmoments.errors.RefusedError: oversized: the evaluation of an unnamed client has 9999 bytes, ...
         """
         try:
-            return _read(data, LocalEvaluation.zero(n_classes, n_bins))
+            return _read(data, LocalEvaluation.zero(n_classes, n_bins), noised=noised)
         except _Flaw as flaw:
             whose = f"the evaluation of {f'client {client!r}' if client else 'an unnamed client'}"
             raise RefusedError(flaw.reason, f"{whose} {flaw}; nothing of it was counted", client) from flaw
@@ -240,22 +311,30 @@ def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArr
     return np.asarray(1.0 / np.exp(below).sum(axis=1, dtype=np.float64))
 
 
-def _read(data: bytes, evaluation: LocalEvaluation) -> LocalEvaluation:
+def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEvaluation:
     """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
     n_classes, n_bins = len(evaluation.confusion), len(evaluation.counts)
     tensors = _tensors(data, n_classes, n_bins)
     cells, cell_counts = tensors["cells"], tensors["cell_counts"]
-    if len(cells) and (cells[0] < 0 or cells[-1] >= n_classes**2 or (cells[1:] <= cells[:-1]).any()):
-        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_classes**2 - 1}")
+    n_cells = n_classes * (n_classes + 1)  # the last of a row: samples taken for classes that are not told
+    if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells or (cells[1:] <= cells[:-1]).any()):
+        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_cells - 1}")
     if (cell_counts < 1).any():
         raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
     for name in ("cell_counts", "counts", "hits"):
         if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
             raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
-    evaluation.confusion.reshape(-1)[cells] = cell_counts
-    for name in ("counts", "hits", "confidences"):
+    table = np.zeros((n_classes, n_classes + 1), np.int64)
+    table.reshape(-1)[cells] = cell_counts
+    evaluation.confusion[:], evaluation.others[:] = table[:, :-1], table[:, -1]
+    for name in ("counts", "hits", "confidences", "totals"):
         getattr(evaluation, name)[:] = tensors[name]
-    _check_totals(evaluation)
+    if (np.abs(evaluation.totals) > MOST_SAMPLES).any():
+        raise _Flaw(Reason.INCONSISTENT, f"is of more than {MOST_SAMPLES} samples")
+    if not noised:
+        _check_totals(evaluation)
+    elif any(array.any() for name, array in vars(evaluation).items() if name != "totals"):
+        raise _Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was asked for")
     return evaluation
 
 
@@ -264,7 +343,7 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    allowed = 16 * n_classes**2 + 24 * n_bins + _HEADER_BYTES
+    allowed = 16 * n_classes * (n_classes + 1) + 24 * n_bins + _HEADER_BYTES
     if len(data) > allowed:
         raise _Flaw(Reason.OVERSIZED, f"has {len(data)} bytes, more than the {allowed} that {n_classes} classes need")
     try:
@@ -274,7 +353,7 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     if set(tensors) != set(_TENSORS):
         raise _Flaw(Reason.BODY, f"holds {sorted(tensors)} where {sorted(_TENSORS)} were expected")
     length = tensors["cells"].shape[:1] or (0,)
-    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,)]
+    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,), (2,)]
     for name, shape in zip(_TENSORS, shapes, strict=True):
         array = tensors[name]
         if array.dtype != np.int64:
@@ -285,13 +364,17 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
 
 
 def _check_totals(evaluation: LocalEvaluation) -> None:
-    """Refuse numbers that no test gives together."""
-    total, answers = int(evaluation.confusion.sum()), int(evaluation.counts.sum())
-    if total != answers or total > MOST_SAMPLES:
+    """Refuse numbers that no test gives together, coarse or not."""
+    samples, correct = evaluation.totals.tolist()
+    rows, right = int(evaluation.confusion.sum() + evaluation.others.sum()), int(np.trace(evaluation.confusion))
+    answers, hits = int(evaluation.counts.sum()), int(evaluation.hits.sum())
+    if not (0 <= correct <= samples and max(rows, answers) <= samples and right <= correct):
         raise _Flaw(
-            Reason.INCONSISTENT, f"counts {total} samples and {answers} answers; at most {MOST_SAMPLES} are allowed"
+            Reason.INCONSISTENT,
+            f"tells of {samples} samples, {correct} of them right, but of {rows} and {right} class by class and of "
+            f"{answers} answers",
         )
-    if (evaluation.hits > evaluation.counts).any() or evaluation.hits.sum() != np.trace(evaluation.confusion):
+    if correct - right > samples - rows or (evaluation.hits > evaluation.counts).any() or hits > samples:
         raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
     n_bins = len(evaluation.counts)
     least = [-(-place * ONE // n_bins) for place in range(n_bins + 1)]  # that falls into a bin
@@ -299,5 +382,5 @@ def _check_totals(evaluation: LocalEvaluation) -> None:
         zip(evaluation.counts.tolist(), evaluation.confidences.tolist(), strict=True)
     ):
         most = ONE if place == n_bins - 1 else least[place + 1] - 1
-        if not count * least[place] <= sure <= count * most:
+        if not count * least[place] - STEP <= sure <= count * most + STEP or (sure and not count):
             raise _Flaw(Reason.OUT_OF_RANGE, f"has {count} answers in bin {place} with confidences of another bin")

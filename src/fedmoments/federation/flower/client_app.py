@@ -31,12 +31,13 @@ from fedmoments.federation.flower.messages import (
     read_content,
 )
 from fedmoments.federation.flower.node import Node
+from fedmoments.federation.flower.testing import Examiner
 from fedmoments.federation.flower.tuning_node import MissingStartError, TuningNode
 from fedmoments.federation.flower.tuning_task import Task
 from fedmoments.federation.terms import Terms
 from fedmoments.settings.client import ClientSettings, parse_partitions
 from fedmoments.settings.helper import HelperSettings
-from fedmoments.wire import pack_bundle, unpack_bundle
+from fedmoments.wire import unpack_bundle
 
 __all__ = ["FINISHED", "HELPER_SETTINGS", "app", "helper_of", "node_of"]
 
@@ -87,7 +88,7 @@ def acknowledge(message: Message, context: Context) -> Message:
 
 @app.query(EVALUATE.removeprefix("query."))
 def evaluate(message: Message, context: Context) -> Message:
-    """Answer with sums over the node's held-out data, one for each head."""
+    """Answer with coarse sums over the node's held-out data, one for each head, or with masked reports."""
     fields, data = read_content(message.content, most_bytes=MOST_BYTES)
     if helper_of(context) is not None:
         raise InputError("this node is a helper: it opens masks, and evaluates nothing")
@@ -95,10 +96,10 @@ def evaluate(message: Message, context: Context) -> Message:
     try:
         terms = _terms(fields["terms"])
         heads = unpack_bundle(data, max_bytes=MOST_BYTES, max_items=MOST_HEADS)
-        evaluations = [node.evaluate(terms, bytes(head)).to_bytes() for head in heads]
+        tested = Examiner(node).answer(terms, [bytes(head) for head in heads])
     finally:
         _close(node.settings.folder, over=fields["over"])
-    return Message(content_of({}, pack_bundle(evaluations)), reply_to=message)
+    return Message(content_of(tested.fields(), tested.bundle), reply_to=message)
 
 
 @app.query(SECOND.removeprefix("query."))

@@ -5,7 +5,7 @@ message type           the server sends                             the node rep
 =====================  ===========================================  ==============================================
 query.contribute       terms, whether to send again, most bytes     a bundle of contributions; what it declined
 query.acknowledge      receipts and refusals; whether it is over    what was wrong with them
-query.evaluate         classifiers; the run is over then            sums over the node's held-out data, one a head
+query.evaluate         classifiers; the run is over then            coarse sums over held-out data, or masked reports
 query.second           terms, and what the first phase gave         a bundle of masked reports of the second
 query.helper           whose helper is sought                       whether the node is that helper
 query.unmask           terms, a step and what it asks for           masks of a batch added up, or why not

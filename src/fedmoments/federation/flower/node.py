@@ -11,14 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from fedmoments.core.classifier import Classifier, load_bytes
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics import Accumulator, Statistics
-from fedmoments.errors import FedMomentsError, InputError, LedgerError, PolicyError
-from fedmoments.federation.audit import fewest
-from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.errors import FedMomentsError, LedgerError, PolicyError
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import Held, holdings_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
@@ -224,30 +219,6 @@ class Node:
                     problems.append(str(error))
         return problems
 
-    def evaluate(self, terms: Terms, classifier_bytes: bytes) -> LocalEvaluation:
-        """Return how a broadcast head does on this node's held-out data, summed over its clients.
-
-        Only the sum leaves, so a class is left out when all clients of the node have too few samples of it together.
-        """
-        self.require_terms(terms)
-        classifier = load_bytes(classifier_bytes)
-        _require_agreed(classifier, terms)
-        total = LocalEvaluation.zero(classifier.n_classes)
-        if not self.settings.evaluate:
-            return total
-        holdings = holdings_of(self.settings, terms)
-        # under noise the policy must let small classes out, of the training data
-        least = fewest(self.policy) if terms.privacy.mode.noise.is_on else self.policy.min_count
-        tests = [holdings.test(client) for client in holdings.clients]
-        counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests), np.zeros(1, np.int64))
-        for client, held in zip(holdings.clients, tests, strict=True):
-            enough = counts[held.y] >= least
-            if enough.any():
-                evaluation = LocalEvaluation.of(classifier, held.X[enough], held.y[enough], classifier.temperature)
-                self.outbox.evaluated(terms, client, evaluation)
-                total += evaluation
-        return total
-
     def require_terms(self, terms: Terms) -> None:
         """Refuse terms that this client did not read."""
         named = terms.encoder["name"] in encoders()
@@ -345,10 +316,4 @@ class NoOutbox:
     def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""
 
-    sent = acknowledge = refused = declined = evaluated = audited = sending = _forget
-
-
-def _require_agreed(classifier: Classifier, terms: Terms) -> None:
-    """Refuse to evaluate a classifier of another federation."""
-    if classifier.class_names != terms.classes:
-        raise InputError("the classifier that was broadcast has other classes than the terms")
+    sent = acknowledge = refused = declined = audited = sending = _forget

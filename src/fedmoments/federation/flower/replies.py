@@ -7,11 +7,10 @@ from typing import Any
 from flwr.app import RecordDict
 
 from fedmoments.errors import FedMomentsError, InputError
-from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.messages import read_content
 from fedmoments.wire import unpack_bundle
 
-__all__ = ["Contributed", "cleaned", "read_contributed", "read_evaluated"]
+__all__ = ["Contributed", "cleaned", "read_contributed"]
 
 #: Reasons for declining that one reply may hold; further ones are only counted.
 MOST_DECLINED = 20
@@ -68,27 +67,6 @@ def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -
         raise InputError(f"its reply makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
     except Exception as error:  # a node chooses what it sends: nothing of it may end the round
         raise InputError(f"its reply makes no sense ({type(error).__name__})") from error
-
-
-def read_evaluated(content: RecordDict, *, most_bytes: int, heads: int, n_classes: int) -> list[LocalEvaluation]:
-    """Read a reply with one evaluation a head.
-
-    Raises
-    ------
-    InputError
-        As in :func:`read_contributed`.
-    """
-    try:
-        _, bundle = read_content(content, most_bytes=most_bytes)
-        parts = unpack_bundle(bundle, max_bytes=most_bytes, max_items=heads)
-        evaluations = [LocalEvaluation.from_bytes(bytes(part), n_classes) for part in parts]
-    except FedMomentsError as error:
-        raise InputError(f"its evaluation makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
-    except Exception as error:  # as above
-        raise InputError(f"its evaluation makes no sense ({type(error).__name__})") from error
-    if len(evaluations) != heads:
-        raise InputError(f"{heads} heads were to be evaluated, but {len(evaluations)} evaluations arrived")
-    return evaluations
 
 
 def cleaned(value: object, most: int) -> str:

@@ -14,20 +14,17 @@ from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.errors import DeploymentError, FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.collect import Collection, RoundReport
-from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
-from fedmoments.federation.flower.messages import ACKNOWLEDGE, EVALUATE, content_of
-from fedmoments.federation.flower.replies import cleaned, read_evaluated
+from fedmoments.federation.flower.evaluating import EvaluationRound
+from fedmoments.federation.flower.exchange import Exchange
+from fedmoments.federation.flower.messages import ACKNOWLEDGE, content_of
 from fedmoments.federation.flower.secure import AloneRun, SecureRun, lead
 from fedmoments.federation.outcome import write_federation
 from fedmoments.federation.results import Fitted, Source, fit_heads, require_filterable, require_served, source_of
 from fedmoments.federation.store import FederationStore
 from fedmoments.settings.server import ServerSettings, TuningSettings
-from fedmoments.wire import pack_bundle
 
 __all__ = ["FederationRun", "Progress", "dismiss", "run_federation", "wait_for_nodes"]
 
-#: Cap on what a node may answer to an evaluation: a confusion matrix of some thousand classes.
-EVALUATION_BYTES = 2**28
 #: Seconds for which the server waits until nodes have heard that the run is over.
 DISMISSAL = 60.0
 
@@ -54,6 +51,8 @@ class FederationRun:
         What they were fitted from.
     evaluations
         Sums over all clients' held-out data, by head.
+    spread
+        How far nodes lie apart there, by head.
     failures
         Nodes that did not evaluate, and why.
     leading
@@ -65,6 +64,7 @@ class FederationRun:
     unfitted: dict[str, str] = field(default_factory=dict)
     source: Source | None = None
     evaluations: dict[str, LocalEvaluation] = field(default_factory=dict)
+    spread: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     leading: SecureRun | AloneRun = field(default_factory=AloneRun)
 
@@ -206,39 +206,12 @@ def _require_quorum(store: FederationStore, settings: ServerSettings, run: Feder
 
 def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
     """Broadcast the heads, and add up what nodes found on data of theirs."""
-    terms, heads = store.terms, list(run.fitted)
-    n_classes = len(terms.classes)
-    run.evaluations = {name: LocalEvaluation.zero(n_classes) for name in heads}
-    exchange = Exchange(grid, settings.ttl, settings.poll, EVALUATION_BYTES, "evaluation")
-    fields = {"terms": terms.to_json(), "over": True}
-    data = pack_bundle([fitted.classifier.to_bytes() for fitted in run.fitted.values()])
-
-    def take(answer: Reply | Failure) -> None:
-        if isinstance(answer, Reply):
-            try:
-                evaluations = read_evaluated(
-                    answer.content, most_bytes=EVALUATION_BYTES, heads=len(heads), n_classes=n_classes
-                )
-                run.evaluations = {
-                    name: run.evaluations[name] + part for name, part in zip(heads, evaluations, strict=True)
-                }
-                return
-            except FedMomentsError as error:
-                answer = Failure(answer.node, EVALUATE, 0, str(error))
-        facts = {"node": str(answer.node), "code": answer.code, "reason": cleaned(answer.reason, 500)}
-        run.failures.append(facts)
-        store.note("evaluation failed", **facts)
-
-    nodes = run.leading.clients(sorted(grid.get_node_ids()))
-    for failure in exchange.ask(EVALUATE, {node: content_of(fields, data) for node in nodes}):
-        take(failure)
-    exchange.hear(take, until=time.monotonic() + settings.deadline)
+    heads = {name: fitted.classifier.to_bytes() for name, fitted in run.fitted.items()}
+    source = run.source or source_of(store)
+    tested = EvaluationRound(grid, store, settings, heads=heads, leading=run.leading, source=source).run()
+    run.evaluations, run.spread, run.failures = tested.evaluations, tested.spread, tested.failures
     if store.terms.privacy.mode.has_helper:
         dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
-    shown = {
-        name: evaluation.accuracy if evaluation.n_samples else None for name, evaluation in run.evaluations.items()
-    }
-    store.note("evaluated", asked=len(nodes), answered=len(nodes) - len(run.failures), accuracy=shown)
 
 
 def _summary(report: RoundReport) -> dict[str, Any]:
@@ -248,4 +221,4 @@ def _summary(report: RoundReport) -> dict[str, Any]:
 
 def _report(run: FederationRun) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(json.dumps([asdict(report) for report in run.rounds]))
-    return {"rounds": document, "failures": run.failures, "unfitted": run.unfitted}
+    return {"rounds": document, "failures": run.failures, "unfitted": run.unfitted, "spread": run.spread}

@@ -9,14 +9,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from fedmoments.durable import Connection, DurableFile, Kind
 from fedmoments.errors import InputError, LedgerError
-from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.outbox.checks import MOST_TEXT, facts_of, follows, read_receipt
 from fedmoments.federation.outbox.record import Record
 from fedmoments.federation.terms import Terms
@@ -65,13 +63,14 @@ class Outbox:
 
     ==================  ============================================================================================
     ``outbox.db``       contributions, receipts and refusals (SQLite; see :mod:`fedmoments.durable`)
+    ``answers.db``      tests of classifiers that were answered (:mod:`fedmoments.federation.outbox.answers`)
     ``record.jsonl``    everything that left, a line each (see :mod:`fedmoments.federation.outbox.record`): ``time``
                         (UTC), ``event`` (audited, prepared, sent, acknowledged, refused, evaluated, tuned, scored
                         or declined), ``federation`` (id), ``name``, ``client``, ``version``, ``digest``,
                         ``moments``, ``bytes``, ``classes``, ``samples``, ``withheld``, ``seq`` and ``chain`` of the
                         receipt, ``sentence``;
                         of an audit: ``policy``, ``kept_back``, ``merged``, ``one_mean``, ``reveals`` and ``replaces``;
-                        of tuning: ``run``, ``round``, ``stage`` and ``part``;
+                        of tuning: ``run``, ``round``, ``stage`` and ``part``; of a test: ``heads`` and ``told``;
                         what does not apply is left out
     ==================  ============================================================================================
 
@@ -336,13 +335,6 @@ class Outbox:
             facts = {"version": version, "moments": list(terms.spec.sent), **notes, "replaces": last or None}
             self.sending("audited", terms, client, **facts)
 
-    def evaluated(self, terms: Terms, client: str, result: LocalEvaluation) -> None:
-        """Record that the results of an evaluation are being sent."""
-        data = result.to_bytes()
-        facts = {"digest": sha256(data).hexdigest(), "bytes": len(data)}
-        classes = int((result.confusion.sum(axis=1) > 0).sum())
-        self.sending("evaluated", terms, client, **facts, classes=classes, samples=result.n_samples)
-
     def declined(self, terms: Terms, client: str, sentence: str) -> None:
         """Record that the client was asked and did not do it, and why."""
         self.sending("declined", terms, client, sentence=sentence[:MOST_TEXT])
@@ -353,7 +345,8 @@ class Outbox:
         Parameters
         ----------
         event
-            ``tuned``: parameters that were trained on the client's samples; ``scored``: sums of results of parameters.
+            ``tuned``: parameters that were trained on the client's samples; ``scored``: sums of results of parameters;
+            ``evaluated``: results of classifiers on held-out samples.
         terms, client, facts
             For whom, whose, and what the table of the class says of it.
         """

@@ -38,9 +38,25 @@ def federation_section(results: Results) -> Html | None:
     return join(
         [
             sortable("What each round brought", COLUMNS, list(map(_row, rounds))) if rounds else None,
+            bullets(
+                [_spread(name, mapping(each)) for name, each in mapping(federation.get("spread")).items()], most=MOST
+            ),
             bullets(troubles, most=MOST, elsewhere="federation.json"),
             pairs([(name, federation.get(key)) for name, key in names.items()], code=list(names)),
         ]
+    )
+
+
+def _spread(head: str, spread: Mapping[str, Any]) -> str:
+    """Say how far the results of nodes lie apart, or how many clients a masked sum is over."""
+    if "nodes" not in spread:
+        return f"{head} was tested by {spread.get('clients', '?')} clients, whose results were only seen added up"
+    low, middle, high, share = (
+        f"{100 * (as_number(spread.get(key)) or 0.0):.1f}" for key in ("lowest", "median", "highest", "largest_share")
+    )
+    return (
+        f"{head} has {low} to {high} % on {spread['nodes']} nodes, median {middle}; no node has more than {share} % of "
+        "the tested samples"
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.privacy.modes.local import open_locally
+from fedmoments.privacy.modes.messages import TESTED, add_tested
 from fedmoments.privacy.modes.mode import CLIENTS_OBEY, Cost, Mode
 from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES, read_envelope
 from fedmoments.privacy.secure.helper import Helper, Noise
@@ -137,6 +138,14 @@ class Masked(Mode):
         return waiting, f"a sum is over {self.agreed.batch} clients or more (batch)" if few else ""
 
     # ---------------------------------------------------------------------------------------------- sum
+
+    def check_step(self, step: str) -> None:
+        """Refuse a step that its protocol does not have; results of tests are added up in every mode."""
+        if step != TESTED:
+            super().check_step(step)
+
+    def answer(self, gate: Any, asked: "Asked", step: str, data: bytes) -> bytes:
+        return add_tested(gate.helper, asked, data) if step == TESTED else super().answer(gate, asked, step, data)
 
     def gate(
         self,

@@ -14,6 +14,7 @@ admit     envelopes of all who are present             report ids of every cohor
 learn     requests, each with masked contributors      masks of contributors
 open      requests                                     masks of classes
 second    a request, the broadcast                     masks of the second phase
+tested    a request for results of tests               masks of those
 ========  ===========================================  ==========================================
 """
 
@@ -26,14 +27,14 @@ from numpy.typing import NDArray
 from fedmoments.errors import DeploymentError, InputError, PrivacyError, RefusedError
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES, Roster
-from fedmoments.privacy.secure.context import Context
+from fedmoments.privacy.secure.context import Context, tests_of
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.wire import pack_bundle, unpack_bundle
 
 if TYPE_CHECKING:
     from fedmoments.privacy.modes.parties import Asked
 
-__all__ = ["Ask", "Remote", "answer", "requests_of"]
+__all__ = ["TESTED", "Ask", "Remote", "add_tested", "answer", "requests_of"]
 
 Words = NDArray[np.uint64]
 #: Asks for a step with these bytes, and returns the answer, of so many bytes at most.
@@ -41,6 +42,8 @@ Ask = Callable[[str, bytes, int], bytes]
 
 #: Sums that are asked for together have about so many bytes, questions and answers.
 MESSAGE_BYTES = 2**25
+#: The step by which masked results of tests on held-out samples are added up.
+TESTED = "tested"
 #: Caps on what the leader may send in one message.
 MOST_BYTES, MOST_ENVELOPES = 2**28, 2**20
 
@@ -157,8 +160,16 @@ def answer(gate: Any, asked: "Asked", step: str, data: bytes) -> bytes:
 
 def requests_of(step: str, data: bytes) -> list[SumRequest]:
     """Return the requests of a step that opens sums; none of others."""
-    pieces = {"sum": lambda: [data], "open": lambda: _pieces(data)}
+    pieces = {"sum": lambda: [data], TESTED: lambda: [data], "open": lambda: _pieces(data)}
     return [SumRequest.from_bytes(piece) for piece in pieces.get(step, list)()]
+
+
+def add_tested(helper: Any, asked: "Asked", data: bytes) -> bytes:
+    """Return the masks of results of tests, added up by a :class:`~fedmoments.privacy.secure.helper.Helper`."""
+    request = SumRequest.from_bytes(data)
+    if request.context.federation != tests_of(asked.context.federation):
+        raise PrivacyError("the request is not for results of tests of the federation of the terms beside it")
+    return _bytes(helper.sum(request))
 
 
 def _sum(gate: Any, asked: "Asked", data: bytes) -> bytes:

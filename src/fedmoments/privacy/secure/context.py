@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fedmoments.errors import InputError
 
-__all__ = ["CONTEXT_BYTES", "MOST_ROUNDS", "Context"]
+__all__ = ["CONTEXT_BYTES", "MOST_ROUNDS", "Context", "tests_of"]
 
 #: UTF-8 bytes of a federation's id and of a fingerprint.
 NAME_BYTES = 256
@@ -20,6 +20,11 @@ MOST_ROUNDS = 2**63 - 1
 _PLACES = struct.Struct("<32sQ32s")
 #: Bytes of a context in headers: SHA-256 of federation, round, SHA-256 of fingerprint.
 CONTEXT_BYTES = _PLACES.size
+
+
+def tests_of(federation: str) -> str:
+    """Return the id under which results of tests of a federation are added up."""
+    return hashlib.sha256(f"fedmoments evaluation 1\n{federation}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,15 @@ class Context:
     federation: str
     round: int
     fingerprint: str
+
+    def testing(self, heads: str) -> "Context":
+        """Return the context of results of classifiers with this digest, which are tested on held-out samples.
+
+        Tests have a federation of their own: sums of results and sums of moments are over different samples, so that
+        batches of both may differ, while batches of two tests may not differ by few clients.
+        """
+        both = f"fedmoments evaluation 1\n{self.fingerprint}\n{heads}"
+        return Context(tests_of(self.federation), self.round, hashlib.sha256(both.encode()).hexdigest())
 
     def __post_init__(self) -> None:
         for name in ("federation", "fingerprint"):

@@ -110,7 +110,7 @@ class ThresholdHelper:
                 f"a threshold is 1 client or more and holds for classes one by one, but contributors={contributors} "
                 f"and {layout.spec} arrived: take moments of a class only"
             )
-        self._helper, self._layout, self._least = helper, layout, contributors
+        self.helper, self._layout, self._least = helper, layout, contributors
         self._database = DurableFile.at(path, _KIND)
 
     def learn(self, request: SumRequest, masked: Words) -> Words:
@@ -134,7 +134,7 @@ class ThresholdHelper:
                 f"the contributors stand at {block.start} to {block.stop}, but the blocks {request.blocks} and "
                 f"{masked.shape} masked numbers arrived: ask for exactly those"
             )
-        masks = self._helper.sum(request)
+        masks = self.helper.sum(request)
         held = (masks + masked).view(np.int64)
         possible = held.min() >= 0 and held.max() <= len(request.reports)
         # An impossible story is remembered too: a leader that may try again would learn from what is refused.
@@ -183,7 +183,7 @@ class ThresholdHelper:
                 f"{len(request.reports)} clients hold class {few[0]}: pool it over more cohorts, or suppress it"
             )
         self._keep_company(request, labels)
-        return self._helper.sum(request)
+        return self.helper.sum(request)
 
     def open_many(self, requests: Sequence[SumRequest]) -> list[Words]:
         """Return the masks of many sums of classes; see :meth:`open`."""

@@ -75,7 +75,7 @@ class TwoPhaseHelper(ThresholdHelper):
             )
         self._keep_company(request, broadcast.classes.tolist())
         self._tell_once((first.digest, clients_of(request)), broadcast.digest)
-        return self._helper.sum(request)
+        return self.helper.sum(request)
 
     def _tell_once(self, phase: tuple[bytes, str], digest: str) -> None:
         """Remember the broadcast of a first phase, (context, clients); refuse another one."""

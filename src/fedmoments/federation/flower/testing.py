@@ -1,0 +1,190 @@
+"""Tests of broadcast classifiers at a node: the policy first, then an account, then coarse, masked or noised results.
+
+Clear results are sums over all clients of the node, signed by each of them. Under secure sums every client makes a
+masked report of its own, which only the helper's sum over a batch opens. Under an epsilon nothing is told but how many
+samples were tested and how many answers were right, with noise that the client draws itself.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from fedmoments.core.classifier import Classifier, load_bytes
+from fedmoments.errors import InputError, PolicyError
+from fedmoments.federation.audit import fewest
+from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.flower.holdings import Held, holdings_of
+from fedmoments.federation.flower.node import Node, identity_of
+from fedmoments.federation.outbox.answers import Answers
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.secure import make_report
+from fedmoments.wire import pack_bundle
+
+__all__ = ["Answer", "Examiner", "heads_digest", "signed_results"]
+
+#: Accounts of clients without a folder, which are simulated: by federation, as long as their process lives.
+_SIMULATED: dict[str, Answers] = {}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node answers: a bundle (one evaluation a head, or one masked report a client), whose, and signatures."""
+
+    bundle: bytes
+    clients: tuple[str, ...]
+    signatures: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Return all but the bundle, ready for JSON."""
+        return {"clients": list(self.clients), "signatures": list(self.signatures)}
+
+
+def heads_digest(heads: Sequence[bytes]) -> str:
+    """Return the SHA-256 of classifiers that are tested together, in their order."""
+    return sha256(b"".join(sha256(head).digest() for head in heads)).hexdigest()
+
+
+def signed_results(terms: Terms, heads: str, bundle: bytes) -> bytes:
+    """Return what a client signs of clear results: for which federation, of which classifiers."""
+    return f"fedmoments evaluation 1\n{terms.id}\n{heads}\n{sha256(bundle).hexdigest()}".encode()
+
+
+@contextmanager
+def _account(folder: str, terms: Terms) -> Iterator[Answers]:
+    """Open the account of a client: on its disk, or that of a simulation."""
+    if not folder:
+        yield _SIMULATED.setdefault(terms.id, Answers(None))
+        return
+    answers = Answers(folder)
+    try:
+        yield answers
+    finally:
+        answers.close()
+
+
+class Examiner:
+    """Tests classifiers on the held-out samples of a node.
+
+    Parameters
+    ----------
+    node
+        Whose.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._settings, self._policy = node, node.settings, node.policy
+
+    def answer(self, terms: Terms, heads: Sequence[bytes]) -> Answer:
+        """Return what leaves of a test of these classifiers.
+
+        Raises
+        ------
+        PolicyError
+            When the policy forbids it, or allows no more classifiers; nothing was tested then.
+        InputError
+            When a classifier is not one that these terms give.
+        """
+        who = self._settings.name or "all clients of this node"
+        try:
+            self._node.require_terms(terms)
+            self._policy.require(terms)
+            self._policy.require_evaluation(terms)
+            if not self._settings.evaluate:
+                raise PolicyError("this client tests no classifiers (evaluate = false)")
+            answer = self._masked if terms.privacy.mode.has_helper else self._clear
+            with _account(self._settings.folder, terms) as answers:
+                return answer(terms, heads, answers)
+        except PolicyError as error:
+            self._node.outbox.declined(terms, who, str(error))
+            raise
+
+    def _clear(self, terms: Terms, heads: Sequence[bytes], answers: Answers) -> Answer:
+        holdings = holdings_of(self._settings, terms)
+        tests = {client: holdings.test(client) for client in holdings.clients}
+
+        def make(spent: int) -> bytes:
+            classifiers = self._classifiers(terms, heads, spent)
+            least = self._policy.min_count
+            results = [self._told(terms, classifier, tests, least, least) for classifier in classifiers]
+            self._write_down(terms, results, heads, tests)
+            return pack_bundle([result.to_bytes() for result in results])
+
+        who = f"{self._settings.name} {self._settings.partitions}"
+        bundle = answers.give(who, self._question(terms, heads, tests), terms.id, len(heads), make)
+        text = signed_results(terms, heads_digest(heads), bundle)
+        signatures = tuple(identity_of(self._settings, client).sign(text).hex() for client in holdings.clients)
+        return Answer(bundle, holdings.clients, signatures)
+
+    def _masked(self, terms: Terms, heads: Sequence[bytes], answers: Answers) -> Answer:
+        holdings = holdings_of(self._settings, terms)
+        context = terms.context.testing(heads_digest(heads))
+        reports = []
+        for client in holdings.clients:
+            terms.privacy.mode.check_kept(client, kept=bool(self._settings.folder))
+            tests, key = {client: holdings.test(client)}, identity_of(self._settings, client)
+
+            def make(spent: int, tests: dict[str, Held] = tests, key: Any = key) -> bytes:
+                classifiers = self._classifiers(terms, heads, spent)
+                # masks hide who holds few samples of a class, not what a crafted head tells of few of them
+                minimum = fewest(self._policy)
+                results = [self._told(terms, classifier, tests, 1, minimum) for classifier in classifiers]
+                self._write_down(terms, results, heads, tests)
+                vector = np.concatenate([result.to_vector() for result in results])
+                (name,) = tests
+                return make_report(vector, context, client=name, version=1, helper=terms.privacy.helper, key=key)
+
+            question = self._question(terms, heads, tests)
+            reports.append(answers.give(client, question, terms.id, len(heads), make))
+        return Answer(pack_bundle(reports), holdings.clients)
+
+    def _classifiers(self, terms: Terms, heads: Sequence[bytes], spent: int) -> list[Classifier]:
+        """Return the classifiers, once they are as many as the policy allows and those that these terms give."""
+        if not heads or spent + len(heads) > self._policy.max_heads:
+            raise PolicyError(
+                f"the federation '{terms.name}' asks for what this client's policy forbids: max_heads: {len(heads)} "
+                f"classifiers are to be tested and {spent} were before, allowed are {self._policy.max_heads} in all; "
+                "nothing was tested"
+            )
+        classifiers = [load_bytes(head) for head in heads]
+        for classifier in classifiers:
+            if classifier.class_names != terms.classes or classifier.feature_map != terms.map_or_none:
+                raise InputError("a classifier that is to be tested has other classes or another map than the terms")
+        return classifiers
+
+    def _told(
+        self, terms: Terms, classifier: Classifier, tests: dict[str, Held], least: int, minimum: int
+    ) -> LocalEvaluation:
+        """Return results on classes of ``least`` samples or more, with no count below ``minimum``, or noised."""
+        noisy = terms.privacy.mode.noise.is_on
+        counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests.values()), np.zeros(1, int))
+        total = LocalEvaluation.zero(classifier.n_classes)
+        for held in tests.values():
+            enough = (counts >= (1 if noisy else least))[held.y]
+            if enough.any():
+                total += LocalEvaluation.of(classifier, held.X[enough], held.y[enough], classifier.temperature)
+        return total.noised(self._scale(terms)) if noisy else total.coarse(minimum)
+
+    def _scale(self, terms: Terms) -> float:
+        """Return σ of the noise on both numbers, with which `max_heads` tests together keep the terms' (ε, δ)."""
+        from fedmoments.privacy.dp import least_ratio
+
+        agreed = terms.privacy
+        sensitivity = 1.0 if agreed.neighbours == "replace" else math.sqrt(2.0)
+        return sensitivity * least_ratio(float(agreed.epsilon or 0.0), agreed.delta) * math.sqrt(self._policy.max_heads)
+
+    def _question(self, terms: Terms, heads: Sequence[bytes], tests: dict[str, Held]) -> str:
+        samples = [f"{client} {held.digest()}" for client, held in tests.items()]
+        rules = f"{self._policy.min_count} {self._policy.max_heads}"
+        return sha256("\n".join([terms.id, heads_digest(heads), rules, *samples]).encode()).hexdigest()
+
+    def _write_down(
+        self, terms: Terms, results: Sequence[LocalEvaluation], heads: Sequence[bytes], tests: dict[str, Held]
+    ) -> None:
+        for client, held in tests.items():
+            facts = {"heads": len(heads), "digest": heads_digest(heads), "samples": len(held.y)}
+            self._node.outbox.sending("evaluated", terms, client, **facts, told=[r.n_samples for r in results])

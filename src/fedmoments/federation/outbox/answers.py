@@ -1,0 +1,81 @@
+"""What a client answered to tests of classifiers, for its whole life: an account on its own disk.
+
+Which classifiers are tested is the server's choice, so every one of them is a release about the client's held-out
+samples. The account counts them over all federations, rounds and restarts, and is written before an answer leaves. The
+very same question about the same samples gets the same bytes again, noise and mask included, and costs nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fedmoments.durable import DurableFile, Kind
+
+__all__ = ["Answers"]
+
+_SCHEMA = """
+-- who: a client, or all clients of a node; question: SHA-256 of terms, classifiers, samples and rules
+CREATE TABLE answers (
+    who TEXT NOT NULL, question TEXT NOT NULL, federation TEXT NOT NULL, heads INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (who, question)
+) WITHOUT ROWID;
+"""
+#: "fmAn".
+_KIND = Kind(
+    "account of answers",
+    0x666D416E,
+    _SCHEMA,
+    remedy="restore it; without it nobody knows what was answered, so test nothing more (evaluate = false)",
+    unwritten="nothing was written down and nothing may leave",
+)
+
+
+class Answers:
+    """The account of one folder.
+
+    Parameters
+    ----------
+    folder
+        Where ``answers.db`` lies, made if it is not there; None: in memory, for simulations.
+
+    Examples
+    --------
+    >>> answers = Answers(None)
+    >>> answers.give("clinic", "q1", "federation", 2, lambda spent: b"first")
+    b'first'
+    >>> answers.give("clinic", "q1", "federation", 2, lambda spent: b"never made")
+    b'first'
+    >>> answers.spent("clinic")
+    2
+    """
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self._database = DurableFile.at(Path(folder) / "answers.db" if folder else None, _KIND)
+
+    def spent(self, who: str) -> int:
+        """Return how many classifiers were tested in all."""
+        return int(self._database.rows("SELECT coalesce(sum(heads), 0) FROM answers WHERE who = ?", who)[0][0])
+
+    def give(self, who: str, question: str, federation: str, heads: int, make: Callable[[int], bytes]) -> bytes:
+        """Return the answer to a question: the former one, or one that is made and written down now.
+
+        Parameters
+        ----------
+        who, question, federation, heads
+            Whose account, what was asked, for which federation, and how many classifiers it costs.
+        make
+            Called with the classifiers that were tested before; raises where the rules allow no more.
+        """
+        with self._database.writing() as connection:
+            query = "SELECT payload FROM answers WHERE who = ? AND question = ?"
+            known = connection.execute(query, (who, question)).fetchone()
+            if known is not None:
+                return bytes(known[0])
+            payload = make(self.spent(who))
+            connection.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (who, question, federation, heads, payload)
+            )
+        return payload
+
+    def close(self) -> None:
+        """Close the file; what was written down stays."""
+        self._database.close()
