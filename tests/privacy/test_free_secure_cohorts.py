@@ -341,10 +341,10 @@ def test_learning_asks_for_contributors_only() -> None:
 
 def test_the_memory_of_thresholds_survives_a_restart(tmp_path: Any) -> None:
     group = Group()
-    before = ThresholdHelper(group.gate._helper, LAYOUT, 3, tmp_path / "gate.db")
+    before = ThresholdHelper(group.gate.helper, LAYOUT, 3, tmp_path / "gate.db")
     before.learn(group.ask, group.masked)
     before.close()
-    after = ThresholdHelper(group.gate._helper, LAYOUT, 3, tmp_path / "gate.db")
+    after = ThresholdHelper(group.gate.helper, LAYOUT, 3, tmp_path / "gate.db")
     with pytest.raises(PrivacyError, match="a group one story"):
         after.learn(group.ask, group.masked + np.uint64(1))
     assert after.open(group.leader.request(None, [group.block(0)])).shape == (1 + D,)
