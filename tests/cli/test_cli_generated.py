@@ -148,8 +148,8 @@ def test_every_field_that_people_set_is_explained_and_has_a_known_heading(
     offered = {(param.name or "").rpartition("__")[2] for param in own(name).params}
     missing = set(explained) - offered - hidden
     assert missing <= {
-        "shrinkages", "means_per_client", "projections", "budgets", "budget_curve", "participation", "privacy",
-        "memory_limit", "runtime", "report_withheld", "small_sketches",
+        "shrinkages", "means_per_client", "projections", "feature_map", "budgets", "budget_curve", "participation",
+        "privacy", "memory_limit", "runtime", "report_withheld", "small_sketches",
     }  # fmt: skip
     assert not missing or name != "simulate"
 

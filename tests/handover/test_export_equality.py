@@ -19,9 +19,20 @@ from fedmoments.core.classifier import (
     EnsembleClassifier,
     LinearClassifier,
     LowRankClassifier,
+    MixtureClassifier,
     QuadraticClassifier,
 )
-from fedmoments.core.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
+from fedmoments.core.maps import (
+    Chain,
+    Clip,
+    FeatureMap,
+    Identity,
+    Normalize,
+    Offset,
+    Power,
+    RandomFourier,
+    RandomProjection,
+)
 from fedmoments.errors import InputError
 from fedmoments.handover.export import EXPORTS, export
 
@@ -46,6 +57,11 @@ def arrays(rng: np.random.Generator, dim: int, kind: str) -> Classifier:
         projections = 0.3 * rng.normal(size=(N_CLASSES, 2, dim))
         return LowRankClassifier(
             offset=offset, means=means, precisions=precisions, projections=projections, bias=bias, **common
+        )
+    if kind == "mixture":
+        labels = np.array([0, 0, 1, 2, 2, 2])
+        return MixtureClassifier(
+            weights=rng.normal(size=(dim, 6)), bias=rng.normal(size=6), labels=labels, offset=offset, **common
         )
     return EnsembleClassifier(
         weights=rng.normal(size=(dim, 5)),
@@ -106,9 +122,10 @@ MAPS: dict[str, Callable[[], FeatureMap]] = {
     "centred": lambda: Normalize() | Offset(np.zeros(DIM)),
     "clip": lambda: Clip(1.5),
     "fourier": lambda: RandomFourier(DIM, 9, 2.0, 3),
+    "power": lambda: Power() | Normalize(),
     "projection": lambda: RandomProjection(DIM, 4, 3) | Offset(np.linspace(-1, 1, 4)) | Normalize(),
 }
-KINDS = ("linear", "diagonal", "quadratic", "low-rank", "ensemble")
+KINDS = ("linear", "diagonal", "quadratic", "low-rank", "mixture", "ensemble")
 
 
 @pytest.mark.parametrize("to", ["onnx", "torch"])

@@ -34,6 +34,13 @@ class Asked:
         "sketches; the client picks precision, projection and rank (see docs/sketch.md).",
         metavar="BYTES",
     )
+    feature_map: str = option(
+        "none",
+        "none, power (√x, then unit length), or auto (power if no feature is negative and they are skewed; all clients "
+        "must use the same: look at the map that is printed).",
+        "--map",
+        metavar="MAP",
+    )
     project: int | None = option(None, "Then project at random to K dimensions.", metavar="K")
 
 
@@ -64,16 +71,19 @@ def measure(
 ) -> None:
     """Measure a client's training features: what leaves the client is the statistics file, never a sample."""
     from fedmoments.core.statistics import save_statistics
+    from fedmoments.samples.feature_maps import chosen_map
     from fedmoments.samples.features import load_features
 
     place = writable_place(out)
     spec = spec_of(asked, fourier)
     form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
     loaded = load_features(existing_file(features), ["train"], n_classes=n_classes)
-    feature_map = _map(
-        loaded.dim, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth, seed=seed
-    )
     name, chosen = _whose(split, client, features, len(loaded.train))
+    public = chosen_map(asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
+    feature_map = _map(
+        loaded.dim, first=public, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth,
+        seed=seed,
+    )  # fmt: skip
     stats = _measured(loaded, chosen, spec, feature_map, seed)
     stats = stats.quantized(form) if form else stats
     if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
@@ -92,6 +102,8 @@ def measure(
         f"client {name}: {stats.n_samples:,} samples of {len(stats.classes)} of {stats.n_classes} classes, "
         f"d = {stats.dim}: {stats.spec}"
     )
+    if feature_map is not None:
+        print_line(f"measured behind {feature_map}")
     print_line(f"wrote {place} ({readable_bytes(place.stat().st_size)})")
 
 
@@ -133,14 +145,12 @@ def spec_of(asked: Asked, mapped: int | None = None) -> Any:
                 "counts: leave it out, or measure what needs several means on its own"
             )
         spec = StatisticsSpec(spec.moments, several)
-    if budget is None:
-        return spec
-    if not spec.has_sketch:
+    if budget is not None and not spec.has_sketch:
         raise InputError(
             f"a budget is spent on a scatter sketch, but {spec} is all that is measured: add --head sketch, or leave "
             "--budget out"
         )
-    return spec.with_plan(SketchPlan(budget))
+    return spec.with_plan(SketchPlan(budget or "means", rows="automatic")) if spec.has_sketch else spec
 
 
 def _needs_of(name: str, mapped: int | None) -> Any:
@@ -171,14 +181,21 @@ def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | N
 
 
 def _map(
-    dim: int, *, normalize: bool, project: int | None, fourier: int | None, bandwidth: float | None, seed: int
+    dim: int,
+    *,
+    first: Any,
+    normalize: bool,
+    project: int | None,
+    fourier: int | None,
+    bandwidth: float | None,
+    seed: int,
 ) -> Any:
     from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, compose
     from fedmoments.study.simulation.projection import make_projection
 
     if (fourier is None) != (bandwidth is None):
         raise InputError("--fourier and --bandwidth belong together: give both or none")
-    maps: list[FeatureMap] = [Normalize()] if normalize else []
+    maps: list[FeatureMap] = ([first] if first else []) + ([Normalize()] if normalize else [])
     projection = make_projection(project, dim, seed, without="leave --project out")
     if projection is not None:
         maps.append(projection)

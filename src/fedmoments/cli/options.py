@@ -26,7 +26,8 @@ Fresh = Annotated[
 ]
 #: Settings of a study that only a simulation has.
 OF_SIMULATIONS = (
-    "shrinkages", "means_per_client", "projections", "budgets", "budget_curve", "participation", "privacy",
+    "shrinkages", "means_per_client", "projections", "feature_map", "budgets", "budget_curve", "participation",
+    "privacy",
 )  # fmt: skip
 
 

@@ -69,42 +69,46 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
     """Return the terms, with what data like the clients' tell of classes and features."""
     from fedmoments.core.statistics import FixedPoint
     from fedmoments.federation.drawing_up import draw_up_terms
+    from fedmoments.samples.feature_maps import chosen_map
     from fedmoments.samples.reading import choose_encoder
 
-    names, modality, dim = _features_of(settings)
-    chosen = Running().with_encoder(**_fields_of(settings, EncoderChoice))
+    names, modality, dim, shown = _features_of(settings)
+    encoder = choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
     return draw_up_terms(
         settings.name,
         settings,
-        choose_encoder(chosen, modality, dim),
+        encoder,
         names,
         settings.heads,
         means_per_client=settings.means_per_client,
         fixed_point=FixedPoint(settings.norm_bound, settings.max_samples),
         rows=settings.rows,
         budget=settings.budget,
+        feature_map=chosen_map(settings.feature_map, settings.heads, encoder.name, *shown),
         privacy=privacy,
         seed=settings.seed,
     )
 
 
-def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None]:
-    """Return class names, the kind of samples and the dimension of features: as typed, or as the data say."""
+def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:
+    """Return class names, kind of samples and dimension of features, and features with labels where these are given."""
     from fedmoments.samples.reading import read_data
 
     names = _classes(settings.classes) if settings.classes else ()
     modality, dim = "features", settings.dim
+    shown: tuple[Any, ...] = ()
     if settings.data:
         data = read_data(SampleSource(**_fields_of(settings, Columns)))
         names, modality = names or data.class_names, data.modality
-        dim = data.train.items.shape[1] if modality == "features" else dim  # type: ignore[union-attr]
+        if modality == "features":
+            shown, dim = (data.train.items, data.train.labels), data.train.items.shape[1]  # type: ignore[union-attr]
     elif settings.encoder is None:
         raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
     elif settings.encoder == "identity" and dim is None:
         raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
     if not names:
         raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
-    return names, modality, dim
+    return names, modality, dim, shown
 
 
 def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fedmoments.core.gaussian import require
 from fedmoments.core.heads import Head, make_head, presets
 from fedmoments.core.heads.preset import label_of
 from fedmoments.core.maps import FeatureMap, compose
+from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 
@@ -45,7 +46,7 @@ def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | Sketch
             f"a budget of {budget} is spent by heads on scatter sketches (sketch, lda-sketch, auto …), but these heads "
             f"need {spec}: add one of those, or leave the budget out"
         )
-    return spec.with_plan(budget if isinstance(budget, SketchPlan) else SketchPlan(str(budget)))
+    return spec.with_plan(budget if isinstance(budget, SketchPlan) else SketchPlan(str(budget), rows="automatic"))
 
 
 def measure(
@@ -108,7 +109,7 @@ def fit(
     *,
     n_classes: int | None = None,
     class_names: Sequence[str] | None = None,
-    feature_map: FeatureMap | None = None,
+    feature_map: FeatureMap | str | None = None,
     means_per_client: int = 1,
     seed: int = 0,
     fixed_point: FixedPoint | None = None,
@@ -131,7 +132,9 @@ def fit(
         C names; numbers by default.
     feature_map
         Applied to features before anything else; the classifier carries it and applies it to what it scores. With
-        statistics, the map that they were measured behind.
+        statistics, the map that they were measured behind. Of data also a word: ``power`` (√x, then unit length),
+        ``auto`` (that where no feature is negative and features are skewed, which every client tells in two numbers)
+        or ``none``. By default none; ``auto`` for the heads that choose by themselves.
     means_per_client
         How many means of a class a client sends (heads that use client means).
     seed
@@ -155,14 +158,19 @@ def fit(
     1.0
     """
     chosen = _head_of(head, hyper)
-    full_map = feature_map
+    given = _public_map(chosen, clients, feature_map)
+    full_map = given
     if isinstance(clients, Mapping):
         if n_classes is None:
             n_classes = _count_classes(clients)
-        full_map = _whole_map(chosen, clients, feature_map, n_classes, fixed_point)
+        full_map = _whole_map(chosen, clients, given, n_classes, fixed_point)
         source: Ledger | Statistics = measure(
             clients,
-            spec_for(chosen, means_per_client=means_per_client, budget=budget),
+            spec_for(
+                chosen,
+                means_per_client=means_per_client,
+                budget=budget or (SketchPlan(rows="automatic") if chosen.needs.has_sketch else None),
+            ),
             n_classes=n_classes,
             feature_map=full_map,
             seed=seed,
@@ -195,6 +203,29 @@ def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:
     if hyper:
         raise InputError(f"{head} has its hyper-parameters already; {', '.join(hyper)} belong to a head given by name")
     return head
+
+
+def _public_map(
+    head: Head, clients: Clients | Ledger | Statistics, given: FeatureMap | str | None
+) -> FeatureMap | None:
+    """Return the map that was given, or the one that a word or the head's own rule stands for."""
+    if isinstance(given, FeatureMap):
+        return given
+    data = isinstance(clients, Mapping) and not any(isinstance(held, Statistics) for held in clients.values())
+    word = given or (AUTO if data and head.map_rule == AUTO else "none")
+    if word != AUTO:
+        return named_map(word)
+    if not data or not isinstance(clients, Mapping):
+        raise InputError(
+            "feature_map='auto' looks at features, but what was measured already arrived: give the map that it was "
+            "measured behind"
+        )
+    pairs = (_pair(client, held) for client, held in clients.items())
+    usable = ((np.asarray(X), np.asarray(y)) for X, y in pairs)
+    # What is no matrix of numbers is refused where it is measured, with the name of its client.
+    return recommended_map(
+        FeatureShape.of(X, y) for X, y in usable if X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y)
+    )
 
 
 def _count_classes(clients: Clients) -> int:

@@ -15,10 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
+from fedmoments.core.maps import (
+    Chain,
+    Clip,
+    FeatureMap,
+    Identity,
+    Normalize,
+    Offset,
+    Power,
+    RandomFourier,
+    RandomProjection,
+)
 from fedmoments.errors import InputError
 
 __all__ = ["KINDS", "MAPS", "Tensors", "probabilities", "scores"]
+
+#: A score that no sum of exponentials notices, and no difference turns into NaN.
+NOTHING = -1e30
 
 Tensor = Any
 Arrays = Mapping[str, NDArray[Any]]
@@ -91,6 +104,13 @@ def _clip(ops: Tensors, x: Tensor, given: Clip) -> Tensor:
     return ops.multiply(x, ops.minimum(shorter, ops.constant(np.ones(1))))
 
 
+def _power(ops: Tensors, x: Tensor, given: Power) -> Tensor:
+    if given.exponent != 0.5:
+        raise InputError(f"of powers, the square root alone has a rule for export; this one is {given.exponent:g}")
+    size = ops.sqrt(ops.multiply(x, x))
+    return ops.multiply(ops.divide(x, ops.ones_for_zeros(size)), ops.sqrt(size))
+
+
 def _fourier(ops: Tensors, x: Tensor, given: RandomFourier) -> Tensor:
     angles = ops.add(ops.matmul(x, ops.constant(given.frequencies)), ops.constant(given.phases))
     return ops.multiply(ops.cos(angles), ops.constant(np.array([np.sqrt(2.0 / given.n_features)])))
@@ -108,6 +128,7 @@ MAPS: dict[type[FeatureMap], Callable[[Tensors, Tensor, Any], Tensor]] = {
     Chain: _chain,
     Normalize: lambda ops, x, _given: ops.divide(x, _lengths(ops, x)),
     Clip: _clip,
+    Power: _power,
     Offset: lambda ops, x, given: ops.subtract(x, ops.constant(given.array)),
     RandomProjection: lambda ops, x, given: ops.matmul(x, ops.constant(given.matrix)),
     RandomFourier: _fourier,
@@ -189,6 +210,20 @@ def _ensemble(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
     return ops.logsumexp(ops.add(shares, ops.constant(mixing)), 1)
 
 
+def _mixture(ops: Tensors, x: Tensor, arrays: Arrays) -> Tensor:
+    labels, n_classes = arrays["labels"].astype(np.int64), len(arrays["present"])
+    counts = np.bincount(labels, minlength=n_classes)
+    # Every class has as many columns as the one with most modes; those beyond its own add nothing to a sum.
+    columns = np.cumsum(counts) - counts
+    columns = np.minimum(columns[:, None] + np.arange(counts.max()), len(labels) - 1)
+    bias = np.where(np.arange(counts.max()) < counts[:, None], arrays["bias"][columns], NOTHING)
+    centred = ops.subtract(x, ops.constant(arrays["offset"]))
+    modes = ops.add(
+        ops.matmul(centred, ops.constant(arrays["weights"][:, columns.ravel()])), ops.constant(bias.ravel())
+    )
+    return ops.logsumexp(ops.reshape(modes, (-1, *columns.shape)), 2)
+
+
 #: The steps of every kind of classifier.
 KINDS: dict[str, Callable[[Tensors, Tensor, Arrays], Tensor]] = {
     "linear": _linear,
@@ -196,6 +231,7 @@ KINDS: dict[str, Callable[[Tensors, Tensor, Arrays], Tensor]] = {
     "quadratic": _quadratic,
     "low-rank": _low_rank,
     "ensemble": _ensemble,
+    "mixture": _mixture,
 }
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics.accumulator import check_features, check_labels
 from fedmoments.errors import InputError
 from fedmoments.samples.npz_arrays import read_npz
@@ -62,6 +63,8 @@ class Features:
         C names, or none.
     domains, ids
         (n_train,) domain and user of every training sample, or None.
+    public_map
+        What all clients apply to features before they measure, or None; it is not applied yet.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Features:
     class_names: tuple[str, ...] = ()
     domains: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
+    public_map: FeatureMap | None = None
 
     @property
     def dim(self) -> int:

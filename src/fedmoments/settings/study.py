@@ -78,6 +78,14 @@ class StudySettings(Encoding, SampleSource, FromFile):
         metavar="K,…",
         kind="numbers or words",
     )
+    feature_map: str = _federation(
+        "",
+        "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "
+        "are given, power if none is negative and they are skewed).",
+        "--map",
+        metavar="MAP",
+        shown="auto if auto is the only head, else none",
+    )
     budgets: tuple[str, ...] = _federation(
         (),
         "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "

@@ -41,6 +41,14 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     )
     dim: int | None = _federation(None, "Dimensions of the features, where they are given.", metavar="D")
     means_per_client: int = _federation(1, "Means that a client sends of each class.", metavar="N")
+    feature_map: str = _federation(
+        "",
+        "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "
+        "are given, power if none is negative and they are skewed).",
+        "--map",
+        metavar="MAP",
+        shown="auto if auto is the only head, else none",
+    )
     budget: str | None = _federation(
         None,
         "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on sketches.",

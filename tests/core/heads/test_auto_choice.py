@@ -1,7 +1,6 @@
-"""auto, auto-free, auto-exact: the head and its shrinkage are chosen by clients held out, and nothing else."""
+"""auto-free, auto-exact: the head and its shrinkage are chosen by clients held out, and nothing else."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from fedmoments.samples import parse_split
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOMENTS = {"sketch": ("scatter_sketch",), "free": ("client_means",), "exact": ("gram", "client_means")}
+MOMENTS = {"free": ("client_means",), "exact": ("gram", "client_means")}
 SOURCES = tuple(MOMENTS)
 C, D = 4, 12
 
@@ -47,8 +46,7 @@ def clients(source: str, X: Floats, y: Ints, holders: Ints, n_classes: int = C) 
 
 def merged(parts: list[Statistics]) -> Statistics:
     """Return merged statistics as a server holds them."""
-    stats = Statistics.merge(parts)
-    return stats.as_sent() if stats.spec.has_sketch else stats
+    return Statistics.merge(parts)
 
 
 def federation(source: str, n_clients: int = 15) -> list[Statistics]:
@@ -58,7 +56,7 @@ def federation(source: str, n_clients: int = 15) -> list[Statistics]:
 
 
 def make(source: str, **options: Any) -> Choose:
-    head = fm.make_head({"sketch": "auto"}.get(source, f"auto-{source}"), **options)
+    head = fm.make_head(f"auto-{source}", **options)
     assert isinstance(head, Choose)
     return head
 
@@ -70,14 +68,13 @@ def head_of(source: str, key: tuple[str, str, float], stats: Statistics) -> Head
         return NearestMean()
     if head == "total":
         return Ridge()
-    covariance = f"sketch:{factor!r}" if kind == "share" else source
     shrinkage: str | float = "automatic"
     if kind == "shrinkage" and source == "free":
         scatter = ClassGaussians(stats, "free").scatter
         shrinkage = factor * 0.5 * scatter.trace / scatter.dof
     if head == "lda":
-        return Lda(covariance, shrinkage)
-    return Ridge("within", covariance, shrinkage)
+        return Lda(source, shrinkage)
+    return Ridge("within", source, shrinkage)
 
 
 # ---------------------------------------------------------------------------------------------- the choice
@@ -99,7 +96,7 @@ def naive_tally(source: str, stats: Statistics, head: Choose) -> dict[tuple[str,
     return tally
 
 
-@pytest.mark.parametrize("source", ["sketch", "free"])
+@pytest.mark.parametrize("source", ["free"])
 def test_the_chosen_candidate_is_the_best_of_a_naive_referee(source: str) -> None:
     X, y = draw()
     holders = np.arange(len(y)) % 15
@@ -159,7 +156,7 @@ def test_what_is_chosen_is_the_head_of_that_name(source: str, name: str) -> None
 
 
 def _arguments(source: str, info: Any) -> tuple[str, str | float]:
-    return (f"sketch:{info['share']!r}", "automatic") if source == "sketch" else (source, info["shrinkage"])
+    return source, info["shrinkage"]
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0, 2.0**10])
@@ -227,16 +224,10 @@ def test_little_is_lost_where_there_is_nothing_to_learn_but_the_means() -> None:
     assert (classifier.predict(trial) == labels).mean() > (nearest.predict(trial) == labels).mean() - 0.05
 
 
-def test_sketches_of_several_clients_together_take_part() -> None:
-    stats = merged(federation("sketch"))
-    stats = replace(stats, sketch_owners=np.where(stats.sketch_owners < 5, -1, stats.sketch_owners))
-    assert "held out in 5 folds" in make("sketch").fit(stats).info["criterion"]
-
-
 # ---------------------------------------------------------------------------------------------- little to choose from
 
 
-@pytest.mark.parametrize(("source", "chosen"), [("sketch", "lda"), ("free", "ncm"), ("exact", "lda")])
+@pytest.mark.parametrize(("source", "chosen"), [("free", "ncm"), ("exact", "lda")])
 def test_a_single_client_has_the_default_and_the_notes_say_so(source: str, chosen: str) -> None:
     X, y = draw()
     info = make(source).fit(merged(clients(source, X, y, np.zeros(len(y), int)))).info
@@ -267,7 +258,7 @@ def test_a_few_clients(source: str, n_clients: int) -> None:
     X_test, y_test = draw(1)
     accuracy = float((classifier.predict(X_test) == y_test).mean())
     assert accuracy > float((NearestMean().fit(stats).predict(X_test) == y_test).mean()) + 0.05
-    assert accuracy > {"exact": 0.95, "sketch": 0.9, "free": 0.6}[source]
+    assert accuracy > {"exact": 0.95, "free": 0.6}[source]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -295,7 +286,7 @@ def test_pooled_clients_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"covariance": "diagonal"}, "sketch, free or exact for a choice; 'diagonal' arrived"),
+        ({"covariance": "diagonal"}, "covariance is free or exact for a choice; 'diagonal' arrived"),
         ({"heads": "lda,qda"}, "heads to choose from are lda, ridge, total, ncm, one or more with commas; 'lda,qda'"),
         ({"heads": ""}, "heads to choose from"),
         ({"heads": "total"}, "chosen from exact covariances alone"),
@@ -315,8 +306,6 @@ def test_what_cannot_be_chosen_is_refused(options: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("preset", "heads", "least"),
     [
-        ("auto", "lda,ridge,ncm", 0.015),
-        ("auto", "ridge", 0.015),
         ("auto-free", "ridge", 0.015),
         ("auto-free", "lda", 0.015),
         ("auto-free", "ridge,lda,ncm", 0.025),  # of client means alone, the head is told less surely than its amount
@@ -327,7 +316,7 @@ def test_digits_are_close_to_the_choice_made_on_test_data(preset: str, heads: st
     digits = load_digits()
     X, y = digits.data / 16.0, digits.target
     test = np.arange(len(y)) % 10 < 3
-    head = make(preset.partition("-")[2] or "sketch", heads=heads)
+    head = make(preset.partition("-")[2], heads=heads)
     holders = np.asarray(parse_split(f"dirichlet:{alpha}").apply(y[~test], n_clients=50, seed=0).clients)
     stats = merged(clients(head.covariance, X[~test], y[~test], holders, 10))
     gaussians = ClassGaussians(stats, head.covariance)

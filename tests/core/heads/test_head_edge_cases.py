@@ -26,7 +26,7 @@ SHRINKING = {
     name
     for name in HEADS
     if name.startswith(
-        ("fedcof", "sketch", "gh-qda", "qda-", "gh-auto", "gh-lda", "gh-dlr", "lda-", "fishermix", "proto")
+        ("fedcof", "sketch", "gh-qda", "qda-", "gh-auto", "gh-lda", "gh-dlr", "lda-", "mixture", "fishermix", "proto")
     )
 }
 #: Heads that are trained in the Fisher subspace.

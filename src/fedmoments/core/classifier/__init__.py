@@ -1,8 +1,9 @@
-"""Fitted classifiers: linear, quadratic and ensembles, with scores, labels, probabilities and a file each."""
+"""Fitted classifiers: linear, quadratic, mixtures and ensembles, with scores, labels, probabilities and a file each."""
 
 from fedmoments.core.classifier.base import Classifier, load, load_bytes
 from fedmoments.core.classifier.ensemble import EnsembleClassifier
 from fedmoments.core.classifier.linear import LinearClassifier
+from fedmoments.core.classifier.mixture import MixtureClassifier
 from fedmoments.core.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "EnsembleClassifier",
     "LinearClassifier",
     "LowRankClassifier",
+    "MixtureClassifier",
     "QuadraticClassifier",
     "load",
     "load_bytes",

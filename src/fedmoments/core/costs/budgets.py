@@ -20,6 +20,8 @@ def plan_of(
 ) -> tuple[SketchPlan, int | None]:
     """Return the plan of a budget, and the dimensions that features are projected to (None: as they are).
 
+    Rows belong to one class each, or to all together, as the number of classes says.
+
     Parameters
     ----------
     budget
@@ -37,8 +39,8 @@ def plan_of(
     (SketchPlan(budget='means', rank=None, code='int8', share=0.25, spare=0, rows='pooled'), None)
     """
     if budget is None:
-        return SketchPlan(), projection
-    plan = SketchPlan(budget)
+        return SketchPlan(rows="automatic").settled(n_classes), projection
+    plan = SketchPlan(budget, rows="automatic").settled(n_classes)
     width = plan.at(dim).projection(n_classes, projection or dim) or projection
     return (plan.at(dim) if width else plan), width
 

@@ -5,7 +5,6 @@ source   what is tried                                               shares one
 =======  ==========================================================  ==========================================
 free     LDA, ridge × γ = automatic × 4⁻³ … 4³                       eigendecomposition
 exact    LDA, ridge with the γ of the evidence, total ridge          eigendecomposition; total ridge has its own
-sketch   LDA, ridge × isotropic share a of the unsent part           Cholesky factorisation a share
 =======  ==========================================================  ==========================================
 
 and the nearest mean for all. Automatic γ is ½·tr(Σ)/ν, as in :class:`fedmoments.Shrinkage`, and the ridge λ of the
@@ -26,20 +25,18 @@ from fedmoments.core.gaussian.class_gaussians import ClassGaussians
 from fedmoments.core.gaussian.evidence import evidence_shrinkage
 from fedmoments.core.gaussian.linear_rules import Centres, LinearRule, lda_rule, nearest_rule, ridge_rule
 from fedmoments.core.gaussian.scatter import MatrixScatter, Scatter
-from fedmoments.core.gaussian.sketch_scatter import SketchScatter, between_scatter
+from fedmoments.core.gaussian.sketch_scatter import between_scatter
 from fedmoments.core.linalg import EPSILON, gcv_ridge, solve_positive, symmetrize_upper
 from fedmoments.core.statistics.statistics import Statistics
 
 __all__ = [
     "BY_EVIDENCE",
     "FACTORS",
-    "SHARES",
     "Candidate",
     "Key",
     "exact_training_scatter",
     "nearest_rules",
     "shrunk_rules",
-    "sketch_rules",
     "total_rules",
 ]
 
@@ -52,8 +49,6 @@ Key = tuple[str, str, float]
 FACTORS = (1.0, 4.0, 0.25, 16.0, 1 / 16, 64.0, 1 / 64)
 #: Stands for the γ of the evidence among factors.
 BY_EVIDENCE = 0.0
-#: Isotropic shares of the unsent part of sketched scatters that are tried; the default first.
-SHARES = (0.4, 0.15, 1.0, 0.05)
 
 
 @dataclass(frozen=True)
@@ -65,16 +60,16 @@ class Candidate:
     head
         ``lda``, ``ridge`` (on the within scatter), ``total`` (ridge on the total scatter) or ``ncm``.
     kind
-        What the amount is: ``share`` (isotropic share a of a sketch), ``shrinkage`` (γ), ``ridge`` (λ), or empty.
+        What the amount is: ``shrinkage`` (γ), ``ridge`` (λ), or empty.
     amount
-        A share, or γ or λ in squared feature units.
+        γ or λ in squared feature units.
     factor
-        γ in multiples of the automatic one, or :data:`BY_EVIDENCE`; the share itself; 1 elsewhere.
+        γ in multiples of the automatic one, or :data:`BY_EVIDENCE`; 1 elsewhere.
 
     Examples
     --------
-    >>> str(Candidate("lda", "shrinkage", 0.03, 4.0)), str(Candidate("ridge", "share", 0.4, 0.4)), str(Candidate("ncm"))
-    ('lda, shrinkage 0.03 (4 × automatic)', 'ridge, share 0.4', 'ncm')
+    >>> str(Candidate("lda", "shrinkage", 0.03, 4.0)), str(Candidate("ncm"))
+    ('lda, shrinkage 0.03 (4 × automatic)', 'ncm')
     """
 
     head: str
@@ -176,59 +171,6 @@ def shrunk_rules(
             elif head == "ridge":
                 solved = spectrum.solve(spread * amount, centres.columns)
                 yield Candidate(head, "shrinkage", amount, factor), ridge_rule(centres, solved, n_samples)
-
-
-def sketch_rules(
-    stats: Statistics,
-    centres: Centres,
-    *,
-    heads: tuple[str, ...],
-    priors: str,
-    shares: tuple[float | None, ...] = SHARES,
-) -> Iterator[tuple[Candidate, LinearRule]]:
-    """Yield LDA and ridge on the scatter from sketches, with all isotropic shares of its unsent part.
-
-    Parameters
-    ----------
-    stats
-        With client means and scatter sketches.
-    centres, heads, priors
-        As in :func:`shrunk_rules`.
-    shares
-        Isotropic shares; None: the automatic one.
-
-    Examples
-    --------
-    >>> from fedmoments.core.statistics import StatisticsSpec
-    >>> spec = StatisticsSpec.of("scatter_sketch")
-    >>> X, y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6) % 2
-    >>> stats = Statistics.of(X, y, spec, n_classes=2)
-    >>> centres = Centres(stats.sums / 3, np.array([0.5, 0.5]))
-    >>> [str(candidate) for candidate, _ in sketch_rules(stats, centres, heads=("ridge",), priors="data")]
-    ['ridge, share 0.4', 'ridge, share 0.15', 'ridge, share 1', 'ridge, share 0.05']
-    """
-    for share in shares:
-        yield from _sketch_rules_of(stats, centres, share, heads=heads, priors=priors)
-
-
-def _sketch_rules_of(
-    stats: Statistics, centres: Centres, share: float | None, *, heads: tuple[str, ...], priors: str
-) -> Iterator[tuple[Candidate, LinearRule]]:
-    if not {"lda", "ridge"} & set(heads) or stats.n_samples <= len(stats.classes):
-        return
-    scatter = ClassGaussians(stats, "sketch" if share is None else f"sketch:{share!r}").scatter
-    if not isinstance(scatter, SketchScatter) or scatter.trace <= 0:
-        return
-    amount = scatter.share
-    covariance = scatter.scaled(1.0 / scatter.weight)
-    covariance[np.diag_indices_from(covariance)] += 0.5 * scatter.trace / scatter.dof
-    solved = solve_positive(symmetrize_upper(covariance), centres.columns, overwrite=False)
-    for head in heads:
-        if head == "lda":
-            yield Candidate(head, "share", amount, amount), lda_rule(centres, solved, priors)
-        elif head == "ridge":
-            rule = ridge_rule(centres, solved / scatter.weight, float(stats.n_samples))
-            yield Candidate(head, "share", amount, amount), rule
 
 
 def total_rules(scatter: Scatter, centres: Centres, n_samples: float) -> Iterator[tuple[Candidate, LinearRule]]:

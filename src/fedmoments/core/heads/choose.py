@@ -1,4 +1,4 @@
-"""``auto``: the head and its shrinkage, chosen by clients held out, from statistics that were sent anyway.
+"""``auto-free``, ``auto-exact``: head and shrinkage chosen by clients held out, from statistics that were sent anyway.
 
 No test data, and no extra round. The clients are dealt to folds; every candidate (head × amount of shrinkage,
 ``core.gaussian.candidates``) is fitted from the other folds' statistics and tried on deviations of the fold's
@@ -7,16 +7,16 @@ over all folds is fitted from all clients.
 
 - A class that the other folds do not hold has the mean of all clients: only its covariance is at stake.
 - Class shares are those of all clients.
-- Every head has a default, the automatic amount (of a sketch: the share 0.4; of an exact covariance: the shrinkage of
-  the evidence, which is not chosen by clients held out). Another amount is chosen if it is better by two standard
-  errors of the difference over folds: in few folds it would win by chance too often.
+- Every head has a default, the automatic amount (of an exact covariance: the shrinkage of the evidence, which is not
+  chosen by clients held out). Another amount is chosen if it is better by two standard errors of the difference over
+  folds: in few folds it would win by chance too often.
 - The first of the heads is the default. Another is chosen if it is better by two standard errors and two points.
   Trials are Gaussian with one covariance, as LDA believes: they prefer it to ridge by up to two points where the
   covariance is poor, and samples do not.
 
 With a single client, or with no class at two clients, nothing can be tried; nor with two clients' means alone, because
-the one that is left has no covariance. Then the default is taken, with the automatic share of a sketch, or the nearest
-mean where there is no covariance at all; the notes say so.
+the one that is left has no covariance. Then the default is taken, or the nearest mean where there is no covariance at
+all; the notes say so. Heads on scatter sketches need no such search (``heads.automatic``).
 
 The estimated accuracy that the notes hold is that of the trials with deviations of the right length. It is too high as
 a rule: see :mod:`fedmoments.core.gaussian.trials`.
@@ -33,13 +33,11 @@ from fedmoments.core.gaussian import ClassGaussians, Scatter, covariance_source
 from fedmoments.core.gaussian.candidates import (
     BY_EVIDENCE,
     FACTORS,
-    SHARES,
     Candidate,
     Key,
     exact_training_scatter,
     nearest_rules,
     shrunk_rules,
-    sketch_rules,
     total_rules,
 )
 from fedmoments.core.gaussian.class_gaussians import check_priors, require_classes
@@ -68,14 +66,13 @@ NOT_TRIED = "the default, because no client can be held out with enough others l
 class Choose(Head):
     """The head and the amount of shrinkage that get most right of clients held out.
 
-    The notes of the classifier (``info``) hold what was ``chosen``, its amount as ``share``, ``shrinkage`` or
-    ``ridge``, the ``estimated_accuracy`` and the ``criterion`` in words.
+    The notes of the classifier (``info``) hold what was ``chosen``, its amount as ``shrinkage`` or ``ridge``, the
+    ``estimated_accuracy`` and the ``criterion`` in words.
 
     Parameters
     ----------
     covariance
-        ``sketch`` (client means and scatter sketches), ``free`` (client means alone) or ``exact`` (client means and the
-        gram).
+        ``free`` (client means alone) or ``exact`` (client means and the gram).
     heads
         Which heads to choose from, with commas: ``lda``, ``ridge``, ``ncm``, and ``total`` (Fed3R's ridge, only of
         ``exact``). The first is the default, and one alone has its shrinkage chosen.
@@ -98,20 +95,20 @@ class Choose(Head):
 
     slow = True
 
-    covariance: str = "sketch"
-    heads: str = "lda,ridge,ncm"
+    covariance: str = "free"
+    heads: str = "ridge,lda,ncm"
     folds: int = 5
     priors: str = "data"
 
     #: Covariances that clients can be held out of.
-    SOURCES: ClassVar[tuple[str, ...]] = ("sketch", "free", "exact")
+    SOURCES: ClassVar[tuple[str, ...]] = ("free", "exact")
     #: Heads that can be chosen.
     HEADS: ClassVar[tuple[str, ...]] = ("lda", "ridge", "total", "ncm")
 
     def __post_init__(self) -> None:
         check_priors(self.priors)
         if self.covariance not in self.SOURCES:
-            raise InputError(f"covariance is sketch, free or exact for a choice; '{self.covariance}' arrived")
+            raise InputError(f"covariance is free or exact for a choice; '{self.covariance}' arrived")
         wrong = [name for name in self._heads if name not in self.HEADS]
         if wrong or not self.heads:
             raise InputError(
@@ -206,9 +203,7 @@ class Choose(Head):
     ) -> Iterator[tuple[Candidate, LinearRule]]:
         """Yield candidates from some contributions: all, or some heads with some factors (None: automatic)."""
         heads = heads or self._heads
-        if self.covariance == "sketch":
-            yield from sketch_rules(training, centres, heads=heads, priors=self.priors, shares=factors or SHARES)
-        elif heads != ("ncm",):
+        if heads != ("ncm",):
             scatter = exact_training_scatter(stats, training) if self.covariance == "exact" else _free(training)
             n_samples = scatter.weight + len(training.classes) if self.covariance == "exact" else training.n_samples
             every, default = (FACTORS, 1.0) if self.covariance == "free" else ((BY_EVIDENCE,), BY_EVIDENCE)
@@ -233,19 +228,17 @@ def _name(key: Key) -> str:
     head, kind, factor = key
     if factor == BY_EVIDENCE:
         return head
-    return {"share": f"{head} (share {factor:g})", "shrinkage": f"{head} ({factor:g} × automatic)"}.get(kind, head)
+    return f"{head} ({factor:g} × automatic)" if kind == "shrinkage" else head
 
 
 _NEW = "new here, after FedCOF"
 
 PRESETS = (
-    Preset("auto", Choose, "LDA, ridge or nearest mean on scatter sketches, chosen by clients held out", _NEW),
     Preset(
         "auto-free",
         Choose,
         "ridge (FedCOF), LDA or nearest mean on client means alone, chosen by clients held out",
         _NEW,
-        {"covariance": "free", "heads": "ridge,lda,ncm"},
     ),
     Preset(
         "auto-exact",

@@ -8,7 +8,7 @@ from fedmoments.core.heads.preset import label_of
 from fedmoments.core.heads.registry import HEADS, make_head
 from fedmoments.errors import InputError
 
-__all__ = ["choose_heads", "labelled"]
+__all__ = ["choose_heads", "labelled", "map_rule_of"]
 
 
 def choose_heads(heads: Iterable[str | Head], hyper: Mapping[str, Mapping[str, Any]]) -> dict[str, Head]:
@@ -26,6 +26,18 @@ def choose_heads(heads: Iterable[str | Head], hyper: Mapping[str, Mapping[str, A
         label: make_head(head, **hyper.get(head, {})) if isinstance(head, str) else head
         for label, head in wanted.items()
     }
+
+
+def map_rule_of(heads: Iterable[str]) -> str:
+    """Return which public map heads stand behind where nobody says so: ``auto`` if all of them choose, else ``none``.
+
+    Examples
+    --------
+    >>> map_rule_of(["auto"]), map_rule_of(["auto", "fedcof"])
+    ('auto', 'none')
+    """
+    rules = {HEADS[name].make().map_rule if name in HEADS else "none" for name in heads}
+    return rules.pop() if len(rules) == 1 else "none"
 
 
 def labelled(

@@ -37,6 +37,8 @@ class Head(ABC):
 
     #: Whether fitting takes as long as many other heads together: a covariance a class, or training.
     slow: ClassVar[bool] = False
+    #: The public map that features stand behind unless somebody says otherwise: ``none``, or ``auto``.
+    map_rule: ClassVar[str] = "none"
 
     @property
     @abstractmethod
@@ -80,8 +82,12 @@ class Head(ABC):
         classifier = self.solve(stats)
         if type(classifier).gradients is Classifier.gradients:  # of its own kind: nobody knows its margins
             return classifier
+        return classifier.tempered(self.temperature_of(classifier, stats))
+
+    def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
+        """Return the temperature of the classifier that this head made of these statistics."""
         shrinkage = getattr(self, "shrinkage", "automatic")
-        return classifier.tempered(closed_temperature(classifier, stats, self._spread_source, shrinkage))
+        return closed_temperature(classifier, stats, self._spread_source, shrinkage)
 
     @property
     def _spread_source(self) -> str | None:

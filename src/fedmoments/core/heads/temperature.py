@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.gaussian import ClassGaussians, Shrinkage
+from fedmoments.core.gaussian import ClassGaussians, Scatter, Shrinkage
 
 if TYPE_CHECKING:
     from fedmoments.core.statistics import Statistics
@@ -49,6 +49,7 @@ def closed_temperature(
     stats: "Statistics",
     covariance: str | None,
     shrinkage: Shrinkage | str | float = "automatic",
+    scatter: Scatter | None = None,
 ) -> float:
     """Return the temperature of a classifier that was fitted from statistics; 1 where they do not tell.
 
@@ -62,6 +63,8 @@ def closed_temperature(
         Source of the covariance that margins are measured by, or None.
     shrinkage
         Of that covariance.
+    scatter
+        In place of that source's pooled scatter, where the classifier was made of another one.
 
     Examples
     --------
@@ -89,19 +92,20 @@ def closed_temperature(
         else:
             points = gaussians.means[labels]
             slopes = classifier.gradients(points, labels) - classifier.gradients(points, rivals)
-            spread = float(weights @ _deviations(gaussians, slopes, shrinkage))
+            spread = float(weights @ _deviations(gaussians, scatter or gaussians.scatter, slopes, shrinkage))
             share = SPREADS * stats.dim / (stats.dim + FEW_DIMENSIONS)
             temperature = max(spread * spread / (2.0 * gap) if gap > 0.0 else 0.0, share * spread)
     return temperature if np.isfinite(temperature) and temperature > 0.0 else 1.0
 
 
-def _deviations(gaussians: ClassGaussians, slopes: Floats, shrinkage: Shrinkage | str | float) -> Floats:
+def _deviations(
+    gaussians: ClassGaussians, scatter: Scatter, slopes: Floats, shrinkage: Shrinkage | str | float
+) -> Floats:
     """Return σ (m,) along gradients (m, d) of margins; 0 where classes have no spread.
 
     The covariance before shrinkage has too little spread in the directions that an inverse prefers, the shrunk one of
     few degrees of freedom too much: a variance is the geometric mean of both.
     """
-    scatter = gaussians.scatter
     if scatter.dof <= 0 or scatter.weight <= 0 or scatter.trace <= 0.0:
         return np.zeros(len(slopes))
     keep, add = gaussians.amounts(shrinkage, trace=scatter.trace, dof=scatter.dof)

@@ -17,19 +17,24 @@ from fedmoments.core.maps.clip import Clip
 from fedmoments.core.maps.fourier import RandomFourier
 from fedmoments.core.maps.normalize import Normalize
 from fedmoments.core.maps.offset import Offset
+from fedmoments.core.maps.power import FeatureShape, Power, named_map, recommended_map
 from fedmoments.core.maps.projection import RandomProjection
 
 __all__ = [
     "Chain",
     "Clip",
     "FeatureMap",
+    "FeatureShape",
     "Identity",
     "Normalize",
     "Offset",
+    "Power",
     "RandomFourier",
     "RandomProjection",
     "compose",
     "from_description",
     "known_kinds",
     "median_bandwidth",
+    "named_map",
+    "recommended_map",
 ]

@@ -14,11 +14,11 @@ in has one coming out, without a warning, for the statistics to refuse by name.
 A new map is one class: a frozen dataclass whose fields are its parameters, with ``kind=`` naming it in descriptions::
 
     @dataclass(frozen=True)
-    class Power(FeatureMap, kind="power"):
-        exponent: float
+    class Squash(FeatureMap, kind="squash"):
+        scale: float
 
         def _apply(self, X):
-            return np.sign(X) * np.abs(X) ** self.exponent
+            return np.tanh(X / self.scale)
 """
 
 import hashlib

@@ -29,6 +29,7 @@ from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import HelperKey
 from fedmoments.samples import parse_split
 from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.feature_maps import chosen_map
 from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import client_name
@@ -147,16 +148,19 @@ def prepare_local(
 
 def _draw_up(config: StudySettings, server: ServerSettings, data: DataSet, privacy: Agreed) -> Terms:
     """Return the terms of a study's first settings."""
-    given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    given = data.train.items if data.modality == "features" else None
+    encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
+    shown = () if given is None else (given, data.train.labels)
     return draw_up_terms(
         config.data,
         config,
-        choose_encoder(config, data.modality, given),
+        encoder,
         data.class_names,
         server.heads,
         hyper=server.hyper,
         means_per_client=config.means_per_client[0],
         budget=config.budgets[0] if config.budgets else None,
+        feature_map=chosen_map(config.feature_map, server.heads, encoder.name, *shown),
         privacy=privacy,
         seed=config.seed,
     )

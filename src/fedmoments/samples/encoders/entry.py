@@ -84,6 +84,8 @@ class EncoderEntry:
         What carries the weights, ``name==version``, and the files that are checked.
     licence
         Of the weights.
+    non_negative
+        Whether features are never negative, as behind a ReLU: then the map ``auto`` is the power map.
     """
 
     name: str
@@ -100,6 +102,7 @@ class EncoderEntry:
     packages: tuple[str, ...] = ()
     files: tuple[PackagedFile, ...] = ()
     licence: str = ""
+    non_negative: bool = False
 
     @property
     def usage(self) -> str:

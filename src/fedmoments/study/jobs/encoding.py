@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedmoments.samples import parse_split
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
+from fedmoments.samples.feature_maps import chosen_map
 from fedmoments.samples.features import Features, Samples
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.samples.reading import choose_encoder, read_data
@@ -45,13 +46,21 @@ class Encoded:
         """Return the fingerprint of what clients measure, behind a public map if there is one."""
         return Fingerprint.of(self.encoder, feature_map, self.data.class_names)
 
+    def behind(self, word: str, heads: Sequence[str]) -> "Encoded":
+        """Return the same with the public map that a word, or these heads by themselves, stand for."""
+        train = self.features.train
+        given = (train.X, train.y) if self.data.modality == "features" else (None, None)
+        public_map = chosen_map(word, heads, self.encoder.name, *given)
+        return replace(self, features=replace(self.features, public_map=public_map))
+
     def basis(self) -> list[str]:
         """Return what every outcome depends on besides its setting: code, data, encoder, and who holds what."""
         groups = hashlib.sha256()
         for keys in (self.features.domains, self.features.ids):
             groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
-        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest()]
+        public_map = self.features.public_map.fingerprint() if self.features.public_map else ""
+        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), public_map]
 
     def describe(self) -> dict[str, Any]:
         """Return what results say of the data, ready for JSON."""
@@ -66,6 +75,7 @@ class Encoded:
             "class_names": list(self.data.class_names),
             "modality": self.data.modality,
             "digest": self.data.digest,
+            "feature_map": features.public_map.describe() if features.public_map else None,
             "problems": [{"where": problem.where, "why": problem.why} for problem in self.problems],
             "encoder": {**self.encoder.note(self.options), "preprocessing": dict(self.encoder.preprocessing)},
         }

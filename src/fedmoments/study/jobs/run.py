@@ -108,6 +108,7 @@ def run_job(
     encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
     timings["encode"] = time.perf_counter() - clock
     config = replace(config, heads=all_names(config.heads), encoder=encoded.encoder.name)
+    encoded = encoded.behind(config.feature_map, config.heads)
     memory = Memory(out / PROGRESS if out else None, encoded.basis(), fresh=fresh)
     clock = time.perf_counter()
     sweep = plan_sweep(

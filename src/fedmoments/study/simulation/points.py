@@ -9,6 +9,7 @@ from fedmoments.core.api import spec_for
 from fedmoments.core.costs.budgets import plan_of
 from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.heads import Head
+from fedmoments.core.maps import compose
 from fedmoments.core.observations import Setting
 from fedmoments.errors import InputError
 from fedmoments.privacy.protection import Protection
@@ -181,11 +182,12 @@ def federation_of(
     plan, dimensions = plan_of(
         setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
     )
+    maps = [each for each in (features.public_map, make_projection(dimensions, features.dim, seed)) if each]
     return Federation(
         features,
         split,
         methods,
-        feature_map=make_projection(dimensions, features.dim, seed),
+        feature_map=compose(*maps) if maps else None,
         means_per_client=setting.means_per_client,
         seed=seed,
         protection=setting.protection,

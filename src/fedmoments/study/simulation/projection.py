@@ -100,4 +100,4 @@ def map_features(features: Features, split: Split, feature_map: FeatureMap) -> F
     T = np.zeros((len(test), width), test.X.dtype if test.X.dtype == np.float32 else np.float64)
     for block in blocks(len(test)):
         T[block] = feature_map(test.X[block])
-    return replace(features, train=Samples(Z, train.y), test=Samples(T, test.y))
+    return replace(features, train=Samples(Z, train.y), test=Samples(T, test.y), public_map=None)

@@ -190,7 +190,7 @@ class Table:
     def result(self, seconds: float) -> SimulationResult:
         """Return the table, once everything was added."""
         rows = [
-            _row(name, method, setting, self._outcomes[setting, name])
+            _row(name, method, setting, self._outcomes[setting, name], self._sweep.features.n_classes)
             for setting in self._sweep.settings
             for name, method in self._sweep.methods_in(setting).items()
         ]
@@ -247,8 +247,8 @@ def plan_sweep(
     )
 
 
-def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome]) -> Row:
-    plan = SketchPlan(setting.budget) if setting.budget else None
+def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_classes: int) -> Row:
+    plan = SketchPlan(setting.budget, rows="automatic").settled(n_classes) if setting.budget else None
     sends = str(sent_by(method, setting.means_per_client, plan)) if isinstance(method, Head) else method.sends
     baseline = not isinstance(method, Head)
     return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)

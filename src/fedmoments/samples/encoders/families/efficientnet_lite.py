@@ -55,5 +55,6 @@ ENCODERS = (
         packages=(_CODE, _WEIGHTS.package),
         files=(_WEIGHTS,),
         licence="Apache-2.0",
+        non_negative=True,
     ),
 )

@@ -45,5 +45,6 @@ ENCODERS = (
         packages=(_WEIGHTS.package,),
         files=(_WEIGHTS,),
         licence="BSD-3-Clause (weights of torchvision), MIT (package)",
+        non_negative=True,
     ),
 )

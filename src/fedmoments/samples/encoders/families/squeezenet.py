@@ -60,5 +60,6 @@ ENCODERS = (
         packages=(_WEIGHTS.package,),
         files=(_WEIGHTS,),
         licence="BSD-3-Clause",
+        non_negative=True,
     ),
 )

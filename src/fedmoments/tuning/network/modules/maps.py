@@ -7,7 +7,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmoments.core.maps import Chain, Clip, FeatureMap, Identity, Normalize, Offset, RandomFourier, RandomProjection
+from fedmoments.core.maps import (
+    Chain,
+    Clip,
+    FeatureMap,
+    Identity,
+    Normalize,
+    Offset,
+    Power,
+    RandomFourier,
+    RandomProjection,
+)
 from fedmoments.errors import InputError
 
 __all__ = ["differentiable"]
@@ -46,6 +56,11 @@ def _chain(functions: list[Function | None]) -> Function:
         return x
 
     return apply
+
+
+def _power(feature_map: Power) -> Function:
+    # |x|^p has no slope at 0: the smallest normal number stands for what is smaller, and zeros stay zeros.
+    return lambda x: torch.sign(x) * torch.clamp(torch.abs(x), min=torch.finfo(x.dtype).tiny) ** feature_map.exponent
 
 
 def _normalize(_feature_map: Normalize) -> Function:
@@ -90,6 +105,7 @@ _MAKERS: dict[type[FeatureMap], Callable[..., Function]] = {
     Normalize: _normalize,
     Clip: _clip,
     Offset: _offset,
+    Power: _power,
     RandomProjection: _projection,
     RandomFourier: _fourier,
 }

@@ -1,0 +1,47 @@
+"""Which public map stands between encoder and statistics: typed, said by the encoder, or seen in features."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.heads.choosing import map_rule_of
+from fedmoments.core.maps import FeatureMap
+from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
+from fedmoments.samples.encoders.registry import find_entry
+
+__all__ = ["chosen_map"]
+
+
+def chosen_map(
+    word: str, heads: Sequence[str], encoder: str, X: NDArray[Any] | None = None, y: NDArray[np.int64] | None = None
+) -> FeatureMap | None:
+    """Return the public map of a federation, or None.
+
+    Parameters
+    ----------
+    word
+        ``none``, ``power`` or ``auto``; empty: as the heads have it by themselves.
+    heads
+        Names of those that are to be fitted.
+    encoder
+        Its name. For ``auto`` it says whether its features are non-negative, as behind a ReLU; one that does not say
+        so has none.
+    X, y
+        (n, d) features and (n,) labels like the clients', where features are given (the encoder ``identity``): ``auto``
+        looks at them.
+
+    Examples
+    --------
+    >>> chosen_map("auto", ["fedcof"], "squeezenet-1.1")
+    Chain(maps=(Power(exponent=0.5), Normalize()))
+    >>> chosen_map("auto", ["fedcof"], "minilm"), chosen_map("", ["fedcof"], "squeezenet-1.1")
+    (None, None)
+    """
+    wanted = word or map_rule_of(heads)
+    if wanted != AUTO:
+        return named_map(wanted)
+    if find_entry(encoder).non_negative:
+        return named_map("power")
+    return recommended_map([FeatureShape.of(X, y)]) if X is not None and y is not None else None
