@@ -29,7 +29,7 @@ from fedmoments.cli import client_watch
 from fedmoments.cli.client_watch import ClientWatch
 from fedmoments.errors import RefusedError
 from fedmoments.federation.deploy.processes import Process
-from fedmoments.federation.flower.client_app import FINISHED
+from fedmoments.federation.flower.helper import FINISHED
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.store import FederationStore

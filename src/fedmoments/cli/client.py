@@ -126,7 +126,10 @@ def _take_part(own: ClientSettings, path: Path, join: Joining, *, json: bool) ->
     from fedmoments.cli.client_watch import ClientWatch
 
     place = Path(own.folder)
-    node = join.node(place, {"client-config": str(path)}, Path(own.keys) / f"{own.name}.node")
+    keys = Path(own.keys)
+    samples = [path for path in own.files if path.exists()]
+    config, key = {"client-config": str(path.resolve())}, keys / f"{own.name}.node"
+    node = join.node(place, config, key, secrets=[keys], private=samples)
     outcome = ClientWatch(place, node).run(stay=join.stay, timeout=join.timeout)
     if json:
         print_json({"client": own.name, "acknowledged": outcome.good, **outcome.document()})

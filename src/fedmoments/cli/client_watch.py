@@ -120,7 +120,7 @@ class ClientWatch:
             Seconds; None never gives up.
         """
         from fedmoments.errors import DeploymentError
-        from fedmoments.federation.flower.client_app import FINISHED
+        from fedmoments.federation.flower.helper import FINISHED
         from fedmoments.federation.outbox import Outbox
 
         finished = self.folder / FINISHED
@@ -223,14 +223,18 @@ class ClientWatch:
             return f"this client's app failed: {self._raised[-1]}"
         return " ".join(reasons[:3]) + (f" … and {len(reasons) - 3} more" if len(reasons) > 3 else "")
 
+    def _asking(self) -> dict[str, None]:
+        """Return the federations that asked since the start; an app that was refused asked for nothing."""
+        return dict.fromkeys(line["federation"] for line in self.events if line["event"] != "refused app")
+
     def _waiting(self, outbox: Any) -> list[str]:
         """Return the clients that were asked since the start and wait for a receipt."""
-        asked = dict.fromkeys(line["federation"] for line in self.events)
+        asked = self._asking()
         return [client for federation in asked for client in outbox.pending(federation)]
 
     def _settled(self, outbox: Any) -> bool:
         """Say whether the server holds what it asked for: now, or, if it asked for nothing, before."""
-        asked = dict.fromkeys(line["federation"] for line in self.events)
+        asked = self._asking()
         known = asked or dict.fromkeys(federation for federation, _ in outbox.federations())
         return bool(known) and not any(outbox.pending(federation) for federation in known)
 
@@ -243,7 +247,7 @@ class ClientWatch:
     # ---------------------------------------------------------------------------------------------- telling
 
     def _outcome(self, outbox: Any, problem: str) -> Outcome:
-        asked = {line["federation"] for line in self.events}
+        asked = self._asking()
         prepared = self._prepared()
         contributions = []
         for federation, client in outbox.federations():

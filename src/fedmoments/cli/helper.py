@@ -112,7 +112,8 @@ def _serve(own: HelperSettings, path: Path, join: Joining, key: Path) -> int:
 
     place = Path(own.folder)
     before = _answered(place)
-    node = join.node(place, {"helper-config": str(path)}, key, name="helper")
+    secrets = [Path(own.key).parent]
+    node = join.node(place, {"helper-config": str(path.resolve())}, key, secrets=secrets, remembers=True, name="helper")
     try:
         tell(f"connecting to {join.server}")
         node.start()
@@ -127,7 +128,7 @@ def _serve(own: HelperSettings, path: Path, join: Joining, key: Path) -> int:
 
 def _stay(place: Path, node: Any, *, stay: bool, timeout: float | None) -> None:
     """Return when the server has closed the run, or time is over."""
-    from fedmoments.federation.flower.client_app import FINISHED
+    from fedmoments.federation.flower.helper import FINISHED
 
     finished = place / FINISHED
     finished.unlink(missing_ok=True)

@@ -61,7 +61,17 @@ class Joining:
         if self.ca is not None:
             existing_file(Path(self.ca))
 
-    def node(self, folder: Path, config: Mapping[str, str], key: Path, **more: Any) -> Any:
+    def node(
+        self,
+        folder: Path,
+        config: Mapping[str, str],
+        key: Path,
+        *,
+        secrets: list[Path],
+        private: list[Path] | None = None,
+        remembers: bool = False,
+        **more: Any,
+    ) -> Any:
         """Return the node that joins, not started yet.
 
         Parameters
@@ -72,6 +82,10 @@ class Joining:
             The node's settings.
         key
             Its private key, which is of no use without certificates.
+        secrets, private
+            As in :class:`fedmoments.federation.deploy.nodes.SuperNode`; what is in the folder is private anyway.
+        remembers
+            Whether the folder holds a memory that is as secret as the key.
         more
             As in :class:`fedmoments.federation.deploy.nodes.SuperNode`.
         """
@@ -79,12 +93,15 @@ class Joining:
         from fedmoments.federation.deploy.nodes import SuperNode
 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = [part for part in folder.iterdir() if part.name != "flower"]
         return SuperNode(
             FlowerHome(folder / "flower"),
             str(self.server),
             root_certificates=None if self.ca is None else Path(self.ca),
             key=None if self.insecure else key,
             config=dict(config),
+            secrets=[*secrets, *(kept if remembers else [])],
+            private=[*(private or []), *kept],
             timeout=self.timeout or JOIN,
             patience=min(PATIENCE, self.timeout or JOIN),
             on_refused=_refused_key,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from fedmoments.errors import InputError
@@ -79,6 +80,12 @@ class ClientSettings(Running, SampleSource, FromFile):
     partitions: tuple[int, ...] = ()
     evaluate: bool = _federation(True, "Test heads on data of this client.")
     policy: Mapping[str, Any] = option({}, "What may leave.", group="Privacy")
+
+    @property
+    def files(self) -> list[Path]:
+        """Files and folders that its samples may be in, whether they exist or not."""
+        texts = [text for text in (self.data, self.test) if text]
+        return [Path(part).expanduser() for text in texts for part in (text, text.partition(":")[2]) if part]
 
     def __post_init__(self) -> None:
         PolicyRules.from_dict(self.policy)

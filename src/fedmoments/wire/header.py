@@ -22,6 +22,7 @@ __all__ = [
     "check_client_id",
     "client_of",
     "read_header",
+    "signed_header",
     "write_header",
 ]
 
@@ -128,6 +129,15 @@ def write_header(agreement: Agreement, client: str, version: int, body_length: i
         body_length,
         body_digest,
     )
+
+
+def signed_header(data: bytes) -> tuple[str, str] | None:
+    """Return the federation (64 hexadecimal digits) and the client of a header that is to be signed; None of others."""
+    signed = data.removeprefix(DOMAIN)
+    if len(data) != len(DOMAIN) + SIGNED_BYTES or len(signed) != SIGNED_BYTES or not signed.startswith(MAGIC):
+        return None
+    fields = _LAYOUT.unpack(signed)
+    return fields[5].hex(), client_of(fields[6])
 
 
 def read_header(data: Buffer, agreement: Agreement) -> Header:

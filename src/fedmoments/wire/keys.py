@@ -4,6 +4,7 @@ They are not the keys of the transport: TLS says which machine is speaking, thes
 long as the bytes are kept.
 """
 
+import hmac
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -121,6 +122,10 @@ class IdentityKey:
     def sign(self, data: bytes) -> bytes:
         """Return the signature of ``data``, 64 bytes, the same every time."""
         return bytes(self._private.sign(data))
+
+    def derive(self, purpose: bytes) -> bytes:
+        """Return 32 secret bytes for a purpose, the same every time, from which the key cannot be found (HMAC)."""
+        return hmac.digest(self.private_bytes(), b"fedmoments derive 1\n" + purpose, "sha256")
 
     def __repr__(self) -> str:
         return f"IdentityKey(public={self.public.hex})"

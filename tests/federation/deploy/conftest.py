@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedmoments.federation.deploy.guard import descendants
+from fedmoments.federation.deploy.nodes import InstalledApp
 
 _PROJECT = """
 [build-system]
@@ -89,9 +90,13 @@ def number(message, context):
 """
 
 
+#: What answers at the nodes: installed there, for nothing of a bundle runs at a node.
+SUMMING = InstalledApp("summing.client:app", "tests/summing")
+
+
 @pytest.fixture(scope="session")
-def summing_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that ``flwr run`` takes."""
+def summing_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that ``flwr run`` takes, and that processes started from now on can import from."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "summing").mkdir()
     for name, text in {
@@ -101,7 +106,9 @@ def summing_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "summing/client.py": _CLIENT,
     }.items():
         (folder / name).write_text(text.lstrip())
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield folder
 
 
 def _processes_in(folder: Path) -> list[str]:

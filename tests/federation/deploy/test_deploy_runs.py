@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.federation.deploy.conftest import SUMMING
 from tests.waiting import HANG, until
 
 from fedmoments.errors import DeploymentError
@@ -29,7 +30,9 @@ class Federation:
 
 @pytest.fixture(scope="module")
 def federation(
-    tmp_path_factory: pytest.TempPathFactory, processes_in: Callable[[Path], list[str]]
+    summing_app: Path,  # installed at the nodes
+    tmp_path_factory: pytest.TempPathFactory,
+    processes_in: Callable[[Path], list[str]],
 ) -> Iterator[Federation]:
     """A SuperLink over TLS and two nodes that it knows by their cards."""
     folder = tmp_path_factory.mktemp("federation")
@@ -48,6 +51,7 @@ def federation(
                 root_certificates=authority.root,
                 key=keys.node,
                 config={"number": number, "note": f"{NOTE} {name}"},
+                app=SUMMING,
                 name=name,
             )
             nodes.append(node.start(wait=False))
@@ -97,7 +101,7 @@ def test_a_run_that_takes_too_long_is_left_and_can_be_stopped(
 
 def test_a_client_app_that_raises_is_reported_by_name_of_its_error(summing_app: Path, tmp_path: Path) -> None:
     home = FlowerHome(tmp_path / "home")
-    with SuperLink(home) as link, SuperExec(link), SuperNode(home, link.address, config={"number": -1}):
+    with SuperLink(home) as link, SuperExec(link), SuperNode(home, link.address, config={"number": -1}, app=SUMMING):
         run = link.control.submit_run(summing_app, {"nodes": 1, "result": str(tmp_path / "result")})
         status = link.control.wait_for_run(run, HANG)
     assert status.status == "finished:failed"
@@ -111,7 +115,9 @@ def test_a_run_survives_a_superlink_that_is_killed_and_started_again(summing_app
         link = stack.enter_context(SuperLink(home, database=tmp_path / "state.db"))
         stack.enter_context(SuperExec(link))
         for number in (1, 2):
-            stack.enter_context(SuperNode(home, link.address, config={"number": number}, name=f"node-{number}"))
+            stack.enter_context(
+                SuperNode(home, link.address, config={"number": number}, app=SUMMING, name=f"node-{number}")
+            )
         run = link.control.submit_run(summing_app, {"pause": 8.0, "started": str(started), "result": str(result)})
         until(started.exists)
         link.kill()

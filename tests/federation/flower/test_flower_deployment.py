@@ -22,10 +22,9 @@ from typing import Any
 import pytest
 from tests.waiting import HANG, until
 
-from fedmoments.federation.deploy.app_folder import write_app
 from fedmoments.federation.deploy.control import RunStatus
 from fedmoments.federation.deploy.local import LocalFederation, prepare_local, run_local, started
-from fedmoments.federation.deploy.nodes import SuperNode
+from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
 from fedmoments.federation.deploy.serving import Server
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.results import fit_heads
@@ -93,7 +92,6 @@ class Deployment:
     server: Server
     nodes: list[SuperNode]
     faults: Path
-    app: Path
 
     def arm(self, node: int, fault: str) -> None:
         (self.faults / f"node-{node}.{fault}").touch()
@@ -110,7 +108,7 @@ class Deployment:
 
     def submit(self, ledger: str, **changes: Any) -> None:
         self.server.settings = replace(self.plan.server, ledger=ledger, **changes)
-        self.server.submit(app=self.app)
+        self.server.submit()
 
     def run(self, ledger: str, **changes: Any) -> RunStatus:
         self.submit(ledger, **changes)
@@ -128,10 +126,13 @@ def deployment(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         path.write_text(replace(ClientSettings.load(path), federation="").to_toml(), "utf-8")
     faults = folder / "faults"
     faults.mkdir()
-    app = write_app(folder / "app")
-    (app / "fedmoments_app" / "client_app.py").write_text(_FAULTY.format(folder=str(faults)), "utf-8")
-    with started(plan, tls=True) as (server, nodes):
-        yield Deployment(plan, server, nodes, faults, app)
+    installed = folder / "installed"  # at the nodes: a server could not bring it there
+    installed.mkdir()
+    (installed / "faulty_client.py").write_text(_FAULTY.format(folder=str(faults)), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(installed))
+        with started(plan, tls=True, app=InstalledApp("faulty_client:app")) as (server, nodes):
+            yield Deployment(plan, server, nodes, faults)
 
 
 @pytest.fixture(scope="module")

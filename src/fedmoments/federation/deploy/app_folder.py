@@ -8,7 +8,10 @@ from pathlib import Path
 import fedmoments
 from fedmoments.files import write_whole
 
-__all__ = ["write_app"]
+__all__ = ["BUNDLE", "write_app"]
+
+#: Publisher and name of our app: all that a party reads of a bundle that arrives.
+BUNDLE = "fedmoments/fedmoments-app"
 
 _PROJECT = """\
 [build-system]

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy.home import FlowerHome
-from fedmoments.federation.deploy.nodes import SuperNode
+from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
 from fedmoments.federation.deploy.servers import SuperExec, SuperLink
 from fedmoments.federation.deploy.serving import Server, serve
 from fedmoments.federation.drawing_up import draw_up_terms
@@ -203,6 +203,7 @@ def _write_settings(plan: LocalFederation, base: ClientSettings, *, real: bool) 
             folder=str(plan.folder / f"node-{node}"),
             partitions=tuple(range(node, plan.clients, plan.nodes)),
         )
+        Path(own.folder).mkdir(mode=0o700, exist_ok=True)  # what works on messages cannot make it
         write_whole(plan.settings_of(node), own.to_toml().encode())
 
 
@@ -248,12 +249,18 @@ def _add_helper(store: FederationStore, plan: LocalFederation, *, real: bool) ->
         members=tuple(cards) if real else (),
         anybody=not real,
     )
+    Path(settings.folder).mkdir(mode=0o700, exist_ok=True)
     write_whole(plan.helper_settings, settings.to_toml().encode())
     store.note("helper", name=card.name, key=card.key, node_key=card.node_key)
 
 
 @contextmanager
-def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server, list[SuperNode]]]:
+def started(
+    plan: LocalFederation,
+    *,
+    tls: bool = True,
+    app: InstalledApp = InstalledApp(),  # noqa: B008 - frozen
+) -> Iterator[tuple[Server, list[SuperNode]]]:
     """Start the server and all nodes as processes, the helper's last, and stop them at the end.
 
     Parameters
@@ -262,6 +269,8 @@ def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server
         Made by :func:`prepare_local`.
     tls
         Whether it was made with certificates.
+    app
+        What answers at the nodes.
     """
     authority = Authority(plan.folder / "keys") if tls else None
     home = FlowerHome(plan.folder / "flower")
@@ -274,6 +283,9 @@ def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server
                 root_certificates=server.link.root_certificates,
                 key=plan.folder / "keys" / f"node-{node}.node" if tls else None,
                 config={"client-config": str(plan.settings_of(node))},
+                app=app,
+                secrets=[plan.folder / "keys"],
+                private=[plan.folder / f"node-{node}", plan.settings_of(node)],
                 name=f"node-{node}",
             )
             for node in range(plan.nodes)
@@ -286,6 +298,8 @@ def started(plan: LocalFederation, *, tls: bool = True) -> Iterator[tuple[Server
                     root_certificates=server.link.root_certificates,
                     key=plan.folder / "keys" / "helper.node" if tls else None,
                     config={"helper-config": str(plan.helper_settings)},
+                    app=app,
+                    secrets=[plan.folder / "keys", plan.folder / "helper"],
                     name="helper",
                 )
             )

@@ -1,23 +1,29 @@
-"""Flower's process on a client's side."""
+"""What runs at a party: Flower's SuperNode, which speaks to the server, and our own process, which answers."""
 
 import os
 import re
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedmoments.errors import DeploymentError, InputError
+from fedmoments.federation.deploy.app_folder import BUNDLE
 from fedmoments.federation.deploy.home import ConfigValue, FlowerHome, to_toml
 from fedmoments.federation.deploy.network import choose_port
 from fedmoments.federation.deploy.processes import Process
+from fedmoments.federation.deploy.sandbox import wrapped
+from fedmoments.federation.deploy.servers import superexec_secret
 from fedmoments.federation.keys.files import check_private
 from fedmoments.files import write_whole
 
-__all__ = ["SuperNode"]
+__all__ = ["InstalledApp", "SuperNode"]
 
 _JOINED = re.compile(r"SuperNode ID: (\d+)")
 _REFUSED = re.compile(r"\[code: (\d+)\]")
 _KEY_REFUSED = "2004"
+_EXECUTOR = "fedmoments.federation.flower.executor"
 #: Seconds between two attempts.
 _AGAIN = 5.0
 _WHY = {
@@ -31,10 +37,30 @@ class _KeyRefusedError(DeploymentError):
     """The SuperLink does not know the key, or believes that another process with it is there."""
 
 
-class SuperNode(Process):
-    """Flower's client: fetches messages for one client (or several partitions), and runs the client app for them.
+@dataclass(frozen=True)
+class InstalledApp:
+    """The client app that a node runs, whatever bundle the server sends.
 
-    The app runs in a process that the node starts itself. A node that loses its SuperLink tries for ever to come back.
+    Parameters
+    ----------
+    reference
+        ``module:name`` of the app, as it is installed on this machine.
+    bundle
+        ``publisher/name`` of the bundles for whose runs it answers; runs of others are refused.
+    """
+
+    reference: str = "fedmoments.federation.flower.client_app:app"
+    bundle: str = BUNDLE
+
+
+class SuperNode(Process):
+    """Flower's client: fetches messages for one client (or several partitions), which our own process answers.
+
+    A SuperNode runs no app itself (``--isolation process``): beside it runs an :mod:`executor
+    <fedmoments.federation.flower.executor>` of ours, which has the settings and the keys, and which nothing that the
+    server sends can replace. The SuperNode has the key of its transport and nothing else of the party's: neither
+    paths nor environment, and where the system can do that, it cannot open what is hidden from it.
+    A node that loses its SuperLink tries for ever to come back.
 
     Parameters
     ----------
@@ -48,6 +74,12 @@ class SuperNode(Process):
         File with the node's private key (``NAME.node``), if the SuperLink admits registered nodes only.
     config
         Settings that the client app finds in its context's ``node_config``.
+    app
+        What answers.
+    secrets
+        Files and folders that neither Flower's process nor the one that works on messages can open.
+    private
+        Further ones, that Flower's process cannot open.
     port
         Where its app asks it for work, on this machine only; a free one if none is given.
     timeout
@@ -76,6 +108,9 @@ class SuperNode(Process):
         root_certificates: Path | None = None,
         key: Path | None = None,
         config: Mapping[str, ConfigValue] | None = None,
+        app: InstalledApp = InstalledApp(),  # noqa: B008 - frozen
+        secrets: Iterable[Path] = (),
+        private: Iterable[Path] = (),
         port: int | None = None,
         timeout: float = 60.0,
         patience: float = 0.0,
@@ -88,7 +123,9 @@ class SuperNode(Process):
         self._on_refused = on_refused
         self.port = choose_port("127.0.0.1", port)
         arguments: list[str | os.PathLike[str]] = ["--superlink", superlink, "--host", "127.0.0.1"]
-        arguments += ["--port", str(self.port), "--isolation", "subprocess"]
+        arguments += ["--port", str(self.port), "--isolation", "process"]
+        folder, secret = home.of(name), superexec_secret(home.of(name) / "superexec.secret")
+        arguments += ["--superexec-auth-secret-file", secret]
         if root_certificates is None:
             arguments += ["--insecure"]
         else:
@@ -96,16 +133,26 @@ class SuperNode(Process):
         if key is not None:
             check_private(key)
             arguments += ["--auth-supernode-private-key", Path(key).resolve()]
-        if config:
-            settings = home.of(name) / "node.toml"
-            write_whole(settings, to_toml(config).encode())
-            arguments += ["--node-config", settings]
+        own, secrets = home.of(f"{name}-app"), [Path(path).resolve() for path in secrets]
+        kept = {Path(path).resolve() for path in (key, root_certificates) if path is not None}
+        hidden = [part for path in [*secrets, *private, own] for part in _all_but(Path(path).resolve(), kept)]
+        settings = own / "node.toml"
+        write_whole(settings, to_toml(config or {}).encode())
         super().__init__(
             f"the SuperNode {name!r}",
-            [home.executable("flower-supernode"), *arguments],
-            environment=home.environment(name),
+            wrapped([home.executable("flower-supernode"), *arguments], hidden),
+            environment={key: text for key, text in _environment(home, name).items() if not key.startswith("FEDMOM")},
             log=home.log(name),
-            folder=home.of(name),
+            folder=folder,
+        )
+        work: list[str | os.PathLike[str]] = ["--address", f"127.0.0.1:{self.port}", "--secret", secret]
+        work += ["--config", settings, "--app", app.reference, "--bundle", app.bundle]
+        self._executor = Process(
+            f"the process that answers for {name!r}",
+            [sys.executable, "-P", "-m", _EXECUTOR, *work, *(part for path in secrets for part in ("--hide", path))],
+            environment=_environment(home, own.name),
+            log=home.log(name),
+            folder=own,
         )
 
     @property
@@ -123,9 +170,27 @@ class SuperNode(Process):
             When it is refused, its port is taken, or it has not joined in time.
         """
         super().start()
+        if not self._executor.alive:
+            self._executor.start()
         if wait:
             self.wait_joined()
         return self
+
+    def check(self, hint: str = "") -> None:
+        """Raise what is known if it, or what answers for it, has ended though it was not stopped."""
+        super().check(hint)
+        self._executor.check(hint)
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Stop both processes."""
+        self._executor.stop(wait=False)
+        super().stop(wait=wait)
+        self._executor.stop(wait=wait)
+
+    def kill(self) -> None:
+        """Kill both processes and all that they started."""
+        self._executor.kill()
+        super().kill()
 
     def wait_joined(self) -> int:
         """Return the number under which it joined, once it has."""
@@ -141,7 +206,7 @@ class SuperNode(Process):
                 if self._on_refused:
                     self._on_refused(str(error))
                 time.sleep(_AGAIN)
-                super().start()
+                self.start(wait=False)
 
     def _wait_joined(self, timeout: float) -> int:
         hint = f"it could not join the SuperLink at {self.superlink}"
@@ -160,3 +225,19 @@ class SuperNode(Process):
         joined = self.node_id
         assert joined is not None  # noqa: S101 - it was waited for
         return joined
+
+
+def _all_but(path: Path, kept: set[Path]) -> list[Path]:
+    """Return a path, or, where something below it is kept, everything beside that."""
+    if path in kept:
+        return []
+    if not any(path in keeping.parents for keeping in kept):
+        return [path]
+    return [part for entry in path.iterdir() for part in _all_but(entry, kept)]
+
+
+def _environment(home: FlowerHome, name: str) -> dict[str, str]:
+    """Return the environment of a process that may be unable to make files where others make theirs."""
+    temporary = home.of(name) / "tmp"
+    temporary.mkdir(mode=0o700, exist_ok=True)
+    return home.environment(name) | {"TMPDIR": str(temporary)}

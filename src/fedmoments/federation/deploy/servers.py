@@ -12,7 +12,7 @@ from fedmoments.federation.deploy.processes import Process
 from fedmoments.federation.keys.files import check_private, write_new
 from fedmoments.federation.keys.parties import Authority
 
-__all__ = ["SuperExec", "SuperLink"]
+__all__ = ["SuperExec", "SuperLink", "superexec_secret"]
 
 
 class SuperLink(Process):
@@ -63,7 +63,7 @@ class SuperLink(Process):
             )
         self.home, self.authority, self.simulation, self.timeout = home, authority, simulation, timeout
         self.host, self.port = host, choose_port(host, port)
-        self.secret = _secret(home.of(name) / "superexec.secret")
+        self.secret = superexec_secret(home.of(name) / "superexec.secret")
         super().__init__(
             "the SuperLink",
             [home.executable("flower-superlink"), *self._arguments(database)],
@@ -165,7 +165,7 @@ class SuperExec(Process):
         return self
 
 
-def _secret(path: Path) -> Path:
+def superexec_secret(path: Path) -> Path:
     """Return a file with a secret that only its owner can read, made if it is missing."""
     try:
         write_new(path, secrets.token_bytes(32), 0o600)

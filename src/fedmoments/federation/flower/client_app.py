@@ -7,7 +7,7 @@ is a helper instead: it answers ``query.unmask`` and contributes nothing.
 
 import os
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedmoments.errors import InputError, PolicyError, PrivacyError, RefusedError
-from fedmoments.federation.flower.helper import HelperNode
+from fedmoments.federation.flower.helper import FINISHED, HelperNode
 from fedmoments.federation.flower.messages import (
     ACKNOWLEDGE,
     CONTRIBUTE,
@@ -34,21 +34,22 @@ from fedmoments.federation.flower.node import Node
 from fedmoments.federation.flower.testing import Examiner
 from fedmoments.federation.flower.tuning_node import MissingStartError, TuningNode
 from fedmoments.federation.flower.tuning_task import Task
+from fedmoments.federation.keeper import KeptHelper, KeptIdentity, Line
 from fedmoments.federation.terms import Terms
 from fedmoments.settings.client import ClientSettings, parse_partitions
 from fedmoments.settings.helper import HelperSettings
 from fedmoments.wire import unpack_bundle
 
-__all__ = ["FINISHED", "HELPER_SETTINGS", "app", "helper_of", "node_of"]
+__all__ = ["HELPER_SETTINGS", "KEEPER", "app", "helper_of", "node_of"]
 
-#: File in a client's folder that says: the server has closed the federation's run.
-FINISHED = "finished"
 #: Caps on what a server may send: classifiers of many classes with a covariance each.
 MOST_BYTES, MOST_HEADS = 2**30, 1000
 #: Cap on what a leader may ask of a helper: half a million reports.
 UNMASK_BYTES = 2**28
 #: In Flower's simulation, names the settings of the helper, which its last node plays.
 HELPER_SETTINGS = "FEDMOMENTS_HELPER"
+#: In a node's configuration: the descriptor of its line to the keeper of the key.
+KEEPER = "keeper"
 #: What a node says that does not have the start of a tuning.
 _MISSING = {"missing": "start"}
 
@@ -76,7 +77,7 @@ def acknowledge(message: Message, context: Context) -> Message:
     fields, _ = read_content(message.content, most_bytes=0)
     helper = helper_of(context)
     if helper is not None:
-        _close(helper.settings.folder, over=fields["over"])
+        helper.close(over=fields["over"] is True)
         return Message(content_of({"problems": []}), reply_to=message)
     node = node_of(context)
     try:
@@ -196,7 +197,8 @@ def _tuning(message: Message, context: Context) -> tuple[TuningNode, Task, dict[
         raise InputError("this node is a helper: it opens masks, and trains nothing")
     items = [bytes(item) for item in unpack_bundle(data, max_bytes=MOST_BYTES, max_items=2)]
     task = Task.read(fields, _terms(fields["terms"]))
-    return TuningNode(node_of(context).settings), task, fields, items
+    node = node_of(context)
+    return TuningNode(node.settings, node.identity), task, fields, items
 
 
 def _start(fields: dict[str, Any], items: list[bytes]) -> bytes | None:
@@ -204,12 +206,21 @@ def _start(fields: dict[str, Any], items: list[bytes]) -> bytes | None:
     return items.pop() if fields["with_start"] else None
 
 
-def helper_of(context: Context) -> HelperNode | None:
+def helper_of(context: Context) -> HelperNode | KeptHelper | None:
     """Return the helper that a context belongs to; None if it is that of a client."""
     path = str(context.node_config.get("helper-config", ""))
+    line = _line(context)
+    if path and line is not None:
+        return KeptHelper(line)
     if not path and _plays_helper(context):
         path = os.environ[HELPER_SETTINGS]
     return HelperNode(HelperSettings.load(path)) if path else None
+
+
+def _line(context: Context) -> Line | None:
+    """Return the line to the keeper of this party's key; None in a simulation, where nobody keeps it."""
+    descriptor = context.node_config.get(KEEPER)
+    return None if descriptor is None else Line.at(int(descriptor))
 
 
 def _plays_helper(context: Context) -> bool:
@@ -235,7 +246,8 @@ def node_of(context: Context) -> Node:
         step -= bool(os.environ.get(HELPER_SETTINGS)) and step > 0  # the last one plays the helper
         every = range(first, settings.clients or first + 1, step) if step else (first,)
         settings = replace(settings, partitions=tuple(every))
-    return Node(settings)
+    line = _line(context)
+    return Node(settings, None if line is None else partial(KeptIdentity, line))
 
 
 @lru_cache(maxsize=4)

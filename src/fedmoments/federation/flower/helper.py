@@ -19,8 +19,10 @@ from fedmoments.privacy.modes.messages import requests_of
 from fedmoments.privacy.secure.helper import Helper
 from fedmoments.settings.helper import HelperSettings
 
-__all__ = ["ROLL_CALL", "HelperNode"]
+__all__ = ["FINISHED", "ROLL_CALL", "HelperNode"]
 
+#: File in a party's folder that says: the server has closed the federation's run.
+FINISHED = "finished"
 #: What seeds are sealed for by which a helper is known.
 ROLL_CALL = b"fedmoments helper roll call 1\n"
 
@@ -86,6 +88,11 @@ class HelperNode:
             answer = mode.answer(gate, terms, step, data)
         self._write_down(terms, step, data, answer)
         return answer
+
+    def close(self, *, over: bool) -> None:
+        """Leave a file that lets the node's starter stop it, if the server's run is over."""
+        if over:
+            Path(self.settings.folder, FINISHED).touch()
 
     def require(self, terms: Terms) -> None:
         """Refuse terms that the operator did not read, or that name another helper."""

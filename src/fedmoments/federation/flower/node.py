@@ -7,6 +7,7 @@ own disk until it is acknowledged, and writes down what left.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -129,10 +130,13 @@ class Node:
     ----------
     settings
         The client's own.
+    identity
+        Returns the key of a client; None: from its file, which a process that listens to a server cannot open.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, identity: Callable[[str], IdentityKey] | None = None) -> None:
         self.settings, self.policy = settings, ClientPolicy.from_dict(settings.policy)
+        self.identity = identity or partial(identity_of, settings)
         self.outbox = Outbox(settings.folder) if settings.folder else NoOutbox()
         self._choosing: Chooser | None = None
 
@@ -244,7 +248,7 @@ class Node:
         """Return a client's report of the second phase: the stored one, or one made from the samples of the first."""
         terms = phase.terms
         chosen = self.chooser(terms).choose(client)
-        key = identity_of(self.settings, client)
+        key = self.identity(client)
         source, noise = self._source(chosen, terms, key)
         self.outbox.prepare(terms, client, source, require_same_source(client))
         facts: dict[bytes, Mapping[str, Any]] = {}
@@ -266,11 +270,11 @@ class Node:
         The latter is secret, and the same if made again: noise must not be another every time.
         """
         source = sha256(f"{chosen.source}{self.policy}{key.public.hex}".encode()).hexdigest()
-        return source, sha256(key.private_bytes() + f"{terms.id}{source}".encode()).hexdigest()
+        return source, key.derive(f"noise\n{terms.id}{source}".encode()).hex()
 
     def _contribution(self, terms: Terms, client: str) -> bytes:
         chosen = self.chooser(terms).choose(client)
-        key = identity_of(self.settings, client)
+        key = self.identity(client)
         source, noise = self._source(chosen, terms, key)
         stats: Statistics | None = None
         mode = terms.privacy.mode

@@ -4,7 +4,7 @@ The node decides. Nothing is trained unless its policy says so, and never on sam
 leaves is signed, written down in the client's record before, and repeated as it was if the server asks again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import FedMomentsError, InputError, PolicyError
 from fedmoments.federation.flower.choosing import Chooser
 from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
-from fedmoments.federation.flower.node import Node, identity_of
+from fedmoments.federation.flower.node import Node
 from fedmoments.federation.flower.tuning_memory import answered_sums, recall, remember, remember_sum
 from fedmoments.federation.flower.tuning_task import Task, greeting_bytes, signed_bytes
 from fedmoments.files import write_whole
@@ -26,6 +26,7 @@ from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.engine import Arrays, Engine, Score
 from fedmoments.tuning.message import pack_parameters, unpack_parameters
 from fedmoments.tuning.start import Start
+from fedmoments.wire import IdentityKey
 
 __all__ = ["PARTS", "MissingStartError", "TuningNode"]
 
@@ -46,12 +47,12 @@ class TuningNode:
 
     Parameters
     ----------
-    settings
-        The client's own.
+    settings, identity
+        As in :class:`~fedmoments.federation.flower.node.Node`.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self.settings, self._node = settings, Node(settings)
+    def __init__(self, settings: ClientSettings, identity: Callable[[str], IdentityKey] | None = None) -> None:
+        self.settings, self._node = settings, Node(settings, identity)
 
     # ---------------------------------------------------------------------------------------------- what is asked
 
@@ -225,7 +226,7 @@ class TuningNode:
             raise
 
     def _signed(self, what: str, task: Task, client: str, payload: bytes) -> str:
-        return identity_of(self.settings, client).sign(signed_bytes(what, task, payload)).hex()
+        return self._node.identity(client).sign(signed_bytes(what, task, payload)).hex()
 
     def _shares(self, task: Task, client: str, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return held_out(n, task.plan.validation, seed=task.plan.seed, client=client)

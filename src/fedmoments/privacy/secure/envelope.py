@@ -21,7 +21,16 @@ from fedmoments.wire import IdentityKey, PublicKey, Reason, check_client_id
 from fedmoments.wire.header import BYTE_ORDER, CLIENT_BYTES, MOST_VERSIONS, client_of
 from fedmoments.wire.keys import SIGNATURE_BYTES
 
-__all__ = ["ENVELOPE_BYTES", "ID_BYTES", "MAGIC", "Envelope", "info_of", "read_envelope", "write_envelope"]
+__all__ = [
+    "ENVELOPE_BYTES",
+    "ID_BYTES",
+    "MAGIC",
+    "Envelope",
+    "info_of",
+    "read_envelope",
+    "signed_envelope",
+    "write_envelope",
+]
 
 MAGIC = b"FEDMMASK"
 #: Version of the format: of envelope and masked vector together.
@@ -109,6 +118,18 @@ def write_envelope(info: bytes, sealed: bytes, commitment: bytes, key: IdentityK
     fields = _INFO.unpack(info[len(_SEALING) :])
     signed = _LAYOUT.pack(MAGIC, BYTE_ORDER, FORMAT, *fields, sealed, commitment)
     return signed + key.sign(_SIGNING + signed)
+
+
+def signed_envelope(data: bytes) -> tuple[str, str] | None:
+    """Return the digest of the federation's id (hexadecimal) and the client of an envelope that is to be signed.
+
+    None of anything else.
+    """
+    signed = data.removeprefix(_SIGNING)
+    if len(data) != len(_SIGNING) + _SIGNED_BYTES or len(signed) != _SIGNED_BYTES or not signed.startswith(MAGIC):
+        return None
+    fields = _LAYOUT.unpack(signed)
+    return fields[3][:32].hex(), client_of(fields[4])
 
 
 def read_envelope(data: bytes | memoryview, context: Context, size: int | None = None) -> Envelope:
