@@ -25,7 +25,7 @@ def predict(
     encoder: Annotated[
         str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
     ] = None,
-    running: Annotated[Running, Taken(only=("runtime", "device"))],
+    running: Annotated[Running, Taken(only=("runtime", "device", "trust"))],
     top: Annotated[int, typed(help="Classes to show for each.")] = 3,
     json: Json = False,
 ) -> None:
@@ -34,7 +34,8 @@ def predict(
     from fedmoments.study.jobs.predict import encoder_of
 
     classifier = load(existing_file(model))
-    chosen = encoder_of(classifier, encoder, beside=model, runtime=running.runtime, device=running.device)
+    run = {"runtime": running.runtime, "device": running.device}
+    chosen = encoder_of(classifier, encoder, beside=model, trusted=running.trust, **run)
     predictions, problems = _predicted(classifier, chosen, files or [], text or [], top)
     if not predictions:
         why = f": {problems[0].where}: {problems[0].why}" if problems else ": give files, or --text for sentences"

@@ -59,4 +59,4 @@ def choose_encoder(encoding: Encoding, modality: str, dim: int | None = None) ->
     options = {key: getattr(encoding, key) for key in ("size", "pooling", "threads", "batch_size")}
     given = {key: value for key, value in options.items() if value is not None}
     runtime = cast("Runtime", encoding.runtime)  # load_encoder refuses any other word
-    return load_encoder(name, runtime=runtime, device=encoding.device, **given)
+    return load_encoder(name, runtime=runtime, device=encoding.device, trusted=encoding.trust, **given)

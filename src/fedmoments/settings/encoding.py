@@ -32,6 +32,12 @@ class Running:
     batch_size: int | None = _encoder(None, "Samples that are encoded at once.", metavar="N")
     readers: int = _encoder(2, "Threads that read and preprocess samples.", metavar="N")
     cache: str | None = _encoder(None, "Folder of the feature cache; the user's by default.", metavar="FOLDER")
+    trust: tuple[str, ...] = _encoder(
+        (),
+        "Encoder that terms or a model file may name though it is a file, a function or a download: torch:…, onnx:….",
+        "--trust-encoder",
+        metavar="NAME",
+    )
 
     def with_encoder(self, encoder: str | None, **options: Any) -> "Encoding":
         """Return how this encoder runs here.

@@ -132,4 +132,4 @@ def test_a_keeper_outlives_nonsense(settings: ClientSettings) -> None:
         with line_to(ClientKeeper(settings).answer) as line:
             line._connection.send_bytes(nonsense)
             assert b'"error"' in line._connection.recv_bytes()
-            assert KeptIdentity(line, "clinic").public
+            assert KeptIdentity(line, "clinic").public.hex

@@ -18,6 +18,7 @@ from fedmoments.samples import Split, parse_split
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
+from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.samples import Samples
@@ -154,6 +155,7 @@ class _Shared:
 
 
 def _load(mine: ClientSettings, agreed: Terms) -> _Shared:
+    require_trusted(agreed.encoder["name"], mine.trust, "the federation's terms")
     data = read_data(mine)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(

@@ -24,7 +24,7 @@ from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.small_classes import merge_rows
-from fedmoments.samples.encoders.registry import encoders
+from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.settings.client import ClientSettings
 from fedmoments.wire import IdentityKey, Withheld, pack_bundle
 
@@ -225,12 +225,7 @@ class Node:
 
     def require_terms(self, terms: Terms) -> None:
         """Refuse terms that this client did not read."""
-        named = terms.encoder["name"] in encoders()
-        if not self.settings.federation and not named:
-            raise PolicyError(
-                f"the server asks for the encoder '{terms.encoder['name']}', a file, a function or a download: a "
-                "client that has not read the terms loads none but those that fedmoments knows by name"
-            )
+        require_trusted(terms.encoder["name"], self.settings.trust, "the federation's terms")
         if self.settings.federation and terms.id != self.settings.federation:
             raise PolicyError(
                 f"this client takes part in the federation {self.settings.federation[:16]}…, but the server sent the "

@@ -269,7 +269,7 @@ def _save_encoder(path: Path, encoder: Encoder, arrays: Arrays, terms: Terms) ->
 
     save_encoder(path, encoder, arrays)
     name = f"tuned:{path}"
-    now = load_encoder(name)
+    now = load_encoder(name, trusted=[encoder.name])
     own = Fingerprint.of(now, terms.fingerprint.feature_map, terms.classes)
     return {
         "encoder": now.note({}),

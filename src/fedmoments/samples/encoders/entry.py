@@ -30,6 +30,7 @@ class Options:
     threads: int | None = None
     batch_size: int | None = None
     cache: str | os.PathLike[str] | None = None
+    trusted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("size", "dim", "threads", "batch_size"):

@@ -6,9 +6,10 @@ encoder (a class that is made without arguments, or an object).
 """
 
 import os
+from collections.abc import Collection
 from typing import Any, TypeVar
 
-from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.errors import InputError, PolicyError, UnknownNameError
 from fedmoments.registry import Registry, first_line, scan
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.entry import EncoderEntry, Options, Runtime
@@ -22,6 +23,7 @@ __all__ = [
     "find_entry",
     "load_encoder",
     "register_encoder",
+    "require_trusted",
 ]
 
 DEFAULT_IMAGE_ENCODER = "efficientnet-lite0"
@@ -121,6 +123,49 @@ def find_entry(name: str) -> EncoderEntry:
     return entry
 
 
+def require_trusted(name: object, trusted: Collection[str], whose: str, *, families: Collection[str] = ()) -> str:
+    """Return the name of an encoder that arrived, in a file or a message, if it may be loaded.
+
+    Whoever names an encoder with a colon names code (``torch:os:abort``), a path or a download on the machine that
+    loads it. So one that arrived must be known by a plain name, built in or brought by an installed package, or the
+    user must have named it on this machine.
+
+    Parameters
+    ----------
+    name
+        What arrived.
+    trusted
+        What the user named.
+    whose
+        Where it arrived, for the message.
+    families
+        Families that are harmless there: ``tuned:`` in a file of this machine, which leads to weights alone.
+
+    Raises
+    ------
+    PolicyError
+        When it may not be loaded; nothing of it was.
+
+    Examples
+    --------
+    >>> require_trusted("minilm", (), "the terms")
+    'minilm'
+    >>> require_trusted("torch:os:abort", (), "the terms")
+    Traceback (most recent call last):
+    fedmoments.errors.PolicyError: the terms name the encoder 'torch:os:abort', ... --trust-encoder 'torch:os:abort'
+    """
+    if not isinstance(name, str):
+        raise InputError(f"{whose} name an encoder by {type(name).__name__}, but a text was expected")
+    family, colon, _ = name.partition(":")
+    if name in trusted or f"{family}{colon}" in families or (not colon and name in encoders()):
+        return name
+    raise PolicyError(
+        f"{whose} name the encoder {name!r:.200}, which is a function, a file or a download on the machine that loads "
+        "it, not an encoder that fedmoments knows by name: nothing of it was loaded. Find out what it does; if you "
+        f"want it to run here, name it yourself: --trust-encoder {name!r:.200}"
+    )
+
+
 def load_encoder(
     name: str,
     *,
@@ -134,6 +179,7 @@ def load_encoder(
     threads: int | None = None,
     batch_size: int | None = None,
     cache: str | os.PathLike[str] | None = None,
+    trusted: Collection[str] = (),
 ) -> Encoder:
     """Load an encoder.
 
@@ -162,6 +208,8 @@ def load_encoder(
     cache
         Folder for ONNX exports: below it, ``onnx/``. By default the environment variable FEDMOMENTS_CACHE, or the
         platform's cache folder.
+    trusted
+        Encoders that a file which is loaded (``tuned:``) may name beside those that are known by plain names.
 
     Raises
     ------
@@ -180,7 +228,7 @@ def load_encoder(
     Traceback (most recent call last):
     fedmoments.errors.InputError: the encoder 'identity' takes no size: it takes dim
     """
-    options = Options(size, crop, pooling, images, dim, runtime, device, threads, batch_size, cache)
+    options = Options(size, crop, pooling, images, dim, runtime, device, threads, batch_size, cache, tuple(trusted))
     entry = find_entry(name)
     for option in _SOMETIMES:
         if getattr(options, option) is not None and option not in entry.takes:

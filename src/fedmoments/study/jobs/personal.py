@@ -194,7 +194,7 @@ def _encoder(config: StudySettings, source: Broadcast, data: DataSet) -> Encoder
     noted = source.classifier.info.get("encoder") if source.classifier is not None else None
     if source.classifier is not None and isinstance(noted, dict) and noted.get("name") != "identity":
         run: dict[str, Any] = {"runtime": config.runtime, "device": config.device, "threads": config.threads}
-        return encoder_of(source.classifier, config.encoder, **run)
+        return encoder_of(source.classifier, config.encoder, trusted=config.trust, **run)
     return choose_encoder(config, data.modality)
 
 

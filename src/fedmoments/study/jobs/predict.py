@@ -1,6 +1,6 @@
 """Classify images or sentences with a fitted head and the encoder that it was fitted behind."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from fedmoments.core.linalg import blocks
 from fedmoments.errors import InputError
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
-from fedmoments.samples.encoders.registry import load_encoder
+from fedmoments.samples.encoders.registry import load_encoder, require_trusted
 from fedmoments.samples.samples import Problem, Samples
 
 __all__ = ["Prediction", "encoder_of", "predict", "text_items"]
+
+_NOTES = "the notes of this classifier"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,12 @@ class Prediction:
 
 
 def encoder_of(
-    classifier: Classifier, name: str | None = None, *, beside: Path | None = None, **options: Any
+    classifier: Classifier,
+    name: str | None = None,
+    *,
+    beside: Path | None = None,
+    trusted: Collection[str] = (),
+    **options: Any,
 ) -> Encoder:
     """Return the encoder that a classifier was fitted behind, refusing another one.
 
@@ -62,6 +69,8 @@ def encoder_of(
         Another way to get the same encoder (a local path, say).
     beside
         File of the classifier: a tuned encoder that is no longer where it was may lie beside it.
+    trusted
+        Encoders that the notes may name though they are files, functions or downloads.
     options
         Runtime, device, threads, batch size.
     """
@@ -72,7 +81,11 @@ def encoder_of(
         )
     if noted["name"] == "identity":
         raise InputError("this classifier was fitted on features that were given: score features with it instead")
-    encoder = load_encoder(name or _found(noted["name"], beside), **noted.get("options", {}), **options)
+    given = noted.get("options", {})
+    if not isinstance(given, dict) or not set(given) <= {"size", "pooling", "crop"}:
+        raise InputError("this classifier names options of its encoder that no encoder has: was the file changed?")
+    chosen = name or require_trusted(_found(noted["name"], beside), trusted, _NOTES, families=("tuned:",))
+    encoder = load_encoder(chosen, trusted=trusted, **given, **options)
     encoder.require_same(noted, "this classifier was fitted behind")
     return encoder
 

@@ -106,7 +106,7 @@ def base_of(name: str, **run: Any) -> Encoder:
     name
         ``tuned:FILE``.
     run
-        Device, threads and batch size.
+        Device, threads, batch size, and what is trusted.
     """
     path = Path(name.removeprefix(_PREFIX)).expanduser()
     if not name.startswith(_PREFIX) or not path.is_file():
@@ -195,7 +195,8 @@ def _after(
     noted = softmax.info.get("encoder") if softmax is not None else None
     encoder: Encoder | None = None
     if softmax is not None and isinstance(noted, dict) and noted.get("name") != "identity":
-        encoder = encoder_of(softmax, runtime=config.runtime, device=config.device, threads=config.threads)
+        run: dict[str, Any] = {"runtime": config.runtime, "device": config.device, "threads": config.threads}
+        encoder = encoder_of(softmax, trusted=config.trust, **run)
     return encode_data(config, cache_dir=cache_dir, progress=progress, encoder=encoder)
 
 
@@ -205,7 +206,8 @@ def _before(
     if base is not None:
         return encode_data(replace(config, encoder=base), cache_dir=cache_dir, progress=progress)
     run = {"device": config.device, "threads": config.threads, "batch_size": config.batch_size}
-    encoder = base_of(tuned.encoder or "", **{name: value for name, value in run.items() if value is not None})
+    given = {name: value for name, value in run.items() if value is not None}
+    encoder = base_of(tuned.encoder or "", trusted=config.trust, **given)
     return encode_data(config, cache_dir=cache_dir, progress=progress, encoder=encoder)
 
 

@@ -115,7 +115,7 @@ class NetworkRun:
         folder.mkdir(parents=True, exist_ok=True)
         world, path = self.world, (folder / "encoder.safetensors").resolve()
         save_encoder(path, world.encoded.encoder, arrays)
-        encoder = load_encoder(f"tuned:{path}", threads=1)
+        encoder = load_encoder(f"tuned:{path}", threads=1, trusted=[world.encoded.encoder.name, *world.config.trust])
         names = world.encoded.data.class_names
         about = {**encoder.note({}), "preprocessing": dict(encoder.preprocessing)}
         measured = Fingerprint.of(encoder, None, names)

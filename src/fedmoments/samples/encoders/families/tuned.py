@@ -5,7 +5,7 @@ parameters and running values that features depend on are put in. The hash of th
 encoder's fingerprint: its features are never mixed with those of the encoder that it came from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from fedmoments.samples.encoders.torch_runtime import TorchImageEncoder, hash_of
 __all__ = ["ENCODERS", "base_of", "body_of", "renewed", "write_tuned"]
 
 _PREFIX = "tuned:"
+#: What of an encoder's options a file keeps.
+_KEPT = frozenset({"images", "size", "crop", "pooling"})
 _KIND = "encoder"
 
 
@@ -149,7 +151,7 @@ def _load(argument: str, options: Options) -> Encoder:
     return renewed(name, base, body, options)
 
 
-def base_of(path: Path, header: Header | None = None, **run: Any) -> Encoder:
+def base_of(path: Path, header: Header | None = None, *, trusted: Collection[str] = (), **run: Any) -> Encoder:
     """Return the encoder that a tuned one began with, preprocessing included, refusing other weights.
 
     Parameters
@@ -158,28 +160,33 @@ def base_of(path: Path, header: Header | None = None, **run: Any) -> Encoder:
         File of the tuned encoder.
     header
         Of that file, if it was read already.
+    trusted
+        Encoders that the file may name beside those that are known by plain names.
     run
         Device, threads and the like.
     """
-    from fedmoments.samples.encoders.registry import find_entry, load_encoder
+    from fedmoments.samples.encoders.registry import find_entry, load_encoder, require_trusted
 
     header = read_tensors(path, _KIND)[1] if header is None else header
     try:
         base, given = header["base"], dict(header["options"])
-        entry = find_entry(base)
+        entry = find_entry(require_trusted(base, trusted, f"the notes in {path}", families=(_PREFIX,)))
         if "images" in given:
             images = ImagePreprocessing.from_description(given.pop("images"))
             given |= {"images": images} if "images" in entry.takes else {"size": images.size, "crop": images.crop}
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not say which encoder was tuned: {error}") from error
-    encoder = load_encoder(base, **given, **run)
+    unknown = set(given) - _KEPT
+    if unknown:
+        raise FileFormatError(f"{path} was tuned with options that no encoder has: {', '.join(sorted(unknown))}")
+    encoder = load_encoder(base, trusted=trusted, **given, **run)
     encoder.require_same({**header, "name": base}, f"{path} was tuned from")
     return encoder
 
 
 def _base(path: Path, header: Header, options: Options) -> Encoder:
     """Return the encoder that was tuned, refusing other options than it was tuned with."""
-    encoder = base_of(path, header, device=options.device, threads=options.threads)
+    encoder = base_of(path, header, trusted=options.trusted, device=options.device, threads=options.threads)
     asked = {key: getattr(options, key) for key in ("size", "crop", "pooling") if getattr(options, key) is not None}
     for key, value in asked.items():
         if encoder.preprocessing.get(key) != value:
