@@ -229,7 +229,7 @@ def test_a_client_that_read_no_terms_loads_no_code_that_a_server_names(make: Mad
         terms = replace(store.terms, encoder={"name": f"torch:{evil}:f", "options": {}})
     settings = replace(ClientSettings.load(plan.shared_settings), federation="")
     offer = Node(settings).contribute(terms, most_bytes=2**20)
-    assert "has not read the terms" in offer.declined[0]["why"]
+    assert "nothing of it was loaded" in offer.declined[0]["why"]
     assert not (tmp_path / "ran").exists()
     with pytest.raises(InputError, match="no other options than size"):
         replace(terms, encoder={"name": "identity", "options": {"data": "csv:/etc/passwd"}})

@@ -39,7 +39,7 @@ serverapp = "fedmoments_app.server_app:app"
 clientapp = "fedmoments_app.client_app:app"
 
 # Absolute path of the server's settings, on the machine where the ServerApp runs: one of both, to collect or to tune.
-# Each client names its own when it starts: flower-supernode … --node-config "client-config='/path/client.toml'"
+# Clients run the app that is installed with them ('fedmoments client'): of this bundle they read the name.
 [tool.flwr.app.config]
 server-config = ""
 tuning-config = ""

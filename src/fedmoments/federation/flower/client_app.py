@@ -234,9 +234,7 @@ def node_of(context: Context) -> Node:
     """Return the node that a context belongs to."""
     path = str(context.node_config.get("client-config", "") or os.environ.get("FEDMOMENTS_CLIENT", ""))
     if not path:
-        raise InputError(
-            "this node does not know its settings: start it with --node-config \"client-config='/path/client.toml'\""
-        )
+        raise InputError("this node does not know its settings: start it with 'fedmoments client'")
     settings = _settings(path, Path(path).stat().st_mtime_ns)
     typed = context.node_config.get("partitions")
     if typed is not None:
