@@ -22,6 +22,7 @@ from fedmoments.federation.flower.messages import (
     EVALUATE,
     GREET,
     HELPER,
+    PRESENT,
     SCORE,
     SECOND,
     TEMPERATURE,
@@ -111,6 +112,12 @@ def second(message: Message, context: Context) -> Message:
         _terms(fields["terms"]), broadcast, most_bytes=int(fields["most_bytes"]), after=str(fields["after"])
     )
     return Message(content_of(offer.fields(), offer.bundle), reply_to=message)
+
+
+@app.query(PRESENT.removeprefix("query."))
+def present(message: Message, context: Context) -> Message:  # noqa: ARG001 - Flower hands it over
+    """Answer, and thereby say that all earlier messages were answered or are lost."""
+    return Message(content_of({}), reply_to=message)
 
 
 @app.query(HELPER.removeprefix("query."))

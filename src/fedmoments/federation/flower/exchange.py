@@ -4,6 +4,10 @@ Replies are pulled a few at a time and handed on at once, never collected: a ser
 and no more. A reply that its SuperLink has not passed on before the node leaves is lost, so there is no pause between
 two looks while replies come in. Errors are matched to nodes by the message that they answer, because some carry a
 wrong source.
+
+A node that is killed with a message in its hands, and is back before the SuperLink has noticed, never answers, and
+nobody says so. A node takes one message at a time, in order: so one that is quiet for long is sent a short question,
+and if that is answered while an earlier message is not, the earlier one is lost.
 """
 
 import time
@@ -13,12 +17,16 @@ from dataclasses import dataclass, field
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedmoments.federation.flower.messages import PRESENT, content_of
+
 __all__ = ["Exchange", "Failure", "Reply"]
 
 #: What taking a reply apart raises when its node sent nonsense; what the network raises is not among them.
 _BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 #: Most bytes of replies that one pull may bring.
 PULL_BYTES = 2**28
+#: Our own code, beside Flower's: the node is there, and did not get the message or lost it.
+LOST = -2
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a node did not answer: Flower's code and reason, or that time was over (code −1)."""
+    """Why a node did not answer: Flower's code and reason, that time was over (code −1), or `LOST`."""
 
     node: int
     kind: str
@@ -43,8 +51,18 @@ class Failure:
 
     @property
     def passing(self) -> bool:
-        """Whether the node may answer if it is asked again: it went away, or its app process died."""
-        return self.code in (5, 8)
+        """Whether the node may answer if it is asked again: it went away, its app process died, or it was restarted."""
+        return self.code in (5, 8, LOST)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message under way: to whom, of which type, about what, and when it was sent."""
+
+    node: int
+    kind: str
+    about: str
+    time: float
 
 
 @dataclass
@@ -63,6 +81,8 @@ class Exchange:
         Most bytes of one reply: decides how many are pulled at once.
     group
         Label of these messages in Flower's log.
+    quiet
+        Seconds without an answer after which a node is asked whether it is there.
     """
 
     grid: Grid
@@ -70,13 +90,15 @@ class Exchange:
     poll: float
     reply_bytes: int
     group: str = ""
-    _pending: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    quiet: float = 30.0
+    _pending: dict[str, _Sent] = field(default_factory=dict)
+    _pings: dict[str, _Sent] = field(default_factory=dict)
     _broken: list[Failure] = field(default_factory=list)
 
     @property
     def pending(self) -> frozenset[int]:
         """Nodes that have not answered."""
-        return frozenset(node for node, _, _ in self._pending.values())
+        return frozenset(sent.node for sent in self._pending.values())
 
     def ask(self, kind: str, contents: Mapping[int, RecordDict], about: str = "") -> list[Failure]:
         """Push one message to each node; return failures for those that Flower did not take.
@@ -90,18 +112,23 @@ class Exchange:
         about
             Given back with the answer, where one node is asked several things at once.
         """
+        sent = self._push(kind, contents, about)
+        self._pending |= {name: message for name, message in sent.items() if name}
+        taken = {message.node for name, message in sent.items() if name}
+        return [
+            Failure(node, kind, 0, "the SuperLink did not take the message", about)
+            for node in contents
+            if node not in taken
+        ]
+
+    def _push(self, kind: str, contents: Mapping[int, RecordDict], about: str = "") -> dict[str, _Sent]:
+        """Push one message to each node; return those that Flower took, by id."""
         messages = [
             Message(content, node, kind, ttl=self.ttl, group_id=self.group) for node, content in contents.items()
         ]
-        ids: list[str | None] = list(self.grid.push_messages(messages))
-        ids += [None] * (len(messages) - len(ids))  # Flower's own grid returns none at all when it gives up
-        refused = []
-        for node, name in zip(contents, ids, strict=True):
-            if not name:
-                refused.append(Failure(node, kind, 0, "the SuperLink did not take the message", about))
-            else:
-                self._pending[name] = (node, kind, about)
-        return refused
+        ids = list(self.grid.push_messages(messages))  # Flower's own grid returns none at all when it gives up
+        now = time.monotonic()
+        return {name: _Sent(node, kind, about, now) for node, name in zip(contents, ids, strict=False) if name}
 
     def hear(
         self,
@@ -128,18 +155,40 @@ class Exchange:
                 came += self._hand_over(names, on_reply)
                 if time.monotonic() >= until:
                     break
+            came += self._find_lost(on_reply)
             if idle is not None:
                 idle()
             if not came and self._pending:
                 time.sleep(self.poll)
         late, self._pending = self._pending, {}
-        for node, kind, about in late.values():
-            on_reply(Failure(node, kind, -1, "no answer before the deadline", about))
+        for sent in late.values():
+            on_reply(Failure(sent.node, sent.kind, -1, "no answer before the deadline", sent.about))
+
+    def _find_lost(self, on_reply: Callable[[Reply | Failure], None]) -> int:
+        """Ask nodes that are quiet whether they are there; hand over what one that is there has lost, and how much."""
+        now = time.monotonic()
+        asked = {ping.node for ping in self._pings.values()}
+        last = {node: max(sent.time for sent in self._pending.values() if sent.node == node) for node in self.pending}
+        quiet = [node for node, sent in last.items() if now - sent >= self.quiet and node not in asked]
+        if quiet:
+            self._pings |= self._push(PRESENT, {node: content_of({}) for node in quiet})
+        if not self._pings:
+            return 0
+        answered = [message.metadata.reply_to_message_id for message in self._pull(list(self._pings), self._pings)]
+        pings = [self._pings.pop(name) for name in answered if name in self._pings]
+        before = [name for name, sent in self._pending.items() for ping in pings if _before(sent, ping)]
+        came = self._hand_over(before, on_reply) if before else 0  # it may have come between the two looks
+        for name in before:
+            if (sent := self._pending.pop(name, None)) is not None:
+                came += 1
+                reason = "the node is there, but has lost the message: it was restarted"
+                on_reply(Failure(sent.node, sent.kind, LOST, reason, sent.about))
+        return came
 
     def _hand_over(self, names: list[str], on_reply: Callable[[Reply | Failure], None]) -> int:
         """Hand over the answers to some messages that are there, one at a time; return how many."""
         came = 0
-        for message in self._pull(names):
+        for message in self._pull(names, self._pending):
             answer = self._answer(message)
             if answer is not None:
                 came += 1
@@ -150,28 +199,34 @@ class Exchange:
             on_reply(self._broken.pop())
         return came
 
-    def _pull(self, names: list[str]) -> Iterable[Message]:
+    def _pull(self, names: list[str], among: dict[str, _Sent]) -> Iterable[Message]:
         """Pull replies; Flower takes them apart here, and one that cannot be taken apart costs its own node only."""
         try:
             return self.grid.pull_messages(names)
         except _BROKEN as error:
             if len(names) > 1:
-                return [message for name in names for message in self._pull([name])]
-            node, kind, about = self._pending.pop(names[0])
-            self._broken.append(Failure(node, kind, 0, f"its reply cannot be read ({type(error).__name__})", about))
+                return [message for name in names for message in self._pull([name], among)]
+            sent = among.pop(names[0])
+            if among is self._pending:
+                why = f"its reply cannot be read ({type(error).__name__})"
+                self._broken.append(Failure(sent.node, sent.kind, 0, why, sent.about))
             return []
 
     def _answer(self, message: Message) -> Reply | Failure | None:
-        pending = self._pending.pop(message.metadata.reply_to_message_id, None)
-        if pending is None:  # an answer to a message of an earlier, given-up wait
+        sent = self._pending.pop(message.metadata.reply_to_message_id, None)
+        if sent is None:  # an answer to a message of an earlier, given-up wait
             return None
-        node, kind, about = pending
+        node, kind, about = sent.node, sent.kind, sent.about
         if message.has_error():
             reason = (message.error.reason or "").strip() or "no reason given"
             return Failure(node, kind, message.error.code, reason, about)
         if not message.has_content():
             return Failure(node, kind, 0, "an empty reply", about)
         return Reply(node, kind, message.content, about)
+
+
+def _before(sent: _Sent, ping: _Sent) -> bool:
+    return sent.node == ping.node and sent.time < ping.time
 
 
 def _groups(names: list[str], size: int) -> Iterable[list[str]]:

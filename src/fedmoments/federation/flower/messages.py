@@ -7,6 +7,7 @@ query.contribute       terms, whether to send again, most bytes     a bundle of 
 query.acknowledge      receipts and refusals; whether it is over    what was wrong with them
 query.evaluate         classifiers; the run is over then            coarse sums over held-out data, or masked reports
 query.second           terms, and what the first phase gave         a bundle of masked reports of the second
+query.present          nothing                                      nothing: it is there, and has read all before
 query.helper           whose helper is sought                       whether the node is that helper
 query.unmask           terms, a step and what it asks for           masks of a batch added up, or why not
 query.greet            terms, plan and start of a tuning            its clients, signed, and how many samples they have
@@ -32,6 +33,7 @@ __all__ = [
     "EVALUATE",
     "GREET",
     "HELPER",
+    "PRESENT",
     "SCORE",
     "SECOND",
     "TEMPERATURE",
@@ -44,6 +46,7 @@ __all__ = [
 
 CONTRIBUTE, ACKNOWLEDGE, EVALUATE = "query.contribute", "query.acknowledge", "query.evaluate"
 HELPER, UNMASK, SECOND = "query.helper", "query.unmask", "query.second"
+PRESENT = "query.present"
 GREET, TUNE, SCORE, TEMPERATURE = "query.greet", "train.tune", "query.score", "query.temperature"
 
 #: Most characters of the JSON text of a message: terms with thousands of class names, receipts of thousands of clients.
