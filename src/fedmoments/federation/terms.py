@@ -7,14 +7,14 @@ other terms than those it read.
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from fedmoments.core.maps import FeatureMap, Identity
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
-from fedmoments.errors import FedMomentsError, FileFormatError, InputError
+from fedmoments.errors import FedMomentsError, FileFormatError, InputError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
@@ -25,6 +25,8 @@ from fedmoments.wire.agreement import Agreement, rows_of
 __all__ = ["Terms"]
 
 _FIELDS = ("name", "encoder", "fingerprint", "dim", "moments", "means_per_client", "norm_bound", "max_samples")
+#: After so many batches that were given up, somebody does not want a sum.
+MOST_ATTEMPTS = 100
 _ALL = {*_FIELDS, "rows", "max_bytes", "seed", "nonce"}
 
 
@@ -58,6 +60,8 @@ class Terms:
         Makes the id of two federations with the same terms differ; random by default.
     privacy
         Secure sums and differential privacy; nothing of both by default, and then nothing of it stands in the JSON.
+    attempt
+        No part of what is agreed on, nor of the JSON: how often a batch of masked reports was given up (:meth:`at`).
 
     Examples
     --------
@@ -78,6 +82,7 @@ class Terms:
     seed: int = 0
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     privacy: Agreed = field(default_factory=Agreed)
+    attempt: int = 0
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -145,8 +150,27 @@ class Terms:
 
     @property
     def context(self) -> Context:
-        """What masked reports are made for: this federation, once, with these features."""
-        return Context(self.id, 0, self.fingerprint.digest)
+        """What masked reports are made for: this federation, this attempt, with these features."""
+        return Context(self.id, self.attempt, self.fingerprint.digest)
+
+    def at(self, attempt: object) -> "Terms":
+        """Return the same terms for reports after some batches were given up.
+
+        Raises
+        ------
+        PrivacyError
+            When reports may not be made again in this mode, or more often than makes sense.
+        """
+        if attempt == self.attempt:
+            return self
+        if type(attempt) is not int or not 0 <= attempt <= MOST_ATTEMPTS:
+            raise PrivacyError(f"masked reports are made in at most {MOST_ATTEMPTS} attempts, not in {attempt!r:.40}")
+        if attempt and not self.privacy.mode.repeats:
+            raise PrivacyError(
+                f"under {self.privacy.mode.title} a client reports once: a second report would tell more than was "
+                "agreed on. Found a new federation"
+            )
+        return replace(self, attempt=attempt)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the terms, ready for JSON; without a word on privacy or sketches where nothing was agreed on."""

@@ -232,7 +232,6 @@ def test_a_node_that_is_killed_before_it_replies_and_comes_back(deployment: Depl
     number, control = deployment.nodes[1].node_id, deployment.server.link.control
     assert number is not None
     deployment.nodes[1].kill()
-    # A node that is back before its death was noticed is not asked again in this run.
     until(lambda: control.nodes(timeout=HANG).get(number) != "online", pause=1.0)
     deployment.nodes[1].patience = HANG
     deployment.nodes[1].start()

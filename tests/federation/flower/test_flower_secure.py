@@ -286,7 +286,7 @@ def test_a_report_that_the_helper_cannot_open_is_left_out_and_named(
         assert store.verify().whole
 
 
-def test_a_sum_that_no_data_have_is_taken_out_with_its_batch(make: Made) -> None:
+def test_a_sum_that_no_data_have_is_not_taken_in_and_its_batch_can_be_given_up(make: Made) -> None:
     plan = make(heads=HEADS, privacy=SUMS)
     with opened(plan) as store:
         terms = store.terms
@@ -309,8 +309,10 @@ def test_a_sum_that_no_data_have_is_taken_out_with_its_batch(make: Made) -> None
     with pytest.raises(LedgerError, match=r"such as no data have.*nobody can tell who"):
         run(plan, spoiled(contribute=lie))
     with opened(plan) as store:
-        assert [batch.status for batch in store.batches()] == ["left"]
+        assert [batch.status for batch in store.batches()] == ["asked"]
         assert store.status().samples == 0
+        store.leave(store.batches()[0].name)
+        assert [batch.status for batch in store.batches()] == ["left"]
         assert store.verify().whole
 
 
@@ -351,7 +353,7 @@ def test_a_batch_leaves_as_a_whole_and_its_members_do_not_come_back(make: Made) 
         offer = Node(settings).contribute(store.terms, most_bytes=2**20)
         [item] = unpack_bundle(offer.bundle, max_bytes=2**20, max_items=9)
         [refused] = store.report_many([bytes(item)])
-        assert "was in a batch that has left" in str(refused)
+        assert "was in a sum that has left" in str(refused)
 
 
 def test_a_waiting_report_can_be_withdrawn_and_replaced(make: Made) -> None:

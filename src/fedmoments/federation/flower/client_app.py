@@ -64,10 +64,11 @@ def contribute(message: Message, context: Context) -> Message:
     if helper_of(context) is not None:
         raise InputError("this node is a helper: it opens masks, and contributes nothing")
     offer = node_of(context).contribute(
-        _terms(fields["terms"]),
+        _terms(fields["terms"]).at(fields.get("attempt", 0)),
         most_bytes=int(fields["most_bytes"]),
         again=bool(fields["again"]),
         after=str(fields["after"]),
+        given_up=frozenset(map(str, fields.get("given_up", ()))),
     )
     return Message(content_of(offer.fields(), offer.bundle), reply_to=message)
 
@@ -139,7 +140,8 @@ def unmask(message: Message, context: Context) -> Message:
     if helper_node is None:
         raise InputError("this node is no helper: it has no key that opens masks")
     try:
-        answer = helper_node.answer(_terms(fields["terms"]), str(fields["step"]), data)
+        terms = _terms(fields["terms"]).at(fields.get("attempt", 0))
+        answer = helper_node.answer(terms, str(fields["step"]), data)
     except RefusedError as error:
         refused = {"client": error.client or "", "reason": error.reason, "sentence": error.sentence}
         return Message(content_of({"refused": refused}), reply_to=message)

@@ -167,6 +167,8 @@ class Collection:
             "terms": self.store.terms.to_json(),
             "most_bytes": self.settings.bundle_bytes,
             "again": self.settings.again,
+            "attempt": self.store.terms.attempt,
+            "given_up": self.store.given_up(),
         }
         contents = {node: content_of({**fields, "after": after}) for node, after in last.items()}
         for failure in self._exchange.ask(CONTRIBUTE, contents):

@@ -4,7 +4,7 @@ The node decides. It checks the terms against its own policy, measures its own d
 own disk until it is acknowledged, and writes down what left.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any, cast
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics import Accumulator, Statistics
 from fedmoments.errors import FedMomentsError, LedgerError, PolicyError
+from fedmoments.federation.flower.attempts import source_of
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import Held, holdings_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
@@ -140,7 +141,15 @@ class Node:
         self.outbox = Outbox(settings.folder) if settings.folder else NoOutbox()
         self._choosing: Chooser | None = None
 
-    def contribute(self, terms: Terms, *, most_bytes: int, again: bool = False, after: str = "") -> Offer:
+    def contribute(
+        self,
+        terms: Terms,
+        *,
+        most_bytes: int,
+        again: bool = False,
+        after: str = "",
+        given_up: Collection[str] = (),
+    ) -> Offer:
         """Return contributions that were not acknowledged yet, as many as fit; errors of one client stop no other.
 
         Parameters
@@ -153,6 +162,8 @@ class Node:
             Send also what was acknowledged before.
         after
             The last client of a bundle that had no room for all: go on behind it.
+        given_up
+            Clients whose batch was given up: what they reported counts no more, though it was acknowledged.
         """
         try:
             self.require_terms(terms)
@@ -167,6 +178,8 @@ class Node:
         room = most_bytes
         with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
             for client in clients:
+                if terms.attempt and client not in given_up and self.outbox.acknowledged(terms.id, client):
+                    continue  # it is in a sum that stands
                 try:
                     data = self._contribution(terms, client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
@@ -271,6 +284,7 @@ class Node:
         chosen = self.chooser(terms).choose(client)
         key = self.identity(client)
         source, noise = self._source(chosen, terms, key)
+        source = source_of(client, source, terms.attempt, self.outbox.sources(terms.id, client))
         stats: Statistics | None = None
         mode = terms.privacy.mode
 
@@ -311,6 +325,10 @@ class NoOutbox:
     def acknowledged(self, terms_id: str, client: str) -> bool:  # noqa: ARG002
         """Remember no receipt."""
         return False
+
+    def sources(self, terms_id: str, client: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Remember no source."""
+        return ()
 
     def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""

@@ -136,11 +136,11 @@ class SecureRun:
                 self._store.reopen(batch.name, [], str(error))
             raise
         except (InputError, FixedPointOverflowError) as error:  # of others, such as a failing disk, the sum is innocent
-            self._spoil(batch, error)
+            self._doubt(batch, error)
         try:
             opened.keep(self._store, batch)
         except RefusedError as error:
-            self._spoil(batch, error)
+            self._doubt(batch, error)
         self._say(f"the sum of {len(batch.members)} reports is in the ledger as {batch.name}")
         return True
 
@@ -152,13 +152,18 @@ class SecureRun:
         self._say(f"the report of {error.client} was left out: {error.sentence}")
         return False
 
-    def _spoil(self, batch: Batch, error: FedMomentsError) -> NoReturn:
-        """Take a batch out whose sum is such as no data have."""
-        self._store.dissolve(batch.name, str(error))
+    def _doubt(self, batch: Batch, error: FedMomentsError) -> NoReturn:
+        """Leave a batch as it is whose sum is such as no data have: the helper's answer may have been wrong.
+
+        The same request again gets the same masks from a helper that is well, and tells nobody anything new.
+        """
+        self._store.note("no sum", batch=batch.name, reason=str(error)[:500])
+        again = "its clients are asked again then" if self._mode.repeats else "its clients are out for good then"
         raise LedgerError(
-            f"the sum is such as no data have ({error}): somebody in it did not send statistics, and behind masks "
-            "nobody can tell who. The batch was taken out; found a federation without masks to find out, or with other "
-            "members"
+            f"the sum is such as no data have ({error}): the helper's answer was wrong, or somebody in it did not send "
+            "statistics, and behind masks nobody can tell who. All reports are kept: run again to ask the helper for "
+            "the same sum again. If that helps not, give the batch up with "
+            f"'fedmoments leave LEDGER {batch.name}': {again}"
         ) from error
 
 

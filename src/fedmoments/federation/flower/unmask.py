@@ -115,7 +115,7 @@ class RemoteHelper:
 
     def _exchange(self, node: int, step: str, data: bytes, most_bytes: int, end: float) -> Reply | Failure:
         exchange = Exchange(self._grid, self._settings.ttl, self._settings.poll, most_bytes + 2**16, "helper")
-        fields = {"terms": self._terms.to_json(), "step": step}
+        fields = {"terms": self._terms.to_json(), "step": step, "attempt": self._terms.attempt}
         answers: list[Reply | Failure] = list(exchange.ask(UNMASK, {node: content_of(fields, data)}))
         if not answers:
             exchange.hear(answers.append, until=end)

@@ -36,7 +36,8 @@ class HelperKeeper:
             case "prove":
                 return {"proof": self._node.prove(data)}, b""
             case "step":
-                return {}, self._node.answer(Terms.from_json(fields["terms"]), str(fields["step"]), data)
+                terms = Terms.from_json(fields["terms"]).at(fields["attempt"])
+                return {}, self._node.answer(terms, str(fields["step"]), data)
             case "close":
                 self._node.close(over=fields["over"] is True)
                 return {}, b""
@@ -74,7 +75,7 @@ class KeptHelper:
 
     def answer(self, terms: Terms, step: str, data: bytes) -> bytes:
         """Do one step of the protocol."""
-        return self._line.ask("step", data, terms=terms.to_json(), step=step)[1]
+        return self._line.ask("step", data, terms=terms.to_json(), attempt=terms.attempt, step=step)[1]
 
     def close(self, *, over: bool) -> None:
         """Take note that the server's run is over."""

@@ -262,6 +262,11 @@ class Outbox:
         newest = self.newest(terms_id, client)
         return newest is not None and newest.receipt is not None
 
+    def sources(self, terms_id: str, client: str) -> tuple[str, ...]:
+        """Return what everything was made from that was ever made for a client here, oldest first."""
+        query = "SELECT source FROM contributions WHERE federation = ? AND client = ? ORDER BY version"
+        return tuple(source for (source,) in self._database.rows(query, terms_id, client))
+
     def pending(self, terms_id: str) -> tuple[str, ...]:
         """Return the clients whose newest contribution has no receipt and was not forgotten, sorted."""
         rows = self._database.rows(

@@ -17,8 +17,10 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival
+from fedmoments.federation.store.attempts import leave_out, next_attempt
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.intake import read_contribution, take_in, take_out
+from fedmoments.federation.store.masked import withdraw
 from fedmoments.federation.store.members import enrol
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.terms import Terms
@@ -143,7 +145,10 @@ def results_of(connection: Connection) -> dict[str, bytes]:
 
 
 def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Receipt | None:
-    """Take a whole batch out, inside a transaction; the helper adds up no other report of its clients.
+    """Take a whole batch out, inside a transaction.
+
+    Clients of a batch that was collected are out for good. One that was not is given up: where the mode allows that,
+    they are asked again, for the next attempt, and so are those whose reports wait, which were made for this one.
 
     Returns None when there is no batch of that name.
 
@@ -168,6 +173,14 @@ def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Re
     connection.execute("DELETE FROM reports WHERE batch = ?", (name,))
     connection.executemany("INSERT INTO departures VALUES (?, ?, ?)", [(*member, new.seq) for member in members])
     connection.execute("UPDATE batches SET status = 'left', result = NULL, seq = ? WHERE batch = ?", (new.seq, name))
+    if row[1] == "asked" and terms.privacy.mode.repeats:
+        rows = connection.execute("SELECT client FROM reports WHERE batch IS NULL").fetchall()
+        waiting = [client for (client,) in rows]
+        for client in waiting:
+            withdraw(connection, terms, client)
+        next_attempt(connection, [*(client for client, _ in members), *waiting])
+    else:
+        leave_out(connection, [client for client, _ in members])
     return _receipt(connection, terms, new.seq)
 
 

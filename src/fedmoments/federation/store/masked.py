@@ -14,6 +14,7 @@ from typing import Any
 from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival, answer_each
+from fedmoments.federation.store.attempts import given_up, leave_out
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.members import key_of
 from fedmoments.federation.store.receipt import Receipt
@@ -126,11 +127,10 @@ def _departed_version(connection: Connection, client: str) -> int:
     """Return the version with which a client left, 0 if it did not; refuse a client whose batch has left."""
     query = "SELECT version, event FROM departures JOIN audit USING (seq) WHERE client = ?"
     gone = connection.execute(query, (client,)).fetchone()
-    if gone is not None and gone[1] == "dissolved":
+    if gone is not None and gone[1] == "dissolved" and client not in given_up(connection):
         raise RefusedError(
             Reason.REPLAYED,
-            f"client {client!r} was in a batch that has left, and the helper adds up one report of a client for ever: "
-            "take part in a new federation",
+            f"client {client!r} was in a sum that has left, and is out for good: take part in a new federation",
             client,
         )
     return int(gone[0]) if gone else 0
@@ -183,4 +183,5 @@ def withdraw(connection: Connection, terms: Terms, client: str) -> Receipt | Non
     new = append(connection, "withdrawn", {"client": client, "version": row[0], "digest": row[1]})
     connection.execute("DELETE FROM reports WHERE client = ?", (client,))
     connection.execute("INSERT INTO departures VALUES (?, ?, ?)", (client, row[0], new.seq))
+    leave_out(connection, [client])
     return Receipt.of(terms.id, new)

@@ -14,6 +14,7 @@ from fedmoments.errors import InputError, LedgerError, NotEnoughDataError, Refus
 from fedmoments.federation.store import batches as table
 from fedmoments.federation.store import masked, releases
 from fedmoments.federation.store.arrivals import Arrival, in_parts
+from fedmoments.federation.store.attempts import given_up
 from fedmoments.federation.store.audit import append
 from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
@@ -225,11 +226,10 @@ class MaskedLedger:
             append(connection, "note", {"note": "cohorts drawn", "clients": len(keys)})
             return nonce, keys
 
-    def dissolve(self, batch: str, reason: str) -> None:
-        """Take a whole batch out; the helper adds up no other report of its clients, so they are out for good."""
-        with self._database.writing(f"the batch {batch} was not taken out") as connection:
-            table.dissolve(connection, self.terms, batch, reason)
-        self._erase()
+    def given_up(self) -> list[str]:
+        """Return the clients that are asked again, for the attempt of the terms, because their batch was given up."""
+        with self._database.reading() as connection:
+            return given_up(connection)
 
     def _erase(self) -> None:
         """Cut the write-ahead log, so that erased bytes are gone from it too; while others read, at their next end."""

@@ -12,6 +12,7 @@ from fedmoments.durable import DurableFile, part_of, put_in_place
 from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
 from fedmoments.federation.store import audit, members
 from fedmoments.federation.store.arrivals import in_parts
+from fedmoments.federation.store.attempts import last_attempt
 from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.store.batches import dissolve
 from fedmoments.federation.store.intake import read_contribution, take_in, take_out
@@ -78,9 +79,10 @@ class FederationStore(MaskedLedger):
         try:
             with self._database.reading(settled=False) as connection:
                 row = connection.execute("SELECT value FROM meta WHERE name = 'terms'").fetchone()
+                attempt = last_attempt(connection)
             if row is None:
                 raise FileFormatError(f"the ledger {self.path} lacks the terms of its federation: restore a snapshot")
-            self.terms = Terms.from_json(row[0])
+            self.terms = Terms.from_json(row[0]).at(attempt)
         except BaseException:
             self.close()
             raise
@@ -233,6 +235,7 @@ class FederationStore(MaskedLedger):
                 or withdraw(connection, self.terms, client)
                 or take_out(connection, self.terms.agreement, client)
             )
+            self.terms = self.terms.at(last_attempt(connection))
         try:
             self._database.erase_log()
         except LedgerError as error:

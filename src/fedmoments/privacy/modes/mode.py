@@ -90,6 +90,8 @@ class Mode(ABC):
     takes: ClassVar[tuple[str, ...]] = ()
     #: Whether a second server, the helper, takes part.
     has_helper: ClassVar[bool] = False
+    #: Whether clients may report again after their batch was given up before it was collected.
+    repeats: bool = False
     #: Steps that the helper is asked for, and which of them come before anybody reports.
     steps: ClassVar[tuple[str, ...]] = ()
     preparing: ClassVar[tuple[str, ...]] = ()

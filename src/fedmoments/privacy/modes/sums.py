@@ -26,6 +26,11 @@ class Sums(Masked):
     name = "sums"
     title = "secure sums"
 
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        """Sums may be asked for again, over the same clients: without noise, which two draws would thin out."""
+        return not self.noise.is_on
+
     def check(self, spec: StatisticsSpec) -> None:
         """Refuse moments that keep clients apart."""
         super().check(spec)
