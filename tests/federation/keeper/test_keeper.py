@@ -112,6 +112,20 @@ def test_a_tuning_is_signed_where_the_policy_allows_one(settings: ClientSettings
             kept.sign(data.replace(FEDERATION.encode(), OTHER.encode()))
 
 
+def test_results_of_tests_are_signed_for_the_own_federation_alone(line: Line) -> None:
+    kept = KeptIdentity(line, "clinic")
+    results = f"fedmoments evaluation 1\n{FEDERATION}\n{'11' * 32}\n{'22' * 32}".encode()
+    assert kept.public.verify(kept.sign(results), results)
+    with pytest.raises(PolicyError, match="nothing was signed"):
+        kept.sign(results.replace(FEDERATION.encode(), OTHER.encode()))
+    vector, helper = np.arange(4, dtype=np.uint64), HelperKey.generate().public
+    tests = Context(FEDERATION, 0, "ef" * 32).testing("11" * 32)
+    assert make_report(vector, tests, client="clinic", version=1, helper=helper, key=kept)
+    other = Context(OTHER, 0, "ef" * 32).testing("11" * 32)
+    with pytest.raises(PolicyError, match="nothing was signed"):
+        make_report(vector, other, client="clinic", version=1, helper=helper, key=kept)
+
+
 def test_no_question_gets_the_key_out(settings: ClientSettings, line: Line) -> None:
     secret = load_identity(Path(settings.keys) / "clinic.identity").private_bytes()
     with pytest.raises(InputError, match="leaves it never"):

@@ -19,7 +19,7 @@ from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.holdings import Held, holdings_of
-from fedmoments.federation.flower.node import Node, identity_of
+from fedmoments.federation.flower.node import Node
 from fedmoments.federation.outbox.answers import Answers
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure import make_report
@@ -117,7 +117,7 @@ class Examiner:
         who = f"{self._settings.name} {self._settings.partitions}"
         bundle = answers.give(who, self._question(terms, heads, tests), terms.id, len(heads), make)
         text = signed_results(terms, heads_digest(heads), bundle)
-        signatures = tuple(identity_of(self._settings, client).sign(text).hex() for client in holdings.clients)
+        signatures = tuple(self._node.identity(client).sign(text).hex() for client in holdings.clients)
         return Answer(bundle, holdings.clients, signatures)
 
     def _masked(self, terms: Terms, heads: Sequence[bytes], answers: Answers) -> Answer:
@@ -126,7 +126,7 @@ class Examiner:
         reports = []
         for client in holdings.clients:
             terms.privacy.mode.check_kept(client, kept=bool(self._settings.folder))
-            tests, key = {client: holdings.test(client)}, identity_of(self._settings, client)
+            tests, key = {client: holdings.test(client)}, self._node.identity(client)
 
             def make(spent: int, tests: dict[str, Held] = tests, key: Any = key) -> bytes:
                 classifiers = self._classifiers(terms, heads, spent)

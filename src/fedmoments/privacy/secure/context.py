@@ -55,10 +55,11 @@ class Context:
         """Return the context of results of classifiers with this digest, which are tested on held-out samples.
 
         Tests have a federation of their own: sums of results and sums of moments are over different samples, so that
-        batches of both may differ, while batches of two tests may not differ by few clients.
+        batches of both may differ, while batches of two tests may not differ by few clients. They are the same in
+        whatever round the moments were summed.
         """
         both = f"fedmoments evaluation 1\n{self.fingerprint}\n{heads}"
-        return Context(tests_of(self.federation), self.round, hashlib.sha256(both.encode()).hexdigest())
+        return Context(tests_of(self.federation), 0, hashlib.sha256(both.encode()).hexdigest())
 
     def __post_init__(self) -> None:
         for name in ("federation", "fingerprint"):
