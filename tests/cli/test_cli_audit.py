@@ -74,7 +74,7 @@ def test_what_is_asked_for_decides(run: Any, few: str) -> None:
 def test_a_client_is_audited_with_its_own_rules_and_nothing_is_written(run: Any, few: str, workshop: Path) -> None:
     pytest.importorskip("flwr")
     pytest.importorskip("cryptography")
-    run("server", "create", "a.ledger", "--name", "pets", "--data", few)
+    run("server", "create", "a.ledger", "--name", "pets", "--data", few, "--heads", "fedcof")
     run("keys", "client", "keys", "--name", "clinic")
     terms = ("--terms", "a.ledger.terms.json")
     run("client", "clinic", "--keys", "keys", "--data", few, "--min-count", "1", "--plan", *terms)

@@ -42,7 +42,7 @@ TERMS = ("--terms", "a.ledger.terms.json")
 @pytest.fixture
 def own(run: Any, features: str) -> tuple[str, ...]:
     """A federation with one enrolled client, and how that client is typed."""
-    run("server", "create", "a.ledger", "--name", "pets", "--data", features)
+    run("server", "create", "a.ledger", "--name", "pets", "--data", features, "--heads", "fedcof")
     run("keys", "client", "keys", "--name", "clinic")
     run("server", "enrol", "a.ledger", "keys/clinic.card")
     return "client", "clinic", "--keys", "keys", "--data", features

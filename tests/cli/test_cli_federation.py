@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from tests.waiting import HANG
 
+import fedmoments as fm
+
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
@@ -174,11 +176,36 @@ def test_federate_prints_the_digests_of_the_simulation_it_names(run: Any, featur
 def test_federate_without_options_is_the_simulation_with_its_minimum_count(run: Any, features: str) -> None:
     found = json.loads(run("federate", "--local", "2", "--engine", "memory", "--data", features, "--json").stdout)
     assert found["clients"] == found["clients_in_all"] == 100
-    simulate = ("simulate", features, "--heads", "fedcof", "--seeds", "1", "--json")
-    (detail,) = json.loads(run(*simulate, "--min-count", "5").stdout)["details"]
+    assert "--heads auto " in found["simulate"]
+    (detail,) = json.loads(run(*found["simulate"].split()[1:], "--json").stdout)["details"]
     assert found["heads"][0]["classifier"] == detail["digest"]
-    assert Path("runs/federation/heads/fedcof.safetensors").is_file()
+    assert Path("runs/federation/heads/auto.safetensors").is_file()
     assert Path(found["ledger"]) == Path("runs/federation/federation/ledger.db").resolve()
+
+
+@pytest.mark.parametrize(
+    ("options", "heads"),
+    [((), ["auto"]), (("--rows", "float16"), ["fedcof"]), (("--means-per-client", "2"), ["fedcof"])],
+)
+def test_a_federation_that_names_no_head_is_created_for_one_that_its_rules_allow(
+    run: Any, features: str, options: tuple[str, ...], heads: list[str]
+) -> None:
+    terms = json.loads(
+        run("server", "create", "a.ledger", "--name", "pets", "--data", features, *options, "--json").stdout
+    )
+    sketched = "scatter_sketch" in json.dumps(terms)
+    assert sketched == (heads == ["auto"])
+
+
+@pytest.mark.parametrize("word", ["power", "none"])
+def test_a_federation_behind_a_named_map_is_the_simulation_behind_it(run: Any, features: str, word: str) -> None:
+    options = ("--data", features, "--heads", "lda-sketch", "--clients", "6", "--map", word)
+    found = json.loads(run("federate", "--local", "2", "--engine", "memory", *options, "--json").stdout)
+    assert f"--map {word}" in found["simulate"]
+    (detail,) = json.loads(run(*found["simulate"].split()[1:], "--json").stdout)["details"]
+    assert found["heads"][0]["classifier"] == detail["digest"]
+    behind = fm.load("runs/federation/heads/lda-sketch.safetensors").feature_map
+    assert (behind is not None) == (word == "power")
 
 
 def test_federate_tells_progress_on_stderr_and_only_json_on_stdout(run: Any, features: str) -> None:

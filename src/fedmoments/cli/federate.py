@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,6 +95,7 @@ def federate(
     """
     from fedmoments.extras import require
     from fedmoments.federation.deploy.local import ENGINES
+    from fedmoments.federation.drawing_up import usual_heads
 
     require("flwr", "A federation", "flower")
     if engine not in ENGINES:
@@ -104,6 +106,8 @@ def federate(
     _require_empty(place)
     agreed = agreed_from(privacy.values)
     own = server.build(ledger=str(place / "ledger.db"), out=str(out.resolve()))
+    if own.heads == ServerSettings.heads and "heads" not in server.values:
+        own = replace(own, heads=usual_heads(agreed, means_per_client=study.build().means_per_client[0]))
     rules = {"min_count": _least(policy, agreed), "sketch_spare": _spare(policy, own)}
     # all parties are the user's own: heads are tested whatever was promised, with noise for no more of them
     tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}

@@ -1,6 +1,6 @@
 """``fedmoments server create``: draw up the terms of a federation, and make its ledger."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +40,7 @@ def create(
     Every client reads them before it takes part: which moments it is asked for, of which features and classes, and what
     protects it. With --epsilon features are scaled to length 1, or clipped to --clip, and --norm-bound follows.
     """
+    from fedmoments.federation.drawing_up import usual_heads
     from fedmoments.federation.keys.helper import read_helper_card
     from fedmoments.federation.store import FederationStore
     from fedmoments.files import write_whole
@@ -52,6 +53,8 @@ def create(
     privacy = agreed_from({**settings.privacy, **({} if card is None else {"helper": card.key})})
     place = writable_place(ledger)
     public = writable_place(ledger.with_name(f"{ledger.name}.terms.json"))
+    heads = settings.heads or usual_heads(privacy, means_per_client=settings.means_per_client, rows=settings.rows)
+    settings = replace(settings, heads=heads)
     terms = _drawn_up(settings, privacy)
     with FederationStore.create(place, terms) as store:
         store.note("created for", heads=list(settings.heads))

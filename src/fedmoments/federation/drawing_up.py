@@ -16,7 +16,7 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.encoding import EncoderChoice
 
-__all__ = ["draw_up_terms", "largest_contribution"]
+__all__ = ["draw_up_terms", "largest_contribution", "usual_heads"]
 
 #: Room for header, signature and the description of the body.
 _OVERHEAD = 2**16
@@ -95,6 +95,19 @@ def draw_up_terms(
     )
     noise.check_layout(terms.layout, terms.fixed_point)
     return terms
+
+
+def usual_heads(privacy: Agreed, *, means_per_client: int = 1, rows: str = "int64") -> tuple[str, ...]:
+    """Return the head of a federation that names none: ``auto``, or ``fedcof`` where nobody may send a sketch.
+
+    Examples
+    --------
+    >>> usual_heads(Agreed()), usual_heads(Agreed(), rows="float16")
+    (('auto',), ('fedcof',))
+    """
+    mode = privacy.mode
+    clear = mode.is_open and not mode.noise.is_on and not mode.has_helper
+    return ("auto",) if clear and means_per_client == 1 and rows == "int64" else ("fedcof",)
 
 
 def _require_common_map(heads: Mapping[str, Head]) -> None:

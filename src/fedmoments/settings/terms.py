@@ -34,7 +34,10 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     data: str = option("", "Take class names, and the dimension of features, from data like the clients'.", common=1)
     name: str = option("", "What people call the federation.", common=1)
     heads: tuple[str, ...] = option(
-        ("fedcof",), "Clients are asked for the least that serves these heads; separated by commas.", common=3
+        (),
+        "Clients are asked for the least that serves these heads; separated by commas.",
+        shown="auto; fedcof where privacy or --rows allow no sketch",
+        common=3,
     )
     classes: str = option(
         "", "File with one class a line, or names separated by commas, in order.", metavar="FILE|NAME,…", common=3
