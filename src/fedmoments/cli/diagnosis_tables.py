@@ -117,6 +117,7 @@ def _show_holdings(diagnostics: Any) -> None:
         bias = diagnostics.bias.overall
         size = f"{1 + bias:,.3g} times as large" if bias >= 1 else f"{bias:+.1%}"
         print_line(f"free covariance against the exact one, by the trace: {size}")
+        print_line(f"shift of client means beyond label skew: F = {diagnostics.bias.shift:.3g} (1: none)")
 
 
 def _range(values: Any) -> str:

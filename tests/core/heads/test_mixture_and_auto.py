@@ -64,6 +64,15 @@ def test_law_the_shift_statistic_is_a_ratio_of_mean_squares() -> None:
     assert shift_of(federation(1.0)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_diagnostics_say_the_same_shift_from_means_and_norms(shift: float) -> None:
+    X, y, holders = samples(shift, 8, 0, 960)
+    spec = StatisticsSpec.of("client_means", "class_norms")
+    parts = [Statistics.of(X[holders == k], y[holders == k], spec, n_classes=C) for k in np.unique(holders)]
+    bias = fm.covariance_bias(Statistics.merge(parts))
+    assert bias.shift == pytest.approx(shift_of(federation(shift)), rel=1e-9)
+
+
 def test_law_without_shift_the_mixture_is_lda_bit_for_bit() -> None:
     parts = next(parts for seed in range(30) if shift_of(parts := federation(0.0, seed=seed)) <= 1.0)
     stats = Statistics.merge(parts)

@@ -116,7 +116,9 @@ class Diagnostics:
             "gaussianity": None if self.gaussianity is None else _gaussianity(self.gaussianity),
             "spectra": {name: asdict(spectrum) for name, spectrum in self.spectra.items()},
             "fisher": {name: _plain(vars(curve)) for name, curve in self.curves.items()},
-            "bias": None if self.bias is None else {"overall": _number(self.bias.overall)},
+            "bias": None
+            if self.bias is None
+            else {"overall": _number(self.bias.overall), "shift": _number(self.bias.shift)},
             "cautions": [caution.to_dict() for caution in self.cautions],
             "unknown": [_plain(vars(gap)) for gap in self.unknown],
         }

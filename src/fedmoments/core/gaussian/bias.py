@@ -65,11 +65,14 @@ class CovarianceBias:
         (C,) traces of the two estimates; NaN where a class has no two samples or rows.
     held_by
         (C,) rows K_c.
+    counts
+        (C,) samples N_c.
     """
 
     free_trace: Floats
     exact_trace: Floats
     held_by: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
     @property
     def relative(self) -> Floats:
@@ -84,6 +87,17 @@ class CovarianceBias:
         weight = (self.held_by[known] - 1).astype(np.float64)
         exact = float(weight @ self.exact_trace[known])
         return float(weight @ self.free_trace[known]) / exact - 1.0 if exact > 0 else float("nan")
+
+    @property
+    def shift(self) -> float:
+        """F (``core.gaussian.shift``): about 1 where clients differ in their labels alone; NaN if it is not known."""
+        known = np.isfinite(self.free_trace) & np.isfinite(self.exact_trace)
+        between_dof, dof = (self.held_by[known] - 1).astype(np.float64), (self.counts[known] - 1).astype(np.float64)
+        between, total = float(between_dof @ self.free_trace[known]), float(dof @ self.exact_trace[known])
+        inside, inside_dof = total - between, float(dof.sum() - between_dof.sum())
+        if inside <= 0.0 or inside_dof <= 0.0:
+            return float("nan")
+        return (between / float(between_dof.sum())) / (inside / inside_dof)
 
 
 def covariance_bias(stats: Statistics) -> CovarianceBias:
@@ -109,4 +123,4 @@ def covariance_bias(stats: Statistics) -> CovarianceBias:
         free_trace = np.where(rows_dof > 0, free.sum(axis=1) / rows_dof, np.nan)
         exact_trace = np.where(dof > 0, exact.sum(axis=1) / dof, np.nan)
     held_by = np.bincount(stats.rows.labels, minlength=len(means)).astype(np.int64)
-    return CovarianceBias(free_trace, exact_trace, held_by)
+    return CovarianceBias(free_trace, exact_trace, held_by, stats.counts)
