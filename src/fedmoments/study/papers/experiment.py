@@ -239,7 +239,7 @@ def read_experiment(name: str, text: str) -> Experiment:
     several: dict[str, Any] = {
         "rows": (Line, plain.pop("rows", [])),
         "columns": (Line, plain.pop("columns", [])),
-        "paper": (Block, [_numbers(each, whose) for each in plain.pop("paper", [])]),
+        "paper": (Block, [_numbers(table, whose) for table in plain.pop("paper", [])]),
         "misprints": (Misprint, plain.pop("misprints", [])),
         "claims": (Claim, plain.pop("claims", [])),
         "figures": (Figure, plain.pop("figures", [])),
@@ -247,27 +247,29 @@ def read_experiment(name: str, text: str) -> Experiment:
     grids = {"values": _grid, "spreads": _grid}
     parts: dict[str, Any] = {}
     for key, (cls, tables) in several.items():
-        made = []
+        members = []
         for table in tables:
             given = {inner: grids[inner](value) for inner, value in table.items() if inner in grids}
             rest = {inner: value for inner, value in table.items() if inner not in grids}
-            made.append(_made(cls, rest, given, f"{whose}, [[{key}]]"))
-        parts[key] = tuple(made)
+            members.append(_made(cls, rest, given, f"{whose}, [[{key}]]"))
+        parts[key] = tuple(members)
     known = {"name", *parts}
-    found = _made(Experiment, {key: value for key, value in plain.items() if key not in known}, {"name": name}, whose)
-    found = Experiment(**{**vars(found), **parts})
-    _check(found, whose)
-    return found
+    experiment = _made(
+        Experiment, {key: value for key, value in plain.items() if key not in known}, {"name": name}, whose
+    )
+    experiment = Experiment(**{**vars(experiment), **parts})
+    _check(experiment, whose)
+    return experiment
 
 
 def _made(cls: Any, values: Mapping[str, Any], given: Mapping[str, Any], whose: str) -> Any:
     """Return a dataclass of values that are checked and of others that were checked already."""
     needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
-    made = with_values(cls(**{name: given.get(name) for name in needed}), values, whose)
+    checked = with_values(cls(**{name: given.get(name) for name in needed}), values, whose)
     missing = [name for name in needed if name not in {**values, **given}]
     if missing:
         raise FileFormatError(f"{whose} lacks {', '.join(missing)}")
-    return cls(**{**vars(made), **given})
+    return cls(**{**vars(checked), **given})
 
 
 def _numbers(table: Any, whose: str) -> Mapping[str, Any]:

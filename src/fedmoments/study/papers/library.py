@@ -28,12 +28,12 @@ def experiments() -> tuple[Experiment, ...]:
     True
     """
     root = files(__package__).joinpath("papers")
-    found = []
+    read = []
     for paper in PAPERS:
         texts = {path.name: path.read_text("utf-8") for path in root.joinpath(paper).iterdir()}
         names = sorted((name for name in texts if name.endswith(".toml")), key=_order)
-        found += [read_experiment(f"{paper}/{name.removesuffix('.toml')}", texts[name]) for name in names]
-    return tuple(found)
+        read += [read_experiment(f"{paper}/{name.removesuffix('.toml')}", texts[name]) for name in names]
+    return tuple(read)
 
 
 def experiment(name: str) -> Experiment:
@@ -44,13 +44,13 @@ def experiment(name: str) -> Experiment:
     >>> experiment("fedcof/table3").source
     'Table 3'
     """
-    known = {each.name: each for each in experiments()}
+    known = {one.name: one for one in experiments()}
     if name not in known:
         raise UnknownNameError("table or figure", name, list(known))
     return known[name]
 
 
-def find(words: list[str]) -> tuple[Experiment, ...]:
+def find(patterns: list[str]) -> tuple[Experiment, ...]:
     """Return experiments by names, patterns (``fedcof/*``), or ``free`` for all that need no data and ``all``.
 
     Examples
@@ -61,12 +61,12 @@ def find(words: list[str]) -> tuple[Experiment, ...]:
     True
     """
     chosen: dict[str, Experiment] = {}
-    for word in words:
-        if word in ("all", "free"):
-            some = [each for each in experiments() if word == "all" or each.is_free]
+    for pattern in patterns:
+        if pattern in ("all", "free"):
+            some = [one for one in experiments() if pattern == "all" or one.is_free]
         else:
-            some = [each for each in experiments() if fnmatchcase(each.name, word)] or [experiment(word)]
-        chosen |= {each.name: each for each in some}
+            some = [one for one in experiments() if fnmatchcase(one.name, pattern)] or [experiment(pattern)]
+        chosen |= {one.name: one for one in some}
     return tuple(chosen.values())
 
 
@@ -75,5 +75,5 @@ def _order(name: str) -> tuple[int, list[str | int]]:
     import re
 
     kinds = ("prop", "eq", "law", "table", "app", "figure")
-    parts: list[str | int] = [f"{int(word):06d}" if word.isdigit() else word for word in re.split("([0-9]+)", name)]
+    parts: list[str | int] = [f"{int(part):06d}" if part.isdigit() else part for part in re.split("([0-9]+)", name)]
     return next((place for place, kind in enumerate(kinds) if name.startswith(kind)), len(kinds)), parts

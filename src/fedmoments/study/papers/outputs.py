@@ -98,18 +98,18 @@ def write_index(folder: str | os.PathLike[str]) -> list[Path]:
 
 def read_documents(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Return the documents that a folder holds, in the order of the library; files of another kind are passed over."""
-    found = []
+    documents = []
     for path in sorted(Path(folder).glob(f"*/*/{RESULTS}")):
         try:
             document = json.loads(path.read_text("utf-8"))
         except (ValueError, OSError):
             continue
         if mapping(document) and folder_of(document) == path.parent.relative_to(folder).as_posix():
-            found.append(document)
-    order = [each.name for each in experiments()]
-    names = [str(document["experiment"]["name"]) for document in found]
+            documents.append(document)
+    order = [known.name for known in experiments()]
+    names = [str(document["experiment"]["name"]) for document in documents]
     ranks = [order.index(name) if name in order else len(order) for name in names]
-    return [document for _, document in sorted(zip(ranks, found, strict=True), key=lambda pair: pair[0])]
+    return [document for _, document in sorted(zip(ranks, documents, strict=True), key=lambda pair: pair[0])]
 
 
 def plain_document(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain_document(value)
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(member) for member in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 def _csv(document: Mapping[str, Any]) -> str:
     """Return measurements with a line for each seed."""
-    rows = [mapping(each) for each in items(document.get("measurements"))]
+    rows = [mapping(measurement) for measurement in items(document.get("measurements"))]
     keys = list(dict.fromkeys(key for row in rows for key in mapping(row.get("where"))))
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")

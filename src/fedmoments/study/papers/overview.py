@@ -29,9 +29,9 @@ def data_label(document: Mapping[str, Any]) -> str:
         return COMPUTED
     path = PurePath(str(data.get("name")).rpartition(":")[2])
     name = path.stem if path.suffix in _FILES else path.name
-    encoders = [str(each) for each in mapping(data.get("fingerprints"))]
+    encoders = [str(encoder) for encoder in mapping(data.get("fingerprints"))]
     encoders = encoders or [str(mapping(data.get("encoder")).get("name", "identity"))]
-    return ", ".join([name, *(each for each in encoders if each != "identity")])
+    return ", ".join([name, *(encoder for encoder in encoders if encoder != "identity")])
 
 
 def folder_of(document: Mapping[str, Any]) -> str:
@@ -43,7 +43,9 @@ def folder_of(document: Mapping[str, Any]) -> str:
     'no-data/gh-ofl-table2'
     """
     name = str(mapping(document.get("experiment")).get("name"))
-    return "/".join(re.sub("[^A-Za-z0-9_.+-]+", "-", word).strip(".-") or "-" for word in (data_label(document), name))
+    return "/".join(
+        re.sub("[^A-Za-z0-9_.+-]+", "-", level).strip(".-") or "-" for level in (data_label(document), name)
+    )
 
 
 def claims_by_data(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

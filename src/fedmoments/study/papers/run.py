@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import fedmoments
@@ -91,7 +91,7 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
         "seeds": list(world.each_seed),
         "table": table,
         "claims": compare_claims(experiment.claims, measurements, samples=data["test"] if data else None),
-        "measurements": [each.to_dict() for each in measurements],
+        "measurements": [observation.to_dict() for observation in measurements],
         "deviations": list(world.deviations),
     }
     document["cached"] = world.reused - reused
@@ -172,19 +172,18 @@ def _computed(
     """Return what needs no data: every block with its own settings, compared number by number."""
     engine = load_engine(experiment.engine)
     if not experiment.paper:
-        found = engine(changed_settings(experiment.settings, changes), world)
-        return found, _table(experiment, our_cells(experiment, found), [])
-    every: list[Observation] = []
+        measurements = engine(changed_settings(experiment.settings, changes), world)
+        return measurements, _table(experiment, our_cells(experiment, measurements), [])
+    all_measurements: list[Observation] = []
     blocks = []
     for block in experiment.paper:
-        found = engine(changed_settings({**experiment.settings, **block.settings}, changes), world)
-        cells = compare_numbers(experiment, block, our_cells(experiment, found), judged=not changes)
+        measurements = engine(changed_settings({**experiment.settings, **block.settings}, changes), world)
+        cells = compare_numbers(experiment, block, our_cells(experiment, measurements), judged=not changes)
         blocks.append({**_part(experiment, block), "cells": cells})
-        every += [
-            Observation({"block": block.name, **each.where}, each.values, each.quantity, each.reason, each.seeds)
-            for each in found
+        all_measurements += [
+            replace(observation, where={"block": block.name, **observation.where}) for observation in measurements
         ]
-    return every, _table(experiment, None, blocks)
+    return all_measurements, _table(experiment, None, blocks)
 
 
 def _measured(
@@ -199,16 +198,16 @@ def _measured(
     if world.seeds != experiment.seeds:
         world.deviate(f"{world.seeds} {'seed' if world.seeds == 1 else 'seeds'} instead of {experiment.seeds}")
     own = block.settings if block else {}
-    found = load_engine(experiment.engine)(changed_settings({**experiment.settings, **own}, changes), world)
-    cells = our_cells(experiment, found)
+    measurements = load_engine(experiment.engine)(changed_settings({**experiment.settings, **own}, changes), world)
+    cells = our_cells(experiment, measurements)
     if any(cell["several"] for line in cells for cell in line):
         world.deviate("some cells of the table show the first of several measurements; all of them are in the files")
     theirs = [
-        {**_part(experiment, each), "cells": compare_numbers(experiment, each, cells)} for each in experiment.paper
+        {**_part(experiment, part), "cells": compare_numbers(experiment, part, cells)} for part in experiment.paper
     ]
     if block is None:
-        return found, _table(experiment, compare_settings(experiment, cells), theirs)
-    return found, _table(experiment, compare_numbers(experiment, block, cells, judged=not changes), theirs)
+        return measurements, _table(experiment, compare_settings(experiment, cells), theirs)
+    return measurements, _table(experiment, compare_numbers(experiment, block, cells, judged=not changes), theirs)
 
 
 def _part(experiment: Experiment, block: Block) -> dict[str, Any]:
@@ -230,7 +229,7 @@ def _told(experiment: Experiment) -> dict[str, Any]:
     plain = {key: getattr(experiment, key) for key in ("name", "title", "source", "about", "needs", "engine", "long")}
     figures = [vars(figure) | {"where": dict(figure.where)} for figure in experiment.figures]
     more = {"paper": PAPERS[paper], "seeds": experiment.seeds, "tolerance": experiment.tolerance}
-    misprints = [vars(each).copy() for each in experiment.misprints]
+    misprints = [vars(misprint).copy() for misprint in experiment.misprints]
     return {**plain, **more, "notes": list(experiment.notes), "figures": figures, "misprints": misprints}
 
 

@@ -119,10 +119,10 @@ class World:
         """How much was found in caches so far; engines with a cache of their own count it as ``resumed``."""
         return self.resumed + sum(memory.found for memory in self.memories.values())
 
-    def deviate(self, words: str) -> None:
+    def deviate(self, sentence: str) -> None:
         """Note, once, where this run departs from the paper's, and why."""
-        if words not in self.deviations:
-            self.deviations.append(words)
+        if sentence not in self.deviations:
+            self.deviations.append(sentence)
 
     def say(self, done: int, total: int, what: str) -> None:
         """Tell progress."""
@@ -141,6 +141,6 @@ def numbers_of_clients(settings: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the numbers of clients of an experiment's settings."""
     clients = settings.get("clients", [])
     several = tuple(clients) if isinstance(clients, list | tuple) else (clients,)
-    if any(isinstance(each, bool) or not isinstance(each, int) for each in several):
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in several):
         raise InputError(f"clients must be whole numbers, not {clients!r}")
     return several

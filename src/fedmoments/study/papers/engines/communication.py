@@ -67,7 +67,7 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:  # noqa
     [('fedcof', 5.88)]
     """
     known_settings(settings, _KNOWN, "communication")
-    found = []
+    measurements = []
     for entry in settings.get("methods", []):
         own = {"method": entry} if isinstance(entry, str) else dict(entry)
         name = own.pop("method", None)
@@ -75,8 +75,8 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:  # noqa
             raise InputError(f"an entry of 'methods' is a name or a table with 'method', not {entry!r}")
         known_settings(own, _KNOWN[1:], "communication")
         for place, one in _each({**settings, **own}):
-            found += _measurements({"method": name, **place}, _price(name, one), one)
-    return found
+            measurements += _measurements({"method": name, **place}, _price(name, one), one)
+    return measurements
 
 
 def _each(settings: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -143,11 +143,11 @@ def _needed(settings: Mapping[str, Any], key: str, method: str) -> Any:
 
 
 def _measurements(where: Mapping[str, Any], cost: Cost, settings: Mapping[str, Any]) -> list[Observation]:
-    found = []
+    measurements = []
     for direction in settings.get("directions", ["up"]):
         floats, size = _travelled(cost, direction, counts=settings.get("counts", False))
         for quantity in settings.get("quantities", ["floats", "megabytes"]):
-            base, each = quantity.removesuffix(" per client"), quantity.endswith(" per client")
+            base, per_client = quantity.removesuffix(" per client"), quantity.endswith(" per client")
             if base not in QUANTITIES:
                 raise UnknownNameError("quantity that is sent", quantity, QUANTITIES)
             sizes = {
@@ -157,9 +157,9 @@ def _measurements(where: Mapping[str, Any], cost: Cost, settings: Mapping[str, A
                 "kibibytes": kibibytes(size),
                 "mebibytes": kibibytes(size) / 1024,
             }
-            value = sizes[base] / cost.uploads if each else sizes[base]
-            found.append(Observation({**where, "direction": direction}, (float(value),), quantity))
-    return found
+            value = sizes[base] / cost.uploads if per_client else sizes[base]
+            measurements.append(Observation({**where, "direction": direction}, (float(value),), quantity))
+    return measurements
 
 
 def _travelled(cost: Cost, direction: str, *, counts: bool) -> tuple[float, float]:

@@ -58,17 +58,17 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:  # noqa
         if key not in settings:
             raise InputError(f"'{key}' is missing: arithmetic at a client cannot be counted without it.")
     classes = settings["classes"]
-    found = []
+    measurements = []
     for data, number in classes.items() if isinstance(classes, Mapping) else [(None, classes)]:
         place: dict[str, Any] = {"classes": number} if data is None else {"data": data, "classes": number}
-        found += _forward({**settings, "classes": number}, place)
+        measurements += _forward({**settings, "classes": number}, place)
         for entry in settings.get("methods", []):
             own = {"method": entry} if isinstance(entry, str) else dict(entry)
             if "method" not in own:
                 raise InputError(f"an entry of 'methods' is a name or a table with 'method', not {entry!r}")
             known_settings(own, ("method", "name", *_KNOWN), "compute")
-            found += _participation({**settings, **own, "classes": number}, place)
-    return found
+            measurements += _participation({**settings, **own, "classes": number}, place)
+    return measurements
 
 
 def _forward(settings: Mapping[str, Any], place: Mapping[str, Any]) -> list[Observation]:
@@ -97,8 +97,8 @@ def _participation(settings: Mapping[str, Any], place: Mapping[str, Any]) -> lis
     spent = {"": flops}
     if "rounds" in settings:
         spent[" in all"] = expected_flops(flops, **{key: settings[key] for key in ("rounds", "sampled", "clients")})
-    found = []
+    measurements = []
     for when, value in spent.items():
-        found.append(Observation(where, (value / 1e6,), f"megaflops{when}"))
-        found.append(Observation(where, (value / 1e6 / settings["encoder_megaflops"],), f"passes{when}"))
-    return found
+        measurements.append(Observation(where, (value / 1e6,), f"megaflops{when}"))
+        measurements.append(Observation(where, (value / 1e6 / settings["encoder_megaflops"],), f"passes{when}"))
+    return measurements

@@ -64,10 +64,10 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
             f"only images can be corrupted, but {world.encoded().data.name} holds {world.encoded().data.modality}: "
             "choose image data, such as a folder of images"
         )
-    found: list[Observation] = []
+    measurements: list[Observation] = []
     for encoder in world.encoder_names:
-        found += _Job(settings, world, encoder).measured()
-    return found
+        measurements += _Job(settings, world, encoder).measured()
+    return measurements
 
 
 class _Job:
@@ -77,9 +77,9 @@ class _Job:
         self.settings, self.world, self.encoder = settings, world, encoder
         self.encoded = world.encoded(encoder)
         self.names = list(settings.get("heads", []))
-        self.directions = [int(each) for each in settings.get("directions", [])]
+        self.directions = [int(number) for number in settings.get("directions", [])]
         self.corruptions = [str(name) for name in settings.get("corruptions") or corruption_names()]
-        self.severities = [int(each) for each in settings.get("severities", (1, 2, 3, 4, 5))]
+        self.severities = [int(number) for number in settings.get("severities", (1, 2, 3, 4, 5))]
         for name in self.corruptions:
             for severity in self.severities:
                 check_corruption(name, severity)
@@ -95,11 +95,16 @@ class _Job:
             self.world.say(done, len(places), f"testing on {name}" + (f", severity {severity}" if severity else ""))
             test = _Later(partial(self._test, name, severity))
             where: dict[str, Scalar] = {"corruption": name, "family": family, "severity": severity}
-            for seed, found in by_seed.items():
-                found += [replace(each, where={**each.where, **where}) for each in self._at(test, name, severity, seed)]
+            for seed, measurements in by_seed.items():
+                measurements += [
+                    replace(observation, where={**observation.where, **where})
+                    for observation in self._at(test, name, severity, seed)
+                ]
         label = {"encoder": self.encoded.encoder.name}
-        joined = across_seeds((seed, [*found, *averages(found)]) for seed, found in by_seed.items())
-        return [replace(each, where={**each.where, **label}) for each in joined]
+        joined = across_seeds(
+            (seed, [*measurements, *averages(measurements)]) for seed, measurements in by_seed.items()
+        )
+        return [replace(observation, where={**observation.where, **label}) for observation in joined]
 
     def _at(self, test: "_Later", name: str, severity: int, seed: int) -> Iterable[Observation]:
         """Yield the accuracy of every head on one test set; what was measured before is not measured again."""
@@ -165,12 +170,12 @@ class _Job:
             return [Observation({"head": "lda-full"}, (None,), reason=str(error))]
         if not curve.directions:
             return [Observation({"head": "lda-full"}, (None,), reason="all classes have the same mean")]
-        found = [Observation({"head": "lda-full"}, (curve.full_accuracy,))]
+        measurements = [Observation({"head": "lda-full"}, (curve.full_accuracy,))]
         for size in self.directions:
             accuracy, energy = curve_at(curve, size)
-            found.append(Observation({"head": f"lda-fisher-{size}"}, (accuracy,)))
-            found.append(Observation({"head": f"lda-fisher-{size}"}, (energy,), "energy"))
-        return found
+            measurements.append(Observation({"head": f"lda-fisher-{size}"}, (accuracy,)))
+            measurements.append(Observation({"head": f"lda-fisher-{size}"}, (energy,), "energy"))
+        return measurements
 
     def _test(self, name: str, severity: int) -> Samples:
         """Return features and labels of the test images, corrupted before they were encoded."""
@@ -180,14 +185,14 @@ class _Job:
         images = self.encoded.data.test
         if name != CLEAN[0]:
             images = corrupt_samples(images, name, severity, seed=self.world.config.seed)
-        found = encode_samples(
+        encoded = encode_samples(
             self.encoded.encoder,
             images if chosen is None else images.take(chosen),
             cache_dir=self.world.cache_dir,
             readers=self.world.config.readers,
             strict=self.world.config.strict,
         )
-        return Samples(found.features, found.labels)
+        return Samples(encoded.features, encoded.labels)
 
     @cached_property
     def _chosen(self) -> NDArray[np.int64] | None:
@@ -230,7 +235,7 @@ def _varies(head: Head) -> bool:
     return _draws(head) or head.needs.keeps_clients_apart
 
 
-def averages(found: Sequence[Observation]) -> list[Observation]:
+def averages(measurements: Sequence[Observation]) -> list[Observation]:
     """Return accuracies averaged over corruptions, by family and in all, and over severities.
 
     Parameters
@@ -246,7 +251,7 @@ def averages(found: Sequence[Observation]) -> list[Observation]:
     >>> [(each.where.get("severity"), each.where["family"], round(each.mean, 3)) for each in averages(both)]
     [(5, 'blur', 0.6), (5, 'all', 0.6), (None, 'blur', 0.6), (None, 'all', 0.6)]
     """
-    accuracies = [one for one in found if one.where["family"] != CLEAN[1] and one.quantity == ACCURACY]
+    accuracies = [one for one in measurements if one.where["family"] != CLEAN[1] and one.quantity == ACCURACY]
     groups: dict[Any, list[Observation]] = {}
     for by_severity, by_family in product((True, False), (True, False)):
         for accuracy in accuracies:

@@ -49,13 +49,13 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
         for sampled in _several(settings["sampled"])
         for share in _several(settings.get("shares", 1.0))
     ]
-    found = []
+    measurements = []
     for done, place in enumerate(places):
-        found += world.memory("none").once(["coupons", place], partial(_by_formula, place))
+        measurements += world.memory("none").once(["coupons", place], partial(_by_formula, place))
         if settings.get("draws", 0):
             world.say(done, len(places), f"draw {place['sampled']} of {place['clients']:,} clients a round")
-            found += _by_draws(place, settings["draws"], world)
-    return found
+            measurements += _by_draws(place, settings["draws"], world)
+    return measurements
 
 
 def _several(value: Any) -> list[Any]:

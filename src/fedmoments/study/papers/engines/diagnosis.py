@@ -52,7 +52,7 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
         With ``encoder``, besides.
     """
     known_settings(settings, _KNOWN, "diagnosis")
-    found: list[Observation] = []
+    measurements: list[Observation] = []
     for encoder in world.encoder_names:
         features, name = world.features(encoder), world.encoded(encoder).encoder.name
         looks: Mapping[str, Callable[[], list[Observation]]] = {
@@ -66,20 +66,20 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
             world.say(0, 1, f"looking at the features: {look}")
             key = ["diagnosis", look, {key: value for key, value in settings.items() if key != "looks"}]
             seen = world.memory(encoder).once(key, looks[look])
-            found += [replace(each, where={**each.where, "encoder": name}) for each in seen]
-    return found
+            measurements += [replace(observation, where={**observation.where, "encoder": name}) for observation in seen]
+    return measurements
 
 
 def _shapes(features: Features) -> list[Observation]:
     """Return what skewness and kurtosis are, over classes and dimensions."""
     train = features.train
     seen = gaussianity(Statistics.of(train.X, train.y, SHAPE_NEEDS, n_classes=features.n_classes))
-    found = []
+    measurements = []
     for shape, tail in (("skewness", seen.skewness), ("kurtosis", seen.kurtosis)):
         for quantity in ("mean", "median", "p90"):
-            found.append(_one({"shape": shape, "of": "features"}, getattr(tail, quantity), quantity))
-        found.append(_one({"shape": shape, "of": "chance"}, tail.by_chance, "mean"))
-    return found
+            measurements.append(_one({"shape": shape, "of": "features"}, getattr(tail, quantity), quantity))
+        measurements.append(_one({"shape": shape, "of": "chance"}, tail.by_chance, "mean"))
+    return measurements
 
 
 def _one(where: Mapping[str, Any], value: float, quantity: str) -> Observation:
@@ -92,16 +92,16 @@ def _one(where: Mapping[str, Any], value: float, quantity: str) -> Observation:
 def _subspaces(features: Features, settings: Mapping[str, Any]) -> list[Observation]:
     """Return what LDA is worth in Fisher subspaces, for every shrinkage."""
     stats = Statistics.of(features.train.X, features.train.y, StatisticsSpec.of("gram"), n_classes=features.n_classes)
-    found = []
+    measurements = []
     for shrinkage in settings.get("shrinkages", ["blend:0.05"]):
         place = {"shrinkage": str(shrinkage)}
         try:
             curve = curve_of(ClassGaussians(stats), shrinkage, (features.test.X, features.test.y))
         except FedMomentsError as error:
-            found.append(Observation({**place, "space": "full"}, (None,), reason=str(error)))
+            measurements.append(Observation({**place, "space": "full"}, (None,), reason=str(error)))
             continue
-        found += _curve(curve, features.dim, settings.get("directions", (2, 4, 8, 16, 32, 64, 128)), place)
-    return found
+        measurements += _curve(curve, features.dim, settings.get("directions", (2, 4, 8, 16, 32, 64, 128)), place)
+    return measurements
 
 
 def curve_of(gaussians: ClassGaussians, shrinkage: Any, test: HeldOut) -> FisherCurve:
@@ -156,24 +156,24 @@ def _curve(curve: FisherCurve, dim: int, asked: Sequence[int], place: Mapping[st
     while sizes[-1] < rank:
         sizes.append(2 * sizes[-1])
     best = max(sizes, key=lambda size: (curve_at(curve, size)[0], -size))
-    found = [full, Observation(full.where, (float(dim),), "dimensions")]
+    measurements = [full, Observation(full.where, (float(dim),), "dimensions")]
     spaces = [({**place, "space": "fisher", "directions": size}, size) for size in sizes]
     for where, size in [*spaces, ({**place, "space": "best"}, best), ({**place, "space": "all"}, rank)]:
         accuracy, energy = curve_at(curve, size)
-        found += [
+        measurements += [
             Observation(where, (accuracy,)),
             Observation(where, (energy,), "energy"),
             Observation(where, (float(size),), "dimensions"),
             Observation(where, (float(min(size, rank)),), "useful dimensions"),
             Observation(where, (dim / size,), "compression"),
         ]
-    return found
+    return measurements
 
 
 def _temperatures(features: Features, settings: Mapping[str, Any]) -> list[Observation]:
     """Return the training cross-entropy of heads at every temperature of the softmax."""
-    train, grid = features.train, [float(each) for each in settings.get("temperatures", TEMPERATURES)]
-    found = []
+    train, grid = features.train, [float(temperature) for temperature in settings.get("temperatures", TEMPERATURES)]
+    measurements = []
     for name in settings.get("heads", ["fed3r"]):
         head = make_head(name, **settings.get("hyper", {}).get(name, {}))
         stats = Statistics.of(train.X, train.y, head.needs, n_classes=features.n_classes)
@@ -181,6 +181,6 @@ def _temperatures(features: Features, settings: Mapping[str, Any]) -> list[Obser
         chosen = best_temperature(sums, grid)
         for temperature, total in chosen.table.items():
             where = {"head": name, "temperature": temperature}
-            found.append(Observation(where, (total / len(train),), "cross-entropy"))
-        found.append(Observation({"head": name}, (chosen.temperature,), "best temperature"))
-    return found
+            measurements.append(Observation(where, (total / len(train),), "cross-entropy"))
+        measurements.append(Observation({"head": name}, (chosen.temperature,), "best temperature"))
+    return measurements

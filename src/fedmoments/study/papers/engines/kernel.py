@@ -63,14 +63,14 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
         are from kernel ridge regression, in points (0.01 of an accuracy), either way.
     """
     known_settings(settings, _KNOWN, "kernel")
-    found: list[Observation] = []
+    measurements: list[Observation] = []
     for encoder in world.encoder_names:
-        several = []
+        by_seed = []
         for done, seed in enumerate(world.each_seed):
             world.say(done, world.seeds, "random features against the exact kernel")
-            several.append((seed, _Job(settings, world, encoder, seed).measured()))
-        found += across_seeds(several)
-    return found
+            by_seed.append((seed, _Job(settings, world, encoder, seed).measured()))
+        measurements += across_seeds(by_seed)
+    return measurements
 
 
 def gaussian_kernel(X: NDArray[Any], Y: NDArray[Any], bandwidth: float) -> Floats:
@@ -84,13 +84,13 @@ def gaussian_kernel(X: NDArray[Any], Y: NDArray[Any], bandwidth: float) -> Float
     # Distances do not change when all samples move together: around the mean of Y, fewer digits cancel.
     centre = np.asarray(Y, np.float64).mean(axis=0)
     left, right = X - centre, Y - centre
-    found = left @ right.T
-    found *= -2.0
-    found += np.einsum("nd,nd->n", left, left)[:, None]
-    found += np.einsum("nd,nd->n", right, right)
-    np.maximum(found, 0.0, out=found)
-    found *= -0.5 / bandwidth**2
-    return np.asarray(np.exp(found, out=found))
+    exponents = left @ right.T
+    exponents *= -2.0
+    exponents += np.einsum("nd,nd->n", left, left)[:, None]
+    exponents += np.einsum("nd,nd->n", right, right)
+    np.maximum(exponents, 0.0, out=exponents)
+    exponents *= -0.5 / bandwidth**2
+    return np.asarray(np.exp(exponents, out=exponents))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +170,8 @@ class DualRidge:
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.int64]:
         """Return labels (m,) of samples (m, d)."""
-        found = [self.scores(X[block]).argmax(axis=1) for block in blocks(len(X))]
-        return np.concatenate(found).astype(np.int64)
+        labels = [self.scores(X[block]).argmax(axis=1) for block in blocks(len(X))]
+        return np.concatenate(labels).astype(np.int64)
 
 
 def linear_kernel(X: NDArray[Any], Y: NDArray[Any]) -> Floats:
@@ -184,8 +184,8 @@ class _Job:
 
     def __init__(self, settings: Mapping[str, Any], world: World, encoder: str | None, seed: int) -> None:
         self.whole, self.seed, self.world, self.encoder = world.features(encoder), seed, world, encoder
-        self.sizes = [int(each) for each in settings.get("features", (500, 1000, 2000, 5000, 10000))]
-        self.bandwidths = [str(each) for each in settings.get("bandwidths", (1000, "automatic"))]
+        self.sizes = [int(size) for size in settings.get("features", (500, 1000, 2000, 5000, 10000))]
+        self.bandwidths = [str(sigma) for sigma in settings.get("bandwidths", (1000, "automatic"))]
         self.ridge, self.normalize = float(settings.get("ridge", 0.01)), bool(settings.get("normalize", True))
         asked, most = settings.get("samples_per_class", 40), settings.get("most_samples", MOST_SAMPLES)
         self.per_class = max(1, min(asked, most // self.whole.n_classes))
@@ -199,7 +199,7 @@ class _Job:
     def measured(self) -> list[Observation]:
         """Return all measurements of this seed, with one value each."""
         place = {"encoder": self.world.encoded(self.encoder).encoder.name}
-        found = []
+        measurements = []
         for sigma in self.bandwidths:
             levels = {
                 ("exact kernel", "subset"): self._once(["krr", sigma], partial(self._exact, sigma)),
@@ -212,12 +212,14 @@ class _Job:
                 same = self._once(["rf", sigma, size, "subset"], partial(self._dual, sigma, size))
                 here = levels | {("random features", "all"): rf, ("random features", "subset"): same}
                 where: dict[str, Scalar] = {**place, "features": size, "bandwidth": sigma}
-                for (method, samples), each in here.items():
-                    found.append(replace(each, where={**where, "method": method, "samples": samples}))
+                for (method, samples), accuracy in here.items():
+                    measurements.append(replace(accuracy, where={**where, "method": method, "samples": samples}))
                 both = same.mean, levels["exact kernel", "subset"].mean
                 gap = None if both[0] is None or both[1] is None else 100.0 * abs(both[0] - both[1])
-                found.append(Observation({**where, "method": "random features", "samples": "subset"}, (gap,), "gap"))
-        return found
+                measurements.append(
+                    Observation({**where, "method": "random features", "samples": "subset"}, (gap,), "gap")
+                )
+        return measurements
 
     def _once(self, key: list[Any], fit: Callable[[], float]) -> Observation:
         """Return an accuracy, measured now or before; where it cannot be, the reason."""
@@ -252,15 +254,15 @@ class _Job:
     def _dual(self, sigma: str, size: int) -> float:
         """Fit the same ridge regression on the random features of the subset, in as many unknowns as it has samples."""
         mapped = self._map(sigma, size)
-        made = DualRidge.fit(linear_kernel, mapped(self.part.train.X), self.part.train.y, **self._how())
+        fitted = DualRidge.fit(linear_kernel, mapped(self.part.train.X), self.part.train.y, **self._how())
         test = self.part.test
-        right = sum(int((made.predict(mapped(test.X[each])) == test.y[each]).sum()) for each in blocks(len(test)))
+        right = sum(int((fitted.predict(mapped(test.X[block])) == test.y[block]).sum()) for block in blocks(len(test)))
         return right / len(test)
 
     def _exact(self, sigma: str) -> float:
         kernel = partial(gaussian_kernel, bandwidth=self._map(sigma, 1).bandwidth)
-        made = DualRidge.fit(kernel, self.part.train.X, self.part.train.y, **self._how())
-        return float((made.predict(self.part.test.X) == self.part.test.y).mean())
+        fitted = DualRidge.fit(kernel, self.part.train.X, self.part.train.y, **self._how())
+        return float((fitted.predict(self.part.test.X) == self.part.test.y).mean())
 
     def _how(self) -> dict[str, Any]:
         return {"n_classes": self.whole.n_classes, "ridge": self.ridge, "normalize": self.normalize}
@@ -269,8 +271,8 @@ class _Job:
         """Fit a softmax classifier on all samples, to the end."""
         train, test = self.whole.train, self.whole.test
         present = np.bincount(train.y, minlength=self.whole.n_classes) > 0
-        made = fit_server_head(np.asarray(train.X, np.float64), labels=train.y, present=present, passes=500)
-        return float((predict_blocks(made, test.X) == test.y).mean())
+        fitted = fit_server_head(np.asarray(train.X, np.float64), labels=train.y, present=present, passes=500)
+        return float((predict_blocks(fitted, test.X) == test.y).mean())
 
 
 def chosen_samples(samples: Samples, per_class: int, seed: int) -> Samples:

@@ -30,14 +30,14 @@ _FEWEST_DRAWS = 200
 _BIAS, _ROOT_MEAN_SQUARE = "bias", "root mean square"
 
 
-def _share(found: Floats, right: Floats) -> float:
+def _share(estimate: Floats, right: Floats) -> float:
     """Return the multiple of the second matrix that is nearest to the first, in percent: 100 where it is unbiased."""
-    return 100.0 * float(np.sum(found * right) / np.sum(right * right))
+    return 100.0 * float(np.sum(estimate * right) / np.sum(right * right))
 
 
-def _distance(found: Floats, right: Floats) -> float:
+def _distance(estimate: Floats, right: Floats) -> float:
     """Return the Frobenius norm of a difference, in percent of that of the second matrix."""
-    return 100.0 * float(np.linalg.norm(found - right) / np.linalg.norm(right))
+    return 100.0 * float(np.linalg.norm(estimate - right) / np.linalg.norm(right))
 
 
 def client_means(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
@@ -111,13 +111,13 @@ def free_covariance(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]
         for covariance, dof in _free(draw_classes([population] * clients, sizes, draws, _MEANS, rng)):
             total += covariance
             printed += covariance * dof / (clients - 1)
-        for divisor, found, formula in (
+        for divisor, estimate, formula in (
             ("K_c - 1", total / draws, 100.0),
             ("K - 1", printed / draws, 100.0 * (held_by - 1) / (clients - 1)),
         ):
             place: dict[str, Scalar] = {"case": case, "divisor": divisor}
-            yield place, "share", _share(found, truth)
-            yield place, "relative error", _distance(found, truth)
+            yield place, "share", _share(estimate, truth)
+            yield place, "relative error", _distance(estimate, truth)
             yield place, "share by formula", formula
 
 
@@ -157,8 +157,8 @@ def shift(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
 def _one_shift(
     case: str, clients: Sequence[Population], sizes: Any, draws: int, rng: np.random.Generator
 ) -> Iterator[Finding]:
-    means = np.stack([each.mean for each in clients])
-    covariances = np.stack([each.covariance for each in clients])
+    means = np.stack([client.mean for client in clients])
+    covariances = np.stack([client.covariance for client in clients])
     n, mean = int(sizes.sum()), np.average(means, axis=0, weights=sizes)
     within = np.average(covariances, axis=0, weights=sizes)
     between = ((sizes / n)[:, None] * (means - mean)).T @ (means - mean)
@@ -166,8 +166,8 @@ def _one_shift(
     spec = StatisticsSpec.of("client_means", "class_norms")
     for stats in draw_classes(clients, sizes.tolist(), draws, spec, rng):
         free += sum(matrix for _, matrix, _ in ClassGaussians(stats, "free").class_covariances())
-        told = covariance_bias(stats)
-        seen += len(told.held_by) * np.array([told.overall, 1.0])
+        bias = covariance_bias(stats)
+        seen += len(bias.held_by) * np.array([bias.overall, 1.0])
     free /= draws
     place: dict[str, Scalar] = {"case": case}
     equation = expected_bias(sizes, means, covariances, mean, within)

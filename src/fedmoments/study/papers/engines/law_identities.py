@@ -108,7 +108,7 @@ def scatters(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
         penalty = float(settings["ridge"])
         head = make_head("fed3r", ridge=penalty).fit(stats)
         labels = np.eye(classes)[y]
-        for part, found, truth in (
+        for part, merged, truth in (
             ("G", together, gram),
             ("within", within, deviations.T @ deviations),
             ("B", right, X.T @ labels),
@@ -116,7 +116,7 @@ def scatters(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
         ):
             # The within scatter is a difference of two parts of G: what is rounded is relative to G.
             scale = float(np.abs(gram).max()) if part == "within" else None
-            yield {"case": case, "part": part}, "relative difference", relative(found, truth, scale)
+            yield {"case": case, "part": part}, "relative difference", relative(merged, truth, scale)
 
 
 def oracle(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
@@ -157,13 +157,13 @@ def oracle(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
         fitted = head.fit(joined(X, y, holders, _GRAM, n_classes=classes).statistics())
         differ = np.argmax(test @ weights[:, :-1], axis=1) != fitted.predict(test)
         covariances = max(relative(combined[label], ours[label]) for label in several)
-        for part, found in (
+        for part, difference in (
             ("covariances", covariances),
             ("samples", max(relative(combined[label], loops[label]) for label in several)),
             ("weights", relative(weights, _weights(fitted))),
             ("predictions", float(differ.mean())),
         ):
-            yield {"split": split, "part": part}, "relative difference", found
+            yield {"split": split, "part": part}, "relative difference", difference
 
 
 def _equation_25(parts: list[Statistics], stats: Statistics) -> Floats:
@@ -214,17 +214,17 @@ def moments(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
             narrow = joined(features, y, holders, squares, n_classes=classes).statistics()
             # Of all classes, so that one that is lost on the way is seen.
             found_grams, found_squares = np.zeros_like(right_grams), np.zeros_like(right_sums)
-            for label, each in fine.class_grams:
-                found_grams[label] = each
+            for label, gram_of_class in fine.class_grams:
+                found_grams[label] = gram_of_class
             found_squares[narrow.classes] = narrow.class_array("class_squares")
-            for moment, found, right in (
+            for moment, merged, right in (
                 ("N", fine.counts, np.bincount(y, minlength=classes)),
                 ("A", fine.sums, right_sums),
                 ("B", gram.gram, right_grams.sum(axis=0)),
                 ("S", found_grams, right_grams),
                 ("D", found_squares, np.einsum("ckk->ck", right_grams)),
             ):
-                yield {"partition": name, "moment": moment + suffix}, "relative difference", relative(found, right)
+                yield {"partition": name, "moment": moment + suffix}, "relative difference", relative(merged, right)
 
 
 def heads(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ class _HeadTrial:
 
 def _fisher_difference(stats: Statistics, alone: Statistics, shrinkage: str) -> float:
     """Return the difference of two Fisher subspaces: directions may turn inside, V Vᵀ may not."""
-    one, other = (FisherSubspace.of(ClassGaussians(each), shrinkage=shrinkage) for each in (stats, alone))
+    one, other = (FisherSubspace.of(ClassGaussians(statistics), shrinkage=shrinkage) for statistics in (stats, alone))
     spaces = relative(one.basis @ one.basis.T, other.basis @ other.basis.T)
     return max(spaces, relative(one.eigenvalues, other.eigenvalues))
 
@@ -345,8 +345,10 @@ def ridge(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
             joined(Z, y, holders, _GRAM, n_classes=classes, order=order, fixed_point=form).statistics()
             for order in (None, shuffled)
         ]
-        stored = [np.concatenate([each.raw("gram"), each.raw("sums").ravel()]) for each in exact]
-        for part, found in (
+        stored = [
+            np.concatenate([contribution.raw("gram"), contribution.raw("sums").ravel()]) for contribution in exact
+        ]
+        for part, difference in (
             ("A", relative(ledger.statistics().gram, gram)),
             ("b", relative(ledger.statistics().sums.T, right)),
             ("W", relative(_weights(head.fit(ledger.statistics())), weights)),
@@ -354,7 +356,7 @@ def ridge(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
             ("W, recursive", relative(_weights(recursive.classifier()), weights)),
             ("bits", float((stored[0] != stored[1]).mean())),
         ):
-            yield {"partition": name, "part": part}, "relative difference", found
+            yield {"partition": name, "part": part}, "relative difference", difference
 
 
 def class_means(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
@@ -383,9 +385,9 @@ def class_means(settings: Mapping[str, Any], seed: int) -> Iterator[Finding]:
         holders = partition(name, y, int(settings["clients"]), seed)
         stats = joined(X, y, holders, StatisticsSpec(), n_classes=classes).statistics()
         fitted = make_head("fedncm").fit(stats)
-        for part, found in (
+        for part, difference in (
             ("means", relative(ClassGaussians(stats).means[present], means)),
             ("weights", relative(_weights(fitted)[:, present], weights)),
             ("predictions", float((fitted.predict(test) != nearest).mean())),
         ):
-            yield {"partition": name, "part": part}, "relative difference", found
+            yield {"partition": name, "part": part}, "relative difference", difference

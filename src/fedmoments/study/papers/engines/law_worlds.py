@@ -138,7 +138,9 @@ def draw_classes(
     batch = max(1, min(draws, _BATCH // numbers))
     for start in range(0, draws, batch):
         n = min(batch, draws - start)
-        X = np.concatenate([each.draw(rng, n * size) for each, size in zip(populations, sizes, strict=True)])
+        X = np.concatenate(
+            [population.draw(rng, n * size) for population, size in zip(populations, sizes, strict=True)]
+        )
         y = np.concatenate([np.repeat(np.arange(n), size) for size in sizes])
         holders = np.repeat(np.arange(len(sizes)), [n * size for size in sizes])
         yield Ledger.of(X, y, holders, spec, n_classes=n, names=range(len(sizes))).statistics()
@@ -237,7 +239,7 @@ def joined(
     return ledger
 
 
-def relative(found: ArrayLike, right: ArrayLike, scale: float | None = None) -> float:
+def relative(measured: ArrayLike, right: ArrayLike, scale: float | None = None) -> float:
     """Return the largest difference of two arrays, relative to a scale: the largest number of the second, by default.
 
     Examples
@@ -245,6 +247,6 @@ def relative(found: ArrayLike, right: ArrayLike, scale: float | None = None) -> 
     >>> relative([1.0, 4.5], [1.0, 5.0])
     0.1
     """
-    one, other = np.asarray(found, np.float64), np.asarray(right, np.float64)
+    one, other = np.asarray(measured, np.float64), np.asarray(right, np.float64)
     size = float(np.abs(other).max(initial=0.0)) if scale is None else scale
     return float(np.abs(one - other).max(initial=0.0)) / (size or 1.0)

@@ -44,24 +44,24 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
     true = cells[held]
     names = [encoded.data.class_names[label] for label in held.tolist()]
     seeds = tuple(world.each_seed)
-    found = [
+    measurements = [
         Observation({"class": name, "noise": "none", "intensity": 0.0}, (float(count),), "samples", seeds=seeds[:1])
         for name, count in zip(names, true.tolist(), strict=True)
     ]
-    for word in settings.get("noises", []):
-        noise, _, intensity = word.partition(":")
+    for obfuscation in settings.get("noises", []):
+        noise, _, intensity = obfuscation.partition(":")
         where = {"noise": noise, "intensity": float(intensity)}
-        drawn = np.array([blurred_counts(true, word, seed) for seed in seeds])
+        drawn = np.array([blurred_counts(true, obfuscation, seed) for seed in seeds])
         for place, name in enumerate(names):
             values = tuple(map(float, drawn[:, place]))
-            found.append(Observation({"class": name, **where}, values, "samples", seeds=seeds))
+            measurements.append(Observation({"class": name, **where}, values, "samples", seeds=seeds))
         errors = tuple(map(float, (np.abs(drawn - true) / true).mean(axis=1)))
-        found.append(Observation(where, errors, "relative error", seeds=seeds))
-        found.append(Observation(where, tuple(map(float, (drawn == 0).mean(axis=1))), "withheld", seeds=seeds))
-    return found
+        measurements.append(Observation(where, errors, "relative error", seeds=seeds))
+        measurements.append(Observation(where, tuple(map(float, (drawn == 0).mean(axis=1))), "withheld", seeds=seeds))
+    return measurements
 
 
-def blurred_counts(counts: NDArray[np.int64], word: str, seed: int) -> NDArray[np.int64]:
+def blurred_counts(counts: NDArray[np.int64], obfuscation: str, seed: int) -> NDArray[np.int64]:
     """Return counts (k,) of the classes that a client holds, blurred by an obfuscation such as ``laplace:0.1``.
 
     Examples
@@ -69,4 +69,4 @@ def blurred_counts(counts: NDArray[np.int64], word: str, seed: int) -> NDArray[n
     >>> blurred_counts(np.array([100, 100, 3]), "laplace:0.1", seed=1)
     array([98, 89,  9])
     """
-    return parse_obfuscation(word).counts(counts, seed=f"one client {seed}")
+    return parse_obfuscation(obfuscation).counts(counts, seed=f"one client {seed}")

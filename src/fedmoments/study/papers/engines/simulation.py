@@ -77,11 +77,11 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
     variants += [{**common, **variant} for variant in settings.get("variants", [])]
     for variant in variants:
         known_settings(variant, ("name", *_KNOWN), "simulation")
-    found: list[Observation] = []
+    measurements: list[Observation] = []
     for encoder in world.encoder_names:
         for variant in variants:
-            found += _variant(dict(variant), world, encoder)
-    return found
+            measurements += _variant(dict(variant), world, encoder)
+    return measurements
 
 
 def _variant(settings: dict[str, Any], world: World, encoder: str | None) -> list[Observation]:
@@ -92,19 +92,19 @@ def _variant(settings: dict[str, Any], world: World, encoder: str | None) -> lis
     hyper = {head: values for head, values in settings.get("hyper", {}).items() if head in heads}
     settings = {**settings, "projections": _projections(features, settings, world)}
     sweep = _Sweep(features, choose_methods(heads, hyper), hyper, settings, world, encoder, place)
-    found: list[Observation] = []
+    measurements: list[Observation] = []
     for splits, clients in _groups(features, settings, world):
-        found += sweep.run(splits, clients)
+        measurements += sweep.run(splits, clients)
         if settings.get("means_per_class"):
-            found += [each for scheme in splits for each in _means(sweep, scheme, clients)]
-    found += sweep.left_out()
+            measurements += [observation for scheme in splits for observation in _means(sweep, scheme, clients)]
+    measurements += sweep.left_out()
     for table in settings.get("best", []):
-        found += best_of(found, table)
+        measurements += best_of(measurements, table)
     if "against" in settings:
-        found += against(found, settings["against"])
+        measurements += against(measurements, settings["against"])
     if "inference" in settings:
-        found += inference(sweep.methods, settings, place, world, encoder)
-    return found
+        measurements += inference(sweep.methods, settings, place, world, encoder)
+    return measurements
 
 
 @dataclass(frozen=True)
@@ -309,26 +309,26 @@ def _groups(features: Features, settings: Mapping[str, Any], world: World) -> li
 
 def _homeless(features: Features, settings: Mapping[str, Any], world: World) -> list[tuple[str, int, str]]:
     """Return the splits into few classes a client that leave classes without any, and why."""
-    found = []
+    homeless = []
     for scheme in feasible(features, settings, world)[0]:
         parsed = parse_split(scheme)
         if parsed.scheme.name == "classes" or scheme.endswith(":0"):
             for number in feasible(features, settings, world)[1]:
                 split = make_split(features, number, scheme, world.config.seed)
                 if len(split.dropped):
-                    found.append((scheme, number, split.why))
+                    homeless.append((scheme, number, split.why))
                     world.deviate(f"left out: {split.why}")
-    return found
+    return homeless
 
 
 def _projections(features: Features, settings: Mapping[str, Any], world: World) -> list[int]:
     """Return the projections that make features smaller; 0 stands for the features as they are."""
     asked = settings.get("projections", [0])
-    found = [size for size in asked if size < features.dim]
+    smaller = [size for size in asked if size < features.dim]
     for size in asked:
         if size >= features.dim:
             world.deviate(f"no projection to {size} dimensions, because these features have {features.dim}")
-    return found or [0]
+    return smaller or [0]
 
 
 def _measurements(row: Row, dim: int, place: Mapping[str, Any]) -> list[Observation]:
@@ -364,20 +364,20 @@ def _whole(row: Row, dim: int) -> tuple[float, ...]:
     """Return megabytes of every seed as the papers count them: (d, d) numbers a matrix, a covariance a class."""
     sends = row.sends.split(" + ")
     dim = int(row.hyper.get("n_features", row.setting.projection or dim))
-    found = []
+    megabytes = []
     for outcome in row.outcomes:
         packed = {"gram": outcome.clients, "class_grams": outcome.up_counts}
         lower = sum(packed.get(moment, 0) for moment in sends) * dim * (dim - 1) // 2
         floats = outcome.up_bytes / BYTES_PER_NUMBER + lower
         if row.head == "fedcof-oracle":
             floats = outcome.up_counts * (dim * dim + dim)
-        found.append(floats * BYTES_PER_NUMBER / 1e6)
-    return tuple(found)
+        megabytes.append(floats * BYTES_PER_NUMBER / 1e6)
+    return tuple(megabytes)
 
 
 def _means(sweep: _Sweep, scheme: str, clients: Sequence[int]) -> list[Observation]:
     """Return how many means the server holds of a class, on average, for every number that a client may send."""
-    features, world, found = sweep.features, sweep.world, []
+    features, world, measurements = sweep.features, sweep.world, []
     numbers: Sequence[int | None] = [None] if finds_clients(scheme) else clients
     for number in numbers:
         splits = [make_split(features, number, scheme, seed) for seed in world.each_seed]
@@ -389,5 +389,5 @@ def _means(sweep: _Sweep, scheme: str, clients: Sequence[int]) -> list[Observati
                 float((1 + (means - 1) * (counts >= 2 * means)).sum()) / features.n_classes for counts in held
             )
             where = {**sweep.place, "clients": senders, "split": scheme, "means_per_client": means}
-            found.append(Observation(where, several, "means per class", seeds=tuple(world.each_seed)))
-    return found
+            measurements.append(Observation(where, several, "means per class", seeds=tuple(world.each_seed)))
+    return measurements

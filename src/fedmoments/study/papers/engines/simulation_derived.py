@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,19 @@ def best_of(measurements: Sequence[Observation], table: Mapping[str, Any]) -> li
     """
     known_settings(table, ("name", "heads"), "simulation")
     places: dict[Any, list[Observation]] = {}
-    for each in measurements:
-        if each.quantity == ACCURACY and each.where.get("head") in table["heads"] and each.mean is not None:
-            rest = {key: value for key, value in each.where.items() if key != "head"}
-            places.setdefault(tuple(sorted(rest.items())), []).append(each)
-    found = []
-    for several in places.values():
-        best = max(several, key=lambda each: each.mean or 0.0)
-        found.append(Observation({**best.where, "head": table["name"]}, best.values, seeds=best.seeds))
-    return found
+    for observation in measurements:
+        if (
+            observation.quantity == ACCURACY
+            and observation.where.get("head") in table["heads"]
+            and observation.mean is not None
+        ):
+            rest = {key: value for key, value in observation.where.items() if key != "head"}
+            places.setdefault(tuple(sorted(rest.items())), []).append(observation)
+    measured_best = []
+    for candidates in places.values():
+        best = max(candidates, key=lambda observation: observation.mean or 0.0)
+        measured_best.append(Observation({**best.where, "head": table["name"]}, best.values, seeds=best.seeds))
+    return measured_best
 
 
 def against(measurements: Sequence[Observation], cost: str) -> list[Observation]:
@@ -72,20 +77,23 @@ def against(measurements: Sequence[Observation], cost: str) -> list[Observation]
     >>> against(both, "megabytes")[0]
     Observation(where={'head': 'fedncm', 'megabytes': 2.5}, values=(90.0,), quantity='accuracy (%)', ...)
     """
-    costs = {_key(each): each.mean for each in measurements if each.quantity == cost}
+    costs = {_key(observation): observation.mean for observation in measurements if observation.quantity == cost}
     if not costs:
-        raise UnknownNameError("cost of a federation", cost, sorted({each.quantity for each in measurements}))
-    found = []
-    for each in measurements:
-        price = costs.get(_key(each)) if each.quantity == ACCURACY else None
+        raise UnknownNameError(
+            "cost of a federation", cost, sorted({observation.quantity for observation in measurements})
+        )
+    at_cost = []
+    for observation in measurements:
+        price = costs.get(_key(observation)) if observation.quantity == ACCURACY else None
         if price is not None:
-            values = tuple(None if value is None else 100.0 * value for value in each.values)
-            found.append(Observation({**each.where, cost: round(price, 9)}, values, PERCENT, each.reason, each.seeds))
-    return found
+            values = tuple(None if value is None else 100.0 * value for value in observation.values)
+            where = {**observation.where, cost: round(price, 9)}
+            at_cost.append(replace(observation, where=where, values=values, quantity=PERCENT))
+    return at_cost
 
 
-def _key(each: Observation) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(each.where.items()))
+def _key(observation: Observation) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(observation.where.items()))
 
 
 def inference(
@@ -131,12 +139,12 @@ def inference(
         federation = federation_of(features, split, [base, *heads.values()], setting, seed=seed)
         X = federation.mapped.test.X
         classifiers = {name: federation.fitted(head).mapped(None) for name, head in {**heads, one: base}.items()}
-        sizes = {name: sum(array.size for _, array in each.arrays()) for name, each in classifiers.items()}
+        sizes = {name: sum(array.size for _, array in classifier.arrays()) for name, classifier in classifiers.items()}
         times = _times(classifiers, X)
         return [
-            each
+            observation
             for name in heads
-            for each in (
+            for observation in (
                 Observation({"head": name}, (sizes[name] / sizes[one],), "relative memory"),
                 Observation({"head": name}, (times[name] / times[one],), "relative time"),
             )
@@ -145,10 +153,10 @@ def inference(
     every: dict[tuple[str, str], list[float | None]] = {}
     for done, seed in enumerate(world.each_seed):
         world.say(done, world.seeds, f"memory and time of predictions, seed {seed}")
-        words = {name: identity_of(head) for name, head in {**heads, unit: base}.items()}
-        key = ["inference", words, unit, setting.to_dict(), seed]
-        for each in world.memory(encoder).once(key, lambda seed=seed: measured(seed)):  # type: ignore[misc]
-            every.setdefault((each.method, each.quantity), []).extend(each.values)
+        identities = {name: identity_of(head) for name, head in {**heads, unit: base}.items()}
+        key = ["inference", identities, unit, setting.to_dict(), seed]
+        for observation in world.memory(encoder).once(key, lambda seed=seed: measured(seed)):  # type: ignore[misc]
+            every.setdefault((observation.method, observation.quantity), []).extend(observation.values)
     common = {**place, "projection": setting.projection or 0}
     seeds = tuple(world.each_seed)
     return [

@@ -60,8 +60,8 @@ def verdict_counts(document: Mapping[str, Any]) -> dict[str, int]:
     >>> verdict_counts({"mode": "stand-in", "table": {"ours": [[{"verdict": "in range"}, {"verdict": ""}]]}})
     {'in range': 1}
     """
-    found = Counter(str(cell["verdict"]) for cell in judged_cells(document))
-    return {name: found[name] for name in VERDICTS if found[name]}
+    counts = Counter(str(cell["verdict"]) for cell in judged_cells(document))
+    return {name: counts[name] for name in VERDICTS if counts[name]}
 
 
 def is_ours(claim: Mapping[str, Any]) -> bool:
@@ -77,9 +77,9 @@ def is_ours(claim: Mapping[str, Any]) -> bool:
 
 def claim_counts(document: Mapping[str, Any], *, own: bool | None = None) -> dict[str, int]:
     """Return how many claims have each verdict: all, or those of our own, or those of the paper."""
-    told = [mapping(claim) for claim in items(document.get("claims"))]
-    found = Counter(str(claim.get("verdict")) for claim in told if own is None or is_ours(claim) == own)
-    return {name: found[name] for name in _CLAIM_ORDER if found[name]}
+    claims = [mapping(claim) for claim in items(document.get("claims"))]
+    counts = Counter(str(claim.get("verdict")) for claim in claims if own is None or is_ours(claim) == own)
+    return {name: counts[name] for name in _CLAIM_ORDER if counts[name]}
 
 
 def disagrees(document: Mapping[str, Any]) -> bool:
@@ -105,8 +105,8 @@ def answer(document: Mapping[str, Any]) -> str:
     '1 of 2 numbers agrees with the paper’s, 1 is a misprint of the paper.'
     """
     parts = [_numbers(document), _claims(document), _own_claims(document)]
-    found = " ".join(part for part in parts if part)
-    return found or "There is nothing of the paper’s to compare with here: the numbers are ours alone."
+    sentences = " ".join(part for part in parts if part)
+    return sentences or "There is nothing of the paper’s to compare with here: the numbers are ours alone."
 
 
 def _numbers(document: Mapping[str, Any]) -> str:
@@ -123,9 +123,9 @@ def _numbers(document: Mapping[str, Any]) -> str:
     return f"{', '.join([first, *_counted(counts, _DISAGREEING)])}."
 
 
-def _counted(counts: Mapping[str, int], words: Mapping[str, tuple[str, str]]) -> list[str]:
+def _counted(counts: Mapping[str, int], phrases: Mapping[str, tuple[str, str]]) -> list[str]:
     """Return how many there are of each verdict, in the words of one and of several."""
-    return [f"{counts[name]} {said[counts[name] != 1]}" for name, said in words.items() if counts.get(name)]
+    return [f"{counts[name]} {said[counts[name] != 1]}" for name, said in phrases.items() if counts.get(name)]
 
 
 def _all(number: int) -> str:
@@ -160,8 +160,8 @@ def _claims(document: Mapping[str, Any]) -> str:
 
 def _own_claims(document: Mapping[str, Any]) -> str:
     counts = claim_counts(document, own=True)
-    words = [f"{counts[name]} {_WORDS[name][counts[name] != 1]}" for name in _CLAIM_ORDER if name in counts]
-    return f"Beyond the paper, with our defaults or corrected: {list_of(words)}." if words else ""
+    phrases = [f"{counts[name]} {_WORDS[name][counts[name] != 1]}" for name in _CLAIM_ORDER if name in counts]
+    return f"Beyond the paper, with our defaults or corrected: {list_of(phrases)}." if phrases else ""
 
 
 def misprint_words(misprint: Mapping[str, Any]) -> str:
@@ -173,8 +173,8 @@ def misprint_words(misprint: Mapping[str, Any]) -> str:
     'the paper prints 2,554.1, right is 2,554.19.'
     """
     printed, right = (as_number(misprint.get(key)) for key in ("printed", "right"))
-    words = [f"{value:,.10g}" if value is not None else "–" for value in (printed, right)]
-    return f"the paper prints {words[0]}, right is {words[1]}."
+    numbers = [f"{value:,.10g}" if value is not None else "–" for value in (printed, right)]
+    return f"the paper prints {numbers[0]}, right is {numbers[1]}."
 
 
 def claim_figures(claim: Mapping[str, Any]) -> str:

@@ -28,9 +28,9 @@ MOST_TICKS, MOST_DIGITS = 10, 3
 def drawings(document: Mapping[str, Any]) -> list[Drawing]:
     """Return the figures of a document of which anything was measured."""
     figures = items(mapping(document.get("experiment")).get("figures"))
-    measurements = [mapping(each) for each in items(document.get("measurements"))]
-    found = [read_drawing(mapping(each), measurements) for each in figures]
-    return [each for each in found if each is not None]
+    measurements = [mapping(table) for table in items(document.get("measurements"))]
+    readable = [read_drawing(mapping(table), measurements) for table in figures]
+    return [table for table in readable if table is not None]
 
 
 def figure_html(drawing: Drawing, number: int) -> Html:
@@ -77,7 +77,7 @@ def panel_chart(drawing: Drawing, panel: Panel) -> Chart:
     bars = drawing.form == "bars"
     series = [_bars(drawing, panel, rank) if bars else _line(drawing, panel, rank) for rank in range(len(panel.series))]
     return Chart(
-        ", ".join(words for words in (drawing.title, panel.title) if words),
+        ", ".join(title for title in (drawing.title, panel.title) if title),
         _horizontal(drawing),
         _vertical(drawing),
         tuple(series),
@@ -88,14 +88,14 @@ def panel_chart(drawing: Drawing, panel: Panel) -> Chart:
 
 def _horizontal(drawing: Drawing) -> Scale:
     """Return the scale across; its ticks are the places themselves where those are few and short."""
-    words = [word for _, word in drawing.places]
+    labels = [label for _, label in drawing.places]
     if drawing.form == "bars":
-        return Scale(drawing.across.title, "words", ticks=tuple((float(i), word) for i, word in enumerate(words)))
+        return Scale(drawing.across.title, "words", ticks=tuple((float(i), label) for i, label in enumerate(labels)))
     if drawing.across.kind == "words":
         return drawing.across
     values = tuple(place for place, _ in drawing.places)
-    short = all(sum(letter.isdigit() for letter in word.strip("0.")) <= MOST_DIGITS for word in words)
-    ticks = drawing.places if short and len(words) <= MOST_TICKS else None
+    short = all(sum(letter.isdigit() for letter in label.strip("0.")) <= MOST_DIGITS for label in labels)
+    ticks = drawing.places if short and len(labels) <= MOST_TICKS else None
     return replace(drawing.across, values=values, bounds=(min(values), max(values)), ticks=ticks)
 
 
@@ -122,7 +122,7 @@ def _line(drawing: Drawing, panel: Panel, rank: int) -> Series:
     series = panel.series[rank]
     aside = DODGE * (rank - (len(panel.series) - 1) / 2) if drawing.across.kind == "words" else 0.0
     points = tuple(replace(point, x=point.x + aside) for point in series.points)
-    dense = max(len(each.points) for each in panel.series) > MOST_MARKERS
+    dense = max(len(series_of_panel.points) for series_of_panel in panel.series) > MOST_MARKERS
     return replace(series, points=points, markers=not dense)
 
 

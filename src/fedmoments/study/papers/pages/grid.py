@@ -22,14 +22,14 @@ class Number:
         What it is compared with: the paper's number, or gains.
     verdict
         One of :data:`fedmoments.study.papers.comparison.VERDICTS`.
-    told
+    tip
         All of it, in a sentence.
     """
 
     main: str
     beside: str = ""
     verdict: str = ""
-    told: str = ""
+    tip: str = ""
 
     @property
     def mark(self) -> str:
@@ -105,7 +105,7 @@ def judged_cells(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     table = mapping(document.get("table"))
     ours = [[table.get("ours")]] if document.get("mode") != "computed" else []
     grids = ours or [[mapping(block).get("cells")] for block in items(table.get("blocks"))]
-    cells = [mapping(cell) for each in grids for grid in each for row in items(grid) for cell in items(row)]
+    cells = [mapping(cell) for blocks in grids for grid in blocks for row in items(grid) for cell in items(row)]
     return [cell for cell in cells if cell.get("verdict")]
 
 
@@ -141,9 +141,9 @@ def read_grid(document: Mapping[str, Any]) -> Grid | None:
 def _decimals(table: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]], j: int) -> int | None:
     """Return the decimals that the paper prints in a column; accuracies have one where it prints none."""
     printed = [as_number(_at(block.get("cells"), i, j).get("paper")) for block in blocks for i in _span(table)]
-    found = decimals_of(printed)
-    single = found is None and table.get("units") == "percent" and len(items(table.get("columns"))) == 1
-    return 1 if single else found
+    places = decimals_of(printed)
+    single = places is None and table.get("units") == "percent" and len(items(table.get("columns"))) == 1
+    return 1 if single else places
 
 
 def _span(table: Mapping[str, Any]) -> range:
@@ -162,25 +162,25 @@ def _ours(document: Mapping[str, Any], table: Mapping[str, Any], decimals: Seque
         tuple(_our_cell(_at(table.get("ours"), i, j), decimals[j]) for j in range(len(columns))) for i in _span(table)
     )
     name = mapping(document.get("data")).get("name")
-    words = f"ours, on {data_words(name)}" if name else "ours"
-    return Group(words, "ours", columns, cells, tuple(_span(table)))
+    title = f"ours, on {data_words(name)}" if name else "ours"
+    return Group(title, "ours", columns, cells, tuple(_span(table)))
 
 
 def _our_cell(cell: Mapping[str, Any], decimals: int | None) -> Number:
     main = _with_spread(as_number(cell.get("mean")), as_number(cell.get("spread")), decimals)
     verdict = str(cell.get("verdict") or "")
-    told = [f"ours: {main}", _seeds(cell, decimals)]
+    remarks = [f"ours: {main}", _seeds(cell, decimals)]
     beside = ""
-    gain, gains = as_number(cell.get("gain")), [as_number(each) for each in items(cell.get("gains"))]
+    gain, gains = as_number(cell.get("gain")), [as_number(part) for part in items(cell.get("gains"))]
     if gain is not None and len(gains) == 2:
         beside = f"{signed_words(gain)} ({_range(gains[0], gains[1])})"
-        told.append(f"gain {signed_words(gain)}, in the paper {_range(gains[0], gains[1])}: {verdict}")
+        remarks.append(f"gain {signed_words(gain)}, in the paper {_range(gains[0], gains[1])}: {verdict}")
     elif as_number(cell.get("paper")) is not None:
         beside = f"{signed_words(as_number(cell.get('difference')), decimals)}"
-        told.append(f"{beside} from the paper’s number: {verdict}")
+        remarks.append(f"{beside} from the paper’s number: {verdict}")
     if as_number(cell.get("mean")) is None and cell.get("reason"):
-        told.append(str(cell["reason"]))
-    return Number(main, beside, verdict, "; ".join(each for each in told if each))
+        remarks.append(str(cell["reason"]))
+    return Number(main, beside, verdict, "; ".join(part for part in remarks if part))
 
 
 def _block(table: Mapping[str, Any], block: Mapping[str, Any], decimals: Sequence[int | None], kind: str) -> Group:
@@ -210,7 +210,7 @@ def _places(
 ) -> tuple[tuple[int, ...], list[int]]:
     """Return the rows and columns of a block; with ``extra`` also those that no block has: they are ours alone."""
     rows, mine = _printed([block])
-    all_rows, every = _printed([mapping(each) for each in items(table.get("blocks"))])
+    all_rows, every = _printed([mapping(block) for block in items(table.get("blocks"))])
     kept = tuple(i for i in _span(table) if i in rows or (extra and i not in all_rows))
     return kept, [j for j in range(columns) if j in mine or (extra and j not in every)]
 
@@ -228,31 +228,31 @@ def _gained(table: Mapping[str, Any], j: int) -> bool:
 
 def _distance(cells: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the mean difference between our numbers and the paper's."""
-    sizes = [abs(each) for cell in cells if (each := as_number(cell.get("difference"))) is not None]
+    sizes = [abs(difference) for cell in cells if (difference := as_number(cell.get("difference"))) is not None]
     return sum(sizes) / len(sizes) if sizes else None
 
 
 def _printed(blocks: Sequence[Mapping[str, Any]]) -> tuple[set[int], set[int]]:
     """Return the rows and the columns in which some blocks of the paper have a number."""
-    found = [
+    places = [
         (i, j)
         for block in blocks
         for i, row in enumerate(items(block.get("cells")))
         for j, cell in enumerate(items(row))
         if as_number(mapping(cell).get("paper")) is not None
     ]
-    return {i for i, _ in found}, {j for _, j in found}
+    return {i for i, _ in places}, {j for _, j in places}
 
 
 def _both_cell(cell: Mapping[str, Any], decimals: int | None) -> Number:
     main = _with_spread(as_number(cell.get("mean")), as_number(cell.get("spread")), decimals)
     paper, verdict = as_number(cell.get("paper")), str(cell.get("verdict") or "")
     beside = "" if paper is None else f"paper {_with_spread(paper, as_number(cell.get('paper_spread')), decimals)}"
-    told = [f"ours {number_words(as_number(cell.get('mean')))}", beside]
+    remarks = [f"ours {number_words(as_number(cell.get('mean')))}", beside]
     difference = as_number(cell.get("difference"))
-    told.append("" if difference is None else f"difference {signed_words(difference, None)}: {verdict}")
-    told.append(str(mapping(cell.get("misprint")).get("why") or ""))
-    return Number(main, beside, verdict, "; ".join(each for each in told if each))
+    remarks.append("" if difference is None else f"difference {signed_words(difference, None)}: {verdict}")
+    remarks.append(str(mapping(cell.get("misprint")).get("why") or ""))
+    return Number(main, beside, verdict, "; ".join(remark for remark in remarks if remark))
 
 
 def _paper_cell(cell: Mapping[str, Any], base: Mapping[str, Any] | None, decimals: int | None) -> Number:
@@ -262,15 +262,15 @@ def _paper_cell(cell: Mapping[str, Any], base: Mapping[str, Any] | None, decimal
     gain = None if paper is None or start is None or base is cell else paper - start
     beside = "" if gain is None else signed_words(gain, 1)
     wrong = mapping(cell.get("misprint"))
-    told = f"the paper: {main}" + (f", a misprint for {number_words(as_number(wrong.get('right')))}" if wrong else "")
-    return Number(f"{main}{' ‡' if wrong else ''}", beside, "", told)
+    remark = f"the paper: {main}" + (f", a misprint for {number_words(as_number(wrong.get('right')))}" if wrong else "")
+    return Number(f"{main}{' ‡' if wrong else ''}", beside, "", remark)
 
 
 def _with_spread(mean: float | None, spread: float | None, decimals: int | None) -> str:
-    words = number_words(mean, decimals)
+    text = number_words(mean, decimals)
     if spread is None or mean is None:
-        return words
-    return f"{words} ± {spread_words(spread, decimals)}"
+        return text
+    return f"{text} ± {spread_words(spread, decimals)}"
 
 
 def _seeds(cell: Mapping[str, Any], decimals: int | None) -> str:

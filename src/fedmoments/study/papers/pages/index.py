@@ -31,19 +31,19 @@ def claims_by_id(documents: Documents) -> dict[str, list[dict[str, Any]]]:
     dict
         Id -> rows of :func:`~fedmoments.study.papers.overview.claims_by_data`; ids in the order in which they are met.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_by_id: dict[str, list[dict[str, Any]]] = {}
     for row in claims_by_data(documents):
-        found.setdefault(row["id"], []).append(row)
-    return found
+        rows_by_id.setdefault(row["id"], []).append(row)
+    return rows_by_id
 
 
 def claim_verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return what all tested experiments say of a claim together, on all data."""
-    found = {str(claim.get("verdict")) for row in rows for _, claim in row["found"].values()}
-    told = found - {"not tested", "unclear"}
-    if not told:
-        return "unclear" if "unclear" in found else "not tested"
-    return told.pop() if len(told) == 1 else "in part"
+    verdicts = {str(claim.get("verdict")) for row in rows for _, claim in row["found"].values()}
+    decided = verdicts - {"not tested", "unclear"}
+    if not decided:
+        return "unclear" if "unclear" in verdicts else "not tested"
+    return decided.pop() if len(decided) == 1 else "in part"
 
 
 def counts_words(counts: Mapping[str, int], marks: Mapping[str, str]) -> str:
@@ -65,13 +65,15 @@ def _answer(documents: Documents) -> str:
 
 def _free(documents: Documents) -> str:
     """Return how many numbers that need no data agree with the papers'."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for document in documents:
-        found.update(verdict_counts(document) if document.get("mode") == "computed" else {})
-    wrong = found["misprint"]
+        counts.update(verdict_counts(document) if document.get("mode") == "computed" else {})
+    wrong = counts["misprint"]
     some = f", {wrong} {'is a misprint' if wrong == 1 else 'are misprints'}" if wrong else ""
-    numbers = f"Of {count(found.total(), 'number')} that need no data, {found['agrees']} agree with the paper’s{some}."
-    return numbers if found.total() else ""
+    numbers = (
+        f"Of {count(counts.total(), 'number')} that need no data, {counts['agrees']} agree with the paper’s{some}."
+    )
+    return numbers if counts.total() else ""
 
 
 def render_index(documents: Documents) -> str:
@@ -83,7 +85,7 @@ def render_index(documents: Documents) -> str:
     >>> 'href="no-data/fedcof-table1/report.html"' in render_index([{"experiment": experiment, "mode": "computed"}])
     True
     """
-    version = next((str(each["version"]) for each in documents if each.get("version")), "")
+    version = next((str(document["version"]) for document in documents if document.get("version")), "")
     top = Top("fedmoments: papers, reproduced", _title(documents), _answer(documents))
     return INDEX.render(documents, top, version=version)
 
@@ -99,13 +101,13 @@ def index_summary(documents: Documents) -> str:
     """
     rows = []
     for document in documents:
-        told = mapping(document.get("experiment"))
-        name = str(told.get("name", ""))
+        experiment = mapping(document.get("experiment"))
+        name = str(experiment.get("name", ""))
         link = f"[{plain_words(name)}]({folder_of(document)}/summary.md)"
-        words = f"{told.get('source')}: {told.get('title')}"
+        title = f"{experiment.get('source')}: {experiment.get('title')}"
         numbers = counts_words(verdict_counts(document), MARKS)
         claims = counts_words(claim_counts(document), CLAIM_MARKS)
-        rows.append([link, *map(plain_words, (data_label(document), words, numbers, claims))])
+        rows.append([link, *map(plain_words, (data_label(document), title, numbers, claims))])
     parts = [
         f"# {_title(documents)}",
         plain_words(_answer(documents)),
@@ -134,9 +136,9 @@ def claims_matrix(documents: Documents) -> str:
         cells = []
         for label in labels:
             _, claim = row["found"].get(label, (None, None))
-            words = "" if claim is None else f"{CLAIM_MARKS.get(str(claim['verdict']), '')} {claim_figures(claim)}"
-            cells.append(plain_words("–" if claim is not None and claim["verdict"] == "not tested" else words))
-        words = f"{'ours: ' if is_ours(row) else ''}{row['text']}"
-        table.append([plain_words(words), plain_words(row["experiment"]), *cells])
+            text = "" if claim is None else f"{CLAIM_MARKS.get(str(claim['verdict']), '')} {claim_figures(claim)}"
+            cells.append(plain_words("–" if claim is not None and claim["verdict"] == "not tested" else text))
+        text = f"{'ours: ' if is_ours(row) else ''}{row['text']}"
+        table.append([plain_words(text), plain_words(row["experiment"]), *cells])
     heads = ["what the paper says", "where", *map(plain_words, labels)]
     return markdown_table(heads, table) if rows else ""

@@ -22,8 +22,8 @@ def plain_words(value: object) -> str:
     >>> print(plain_words("a|b <i>\n *c*"))
     a\|b &lt;i> \*c\*
     """
-    words = " ".join(re.sub("[\x00-\x1f\x7f]", " ", str(value)).split())
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", words).replace("<", "&lt;")
+    text = " ".join(re.sub("[\x00-\x1f\x7f]", " ", str(value)).split())
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("<", "&lt;")
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
@@ -54,23 +54,23 @@ def summary(document: Mapping[str, Any]) -> str:
     >>> print(summary({"experiment": experiment, "mode": "computed"}).splitlines()[0])
     ## Table 1: Bytes
     """
-    told = mapping(document.get("experiment"))
+    experiment = mapping(document.get("experiment"))
     parts = [
-        f"## {plain_words(told.get('source', ''))}: {plain_words(told.get('title', ''))}",
-        _about(told),
+        f"## {plain_words(experiment.get('source', ''))}: {plain_words(experiment.get('title', ''))}",
+        _about(experiment),
         plain_words(answer(document)),
         _table(document),
-        _misprints(told),
+        _misprints(experiment),
         _claims(document),
         _figures(document),
         _listed("Where this run departs from the paper", document.get("deviations")),
-        _listed("Notes", told.get("notes")),
+        _listed("Notes", experiment.get("notes")),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _about(told: Mapping[str, Any]) -> str:
-    paper, name, about = (plain_words(told.get(key, "")) for key in ("paper", "name", "about"))
+def _about(experiment: Mapping[str, Any]) -> str:
+    paper, name, about = (plain_words(experiment.get(key, "")) for key in ("paper", "name", "about"))
     return f"{paper} ({name}). {about}"
 
 
@@ -79,9 +79,9 @@ def _table(document: Mapping[str, Any]) -> str:
     if grid is None:
         return ""
     whole = _one_table(grid) if grid.width <= 12 else "\n\n".join(_alone(grid, group) for group in grid.groups)
-    found = verdict_counts(document)
+    counts = verdict_counts(document)
     legend = "; ".join(
-        f"{MARKS[name]} {name} ({found[name]}): {words}" for name, words in VERDICTS.items() if name in found
+        f"{MARKS[name]} {name} ({counts[name]}): {meaning}" for name, meaning in VERDICTS.items() if name in counts
     )
     return f"{whole}\n\n{legend}." if legend else whole
 
@@ -113,11 +113,11 @@ def _cell(cell: Number, group: Group) -> str:
     return plain_words(" ".join(part for part in (cell.main, cell.mark, beside) if part))
 
 
-def _misprints(told: Mapping[str, Any]) -> str:
+def _misprints(experiment: Mapping[str, Any]) -> str:
     rows = [
-        f"- ‡ {plain_words(each.get('block'))}, {plain_words(each.get('row'))}, {plain_words(each.get('column'))}: "
-        f"{misprint_words(each)} {plain_words(each.get('why'))}"
-        for each in map(mapping, items(told.get("misprints")))
+        f"- ‡ {', '.join(plain_words(misprint.get(key)) for key in ('block', 'row', 'column'))}: "
+        f"{misprint_words(misprint)} {plain_words(misprint.get('why'))}"
+        for misprint in map(mapping, items(experiment.get("misprints")))
     ]
     return "\n".join(["Misprints of the paper:", "", *rows]) if rows else ""
 
@@ -139,6 +139,6 @@ def _figures(document: Mapping[str, Any]) -> str:
     return "\n\n".join(f"![{title}](figure-{number}.svg)" for number, title in enumerate(titles, 1))
 
 
-def _listed(title: str, words: Any) -> str:
-    rows = [f"- {plain_words(each)}" for each in items(words)]
+def _listed(title: str, sentences: Any) -> str:
+    rows = [f"- {plain_words(sentence)}" for sentence in items(sentences)]
     return "\n".join([f"{title}:", "", *rows]) if rows else ""

@@ -41,22 +41,22 @@ def render_page(document: Mapping[str, Any]) -> str:
     >>> "Table 1: Bytes" in page, "<script src" in page
     (True, False)
     """
-    told = mapping(document.get("experiment"))
-    title = f"{told.get('source', '')}: {told.get('title', '')}"
-    about = tag("p", str(told["about"]), class_="lead") if told.get("about") else None
-    top = Top(f"{told.get('name', '')}: {title}", title, answer(document), [about, _facts(document)])
+    experiment = mapping(document.get("experiment"))
+    title = f"{experiment.get('source', '')}: {experiment.get('title', '')}"
+    about = tag("p", str(experiment["about"]), class_="lead") if experiment.get("about") else None
+    top = Top(f"{experiment.get('name', '')}: {title}", title, answer(document), [about, _facts(document)])
     return PAPER.render(document, top, version=str(document.get("version") or ""))
 
 
 def _facts(document: Mapping[str, Any]) -> Html:
-    told, data = mapping(document.get("experiment")), mapping(document.get("data"))
+    experiment, data = mapping(document.get("experiment")), mapping(document.get("data"))
     encoder = mapping(data.get("encoder")).get("name")
     known = [
-        tag("b", str(told.get("paper", ""))),
-        str(told.get("name", "")),
+        tag("b", str(experiment.get("paper", ""))),
+        str(experiment.get("name", "")),
         _MODES.get(str(document.get("mode"))),
         f"same as {document['same_as']}" if document.get("same_as") else None,
         f"{data_words(data['name'])} behind {encoder}" if data.get("name") else None,
         count(len(items(document.get("seeds"))), "seed") if data else None,
     ]
-    return tag("ul", *(tag("li", each) for each in known if each), class_="facts")
+    return tag("ul", *(tag("li", fact) for fact in known if fact), class_="facts")

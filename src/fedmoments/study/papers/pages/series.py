@@ -79,15 +79,15 @@ def read_drawing(figure: Mapping[str, Any], measurements: Sequence[Mapping[str, 
     >>> drawing.panels[0].series[0].name, drawing.places
     ('FedCOF', ((10.0, '10'),))
     """
-    x, quantity, found = _measured(figure, measurements)
-    if not found:
+    x, quantity, observations = _measured(figure, measurements)
+    if not observations:
         return None
-    across = _across(figure, x, found)
+    across = _across(figure, x, observations)
     share = is_share({"quantity": quantity})
     y_title = str(figure.get("y_title") or (quantity if not share else "accuracy"))
     y_title += ", %" if share and "%" not in y_title and "per cent" not in y_title else ""
     title, form = str(figure.get("title") or ""), str(figure.get("form") or "lines")
-    return Drawing(title, form, across, y_title, share, _panels(figure, found, _Reader(x, quantity, across)))
+    return Drawing(title, form, across, y_title, share, _panels(figure, observations, _Reader(x, quantity, across)))
 
 
 def _measured(
@@ -95,19 +95,19 @@ def _measured(
 ) -> tuple[str, str, list[Observation]]:
     """Return the key across, the quantity, and what was measured of it."""
     quantity, x = str(figure.get("quantity") or ACCURACY), str(figure.get("x"))
-    every = [Observation.from_dict(each) for each in measurements]
-    found = matching(every, {**mapping(figure.get("where")), "quantity": quantity})
-    return x, quantity, [each for each in found if x in each.where and each.mean is not None]
+    observations = [Observation.from_dict(table) for table in measurements]
+    matches = matching(observations, {**mapping(figure.get("where")), "quantity": quantity})
+    return x, quantity, [table for table in matches if x in table.where and table.mean is not None]
 
 
-def _panels(figure: Mapping[str, Any], found: Sequence[Observation], reader: "_Reader") -> tuple[Panel, ...]:
+def _panels(figure: Mapping[str, Any], observations: Sequence[Observation], reader: "_Reader") -> tuple[Panel, ...]:
     keys, split = [str(key) for key in items(figure.get("series"))], str(figure.get("panel") or "")
-    kinds = list(dict.fromkeys(_kind(each, keys) for each in found))
+    kinds = list(dict.fromkeys(_kind(observation, keys) for observation in observations))
     names = dict(zip(kinds, _names(keys, kinds), strict=True))
-    values = sorted_values(found, split) if split else [None]
+    values = sorted_values(observations, split) if split else [None]
 
     def panel(value: Any) -> Panel:
-        here = [one for one in found if one.where.get(split) == value]
+        here = [one for one in observations if one.where.get(split) == value]
         series = (
             Series(name, reader.points(_matching(here, keys, kind), name), Style.numbered(number))
             for number, (kind, name) in enumerate(names.items())
@@ -118,8 +118,8 @@ def _panels(figure: Mapping[str, Any], found: Sequence[Observation], reader: "_R
     return tuple(map(panel, values))
 
 
-def _matching(found: Sequence[Observation], keys: Sequence[str], kind: tuple[Any, ...]) -> list[Observation]:
-    return [each for each in found if _kind(each, keys) == kind]
+def _matching(observations: Sequence[Observation], keys: Sequence[str], kind: tuple[Any, ...]) -> list[Observation]:
+    return [observation for observation in observations if _kind(observation, keys) == kind]
 
 
 def _kind(observation: Observation, keys: Sequence[str]) -> tuple[Any, ...]:
@@ -134,8 +134,8 @@ def _names(keys: Sequence[str], kinds: Sequence[tuple[Any, ...]]) -> list[str]:
     return [place_words(place, chosen) or "ours" for place in places]
 
 
-def _across(figure: Mapping[str, Any], x: str, found: Sequence[Observation]) -> Scale:
-    values = sorted_values(found, x)
+def _across(figure: Mapping[str, Any], x: str, observations: Sequence[Observation]) -> Scale:
+    values = sorted_values(observations, x)
     numbers = [_number(value) for value in values]
     title, kind = str(figure.get("x_title") or key_words(x)), figure.get("scale")
     if kind == "words" or None in numbers:
@@ -149,12 +149,12 @@ def _across(figure: Mapping[str, Any], x: str, found: Sequence[Observation]) -> 
 def _positive(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
     """Return places on a logarithmic scale: what is not positive has none, and stands left of the least one."""
     least = min(number for number, _ in ticks if number > 0)
-    return tuple((number if number > 0 else least / 3, words) for number, words in ticks)
+    return tuple((number if number > 0 else least / 3, label) for number, label in ticks)
 
 
 def _word(key: str, value: Any) -> str:
-    words = value_words(key, value)
-    return words.removeprefix(f"{key_words(key)} ") if not isinstance(value, bool) else words
+    text = value_words(key, value)
+    return text.removeprefix(f"{key_words(key)} ") if not isinstance(value, bool) else text
 
 
 def _number(value: Any) -> float | None:
@@ -177,22 +177,22 @@ class _Reader:
 
     def points(self, mine: Sequence[Observation], name: str) -> tuple[Point, ...]:
         """Return the points of a series from left to right, one at each place."""
-        places = {self._place(each): each for each in reversed(mine)}
+        places = {self._place(observation): observation for observation in reversed(mine)}
         return tuple(self._point(place, places[place], name) for place in sorted(places))
 
     def _point(self, place: float, observation: Observation, name: str) -> Point:
         mean, spread = observation.mean or 0.0, observation.spread or 0.0
         share = is_share({"quantity": self.quantity})
         times, unit, decimals = (100.0, " %", 1) if share else (1.0, f" {self.quantity}", None)
-        told = f"{name}, {self.across.title.removesuffix(' (logarithmic)')} {dict(self.across.ticks or ())[place]}: "
-        told += number_words(times * mean, decimals)
-        told += f" ± {number_words(times * spread, decimals)}" if observation.spread is not None else ""
-        return Point(place, mean, mean - spread, mean + spread, told + unit)
+        tip = f"{name}, {self.across.title.removesuffix(' (logarithmic)')} {dict(self.across.ticks or ())[place]}: "
+        tip += number_words(times * mean, decimals)
+        tip += f" ± {number_words(times * spread, decimals)}" if observation.spread is not None else ""
+        return Point(place, mean, mean - spread, mean + spread, tip + unit)
 
     def _place(self, observation: Observation) -> float:
         value, ticks = observation.where[self.x], self.across.ticks or ()
         if self.across.kind == "words":
-            word = _word(self.x, value)
-            return next(place for place, words in ticks if words == word)
+            label = _word(self.x, value)
+            return next(place for place, tick in ticks if tick == label)
         number = _number(value) or 0.0
         return number if self.across.kind != "log" or number > 0 else ticks[0][0]

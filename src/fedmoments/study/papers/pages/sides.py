@@ -49,12 +49,12 @@ def read_sides(documents: Sequence[Mapping[str, Any]]) -> list[Side]:
     for document in documents:
         if document.get("mode") == "stand-in" and _is_measured(document):
             by_name.setdefault(str(mapping(document.get("experiment")).get("name")), []).append(document)
-    found = []
+    sides = []
     for name, several in by_name.items():
-        told = mapping(several[0].get("experiment"))
+        experiment = mapping(several[0].get("experiment"))
         labels = tuple(data_label(document) for document in several)
-        found.append(Side(name, f"{told.get('source')}: {told.get('title')}", labels, _rows(several)))
-    return found
+        sides.append(Side(name, f"{experiment.get('source')}: {experiment.get('title')}", labels, _rows(several)))
+    return sides
 
 
 def _is_measured(document: Mapping[str, Any]) -> bool:
@@ -67,10 +67,10 @@ def _rows(documents: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], ...]
     rows, columns = (list(map(str, items(tables[0].get(key)))) for key in ("rows", "columns"))
     lines = []
     for i, j in product(range(len(rows)), range(len(columns))):
-        words = [_words(_cell(table, "ours", i, j)) for table in tables]
+        cells = [_words(_cell(table, "ours", i, j)) for table in tables]
         name = rows[i] if len(columns) == 1 else f"{rows[i]}, {columns[j]}"
-        if set(words) != {"–"}:
-            lines.append((name, *words, _range(_printed(tables[0], i, j))))
+        if set(cells) != {"–"}:
+            lines.append((name, *cells, _range(_printed(tables[0], i, j))))
     return tuple(lines)
 
 

@@ -108,8 +108,8 @@ def signed_words(value: float | None, decimals: int | None = 1) -> str:
         return "–"
     if value == 0:
         return number_words(0.0, decimals)
-    words = number_words(abs(value), decimals)
-    return f"{'−' if value < 0 else '+'}{words}"
+    digits = number_words(abs(value), decimals)
+    return f"{'−' if value < 0 else '+'}{digits}"
 
 
 def spread_words(value: float, decimals: int | None) -> str:
@@ -149,13 +149,13 @@ def value_words(key: str, value: Any) -> str:
         return key_words(key) if value else f"not {key_words(key)}"
     if isinstance(value, int | float):
         return count(value, "client") if key == "clients" else f"{key_words(key)} {number_words(float(value))}"
-    words = str(value)
+    text = str(value)
     if key == "split":
-        scheme, _, rest = words.partition(":")
+        scheme, _, rest = text.partition(":")
         return _SPLITS.get(scheme, f"{scheme} %").replace("%", rest).strip()
-    if key == "variant" and words == "main":
+    if key == "variant" and text == "main":
         return ""
-    named = METHODS.get(words, words.upper() if words.startswith("gh-") else words)
+    named = METHODS.get(text, text.upper() if text.startswith("gh-") else text)
     return named if key in _PLAIN else f"{key_words(key)} {named}"
 
 
@@ -191,8 +191,8 @@ def place_words(place: Mapping[str, Any], keys: Sequence[str] | None = None) -> 
     '100 clients, IID'
     """
     chosen = place if keys is None else [key for key in keys if key in place]
-    words = [value_words(key, place[key]) for key in chosen if place[key] is not None]
-    return ", ".join(word for word in words if word)
+    parts = [value_words(key, place[key]) for key in chosen if place[key] is not None]
+    return ", ".join(part for part in parts if part)
 
 
 def verdict_class(verdict: str) -> str:

@@ -21,10 +21,10 @@ def every_claim_section(documents: Documents) -> Html | None:
         verdict = claim_verdict(rows)
         sign = tag("span", CLAIM_MARKS.get(verdict, ""), class_="sign", aria_hidden="true")
         texts = dict.fromkeys(row["text"] for row in rows)
-        told = [tag("div", tag("p", text), _found(rows, text)) for text in texts]
-        word = tag("span", sign, verdict, class_="word")
-        about = tag("div", *told, tag("p", name, class_="id"))
-        shown.append(tag("li", word, about, class_=verdict_class(verdict)))
+        statements = [tag("div", tag("p", text), _found(rows, text)) for text in texts]
+        badge = tag("span", sign, verdict, class_="word")
+        about = tag("div", *statements, tag("p", name, class_="id"))
+        shown.append(tag("li", badge, about, class_=verdict_class(verdict)))
     return join([tag("ul", *shown, class_="claims")]) if shown else None
 
 

@@ -24,10 +24,10 @@ def experiments_section(documents: Documents) -> Html | None:
 
 
 def _row(document: Mapping[str, Any]) -> Row:
-    told = mapping(document.get("experiment"))
-    link = tag("a", breakable(str(told.get("name", ""))), href=f"{folder_of(document)}/report.html")
-    about = join([tag("b", f"{told.get('source')}: {told.get('title')}"), tag("br"), answer(document)])
+    experiment = mapping(document.get("experiment"))
+    link = tag("a", breakable(str(experiment.get("name", ""))), href=f"{folder_of(document)}/report.html")
+    about = join([tag("b", f"{experiment.get('source')}: {experiment.get('title')}"), tag("br"), answer(document)])
     counts = counts_words(verdict_counts(document), MARKS), counts_words(claim_counts(document), CLAIM_MARKS)
     cells = [Cell(breakable(data_label(document))), Cell(about, kind="wordy")]
-    cells += [Cell(join(words.split(", "), "<br>"), kind="count") for words in counts]
+    cells += [Cell(join(text.split(", "), "<br>"), kind="count") for text in counts]
     return Row(Cell(link), tuple(cells))

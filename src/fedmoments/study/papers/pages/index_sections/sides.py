@@ -16,7 +16,7 @@ def sides_section(documents: Documents) -> Html | None:
     for side in read_sides(documents):
         titles = ("", *side.labels, "the paper, on its data")
         columns = tuple(Column(breakable(title), number=place > 0) for place, title in enumerate(titles))
-        rows = [Row(Cell(name), tuple(Cell(word, kind="number") for word in words)) for name, *words in side.rows]
+        rows = [Row(Cell(name), tuple(Cell(text, kind="number") for text in cells)) for name, *cells in side.rows]
         parts.append(tag("h3", f"{side.title} ({side.name})", class_="below"))
         parts.append(Table(side.title, columns, tuple(rows)).html())
     return tag("div", *parts) if parts else None

@@ -23,11 +23,11 @@ NUMBERS = ("left", "right", "difference")
 @section("claims", "What the paper says of it", place=30)
 def claims_section(document: Mapping[str, Any]) -> Html | None:
     """Return the section, or None without a claim."""
-    claims = [mapping(each) for each in items(document.get("claims"))]
+    claims = [mapping(claim) for claim in items(document.get("claims"))]
     if not claims:
         return None
-    verdicts = {str(each.get("verdict")) for each in claims}
-    meanings = [tag("li", f"{name}: {words}.") for name, words in CLAIM_VERDICTS.items() if name in verdicts]
+    verdicts = {str(claim.get("verdict")) for claim in claims}
+    meanings = [tag("li", f"{name}: {meaning}.") for name, meaning in CLAIM_VERDICTS.items() if name in verdicts]
     heading = tag("h3", "Beyond the paper: the same with defaults of our own, or corrected", class_="below")
     ours = _list(filter(is_ours, claims))
     theirs = _list(filterfalse(is_ours, claims))
@@ -43,7 +43,7 @@ def _claim(claim: Mapping[str, Any]) -> Html:
     verdict = str(claim.get("verdict") or "not tested")
     sign = tag("span", CLAIM_MARKS.get(verdict, ""), class_="sign", aria_hidden="true")
     pairs = pair_rows(claim)
-    figures = "; ".join(words for words in (claim_figures(claim), claim_asked(claim)) if words)
+    figures = "; ".join(text for text in (claim_figures(claim), claim_asked(claim)) if text)
     return tag(
         "li",
         tag("span", sign, verdict, class_="word"),
@@ -61,7 +61,7 @@ def _pairs(rows: list[tuple[str, str, str, str, str]]) -> Html:
     titles = ("setting", "left", "right", "difference", "")
     columns = tuple(Column(title, number=title in NUMBERS) for title in titles)
     shown = [
-        Row(Cell(place), (*(Cell(words, kind="number") for words in numbers), Cell(verdict)))
+        Row(Cell(place), (*(Cell(text, kind="number") for text in numbers), Cell(verdict)))
         for place, *numbers, verdict in rows
     ]
     table = Table("Every comparison of the claim", columns, tuple(shown))

@@ -14,8 +14,8 @@ __all__ = ["deviations_section"]
 @section("deviations", "Where this run departs from the paper", place=40)
 def deviations_section(document: Mapping[str, Any]) -> Html | None:
     """Return the section, or None when there is neither a deviation nor a note."""
-    deviations = [str(each) for each in items(document.get("deviations"))]
-    notes = [str(each) for each in items(mapping(document.get("experiment")).get("notes"))]
+    deviations = [str(sentence) for sentence in items(document.get("deviations"))]
+    notes = [str(sentence) for sentence in items(mapping(document.get("experiment")).get("notes"))]
     if not deviations and not notes:
         return None
     none = tag("p", "Nowhere, besides what the notes say.")

@@ -21,7 +21,7 @@ def repeat_section(document: Mapping[str, Any]) -> Html | None:
     """Return the section."""
     data = mapping(document.get("data"))
     encoder = mapping(data.get("encoder"))
-    sizes = [f"{count(as_number(data.get(key)))} {words}" for key, words in SIZES.items() if data.get(key) is not None]
+    sizes = [f"{count(as_number(data.get(key)))} {unit}" for key, unit in SIZES.items() if data.get(key) is not None]
     prints = {f"Fingerprint behind {name}": digest for name, digest in mapping(data.get("fingerprints")).items()}
     known = [
         ("fedmoments", document.get("version")),

@@ -29,15 +29,15 @@ def table_section(document: Mapping[str, Any]) -> Html | None:
     if grid is None:
         return None
     table = mapping(document.get("table"))
-    tables = tag("div", *(_one(each, table.get("reference")) for each in _packed(grid)), class_="tables")
+    tables = tag("div", *(_one(part, table.get("reference")) for part in _packed(grid)), class_="tables")
     return join([tag("p", _lead(document, grid), class_="lead"), tables, _legend(document), _misprints(document)])
 
 
 def _lead(document: Mapping[str, Any], grid: Grid) -> str:
-    table, told = mapping(document.get("table")), mapping(document.get("experiment"))
+    table, experiment = mapping(document.get("table")), mapping(document.get("experiment"))
     said = ["Accuracies are in percent." if table.get("units") == "percent" else f"Units: {table.get('units')}."]
     said += ["± is the standard deviation over seeds."] if len(items(document.get("seeds"))) > 1 else []
-    tolerance = as_number(told.get("tolerance"))
+    tolerance = as_number(experiment.get("tolerance"))
     if document.get("mode") == "stand-in":
         return " ".join(said + _gains(grid, table.get("reference"), tolerance))
     if any(group.kind == "both" for group in grid.groups):
@@ -60,17 +60,17 @@ def _gains(grid: Grid, reference: Any, tolerance: float | None) -> list[str]:
 def _packed(grid: Grid) -> list[Grid]:
     """Return tables of as many groups as fit beside one another; the first group of a table has all of its rows."""
     kinds = list(dict.fromkeys(group.rows for group in grid.groups))
-    found: list[list[Group]] = []
+    packed: list[list[Group]] = []
     used = 0.0
-    for group in sorted(grid.groups, key=lambda each: kinds.index(each.rows)):
+    for group in sorted(grid.groups, key=lambda member: kinds.index(member.rows)):
         wide = _width(group)
-        fits = bool(found) and used + wide <= ROOM and set(group.rows) <= set(found[-1][0].rows)
+        fits = bool(packed) and used + wide <= ROOM and set(group.rows) <= set(packed[-1][0].rows)
         if not fits:
-            found.append([])
+            packed.append([])
             used = max(min(text_width(grid.rows[i], 13), WIDEST) for i in group.rows) + BESIDE
-        found[-1].append(group)
+        packed[-1].append(group)
         used += wide
-    return [Grid(grid.rows, tuple(groups)) for groups in found]
+    return [Grid(grid.rows, tuple(groups)) for groups in packed]
 
 
 def _width(group: Group) -> float:
@@ -119,17 +119,17 @@ def _cell(number: Number, group: Group, begins: str) -> Cell:
     unseen = tag("span", f" {number.verdict}", class_="unseen") if number.verdict else None
     main = tag("b", number.main) if group.kind != "paper" else number.main
     beside = tag("span", number.beside, class_="beside") if number.beside else None
-    return Cell(join([main, sign, unseen, beside]), kind=f"{verdict} {begins}".strip(), tip=number.told)
+    return Cell(join([main, sign, unseen, beside]), kind=f"{verdict} {begins}".strip(), tip=number.tip)
 
 
 def _legend(document: Mapping[str, Any]) -> Html | None:
-    found = verdict_counts(document)
+    counts = verdict_counts(document)
     shown = []
     for verdict, meaning in VERDICTS.items():
-        if verdict in found:
+        if verdict in counts:
             sign = tag("span", MARKS[verdict], class_="sign")
-            words = f"{verdict}: {found[verdict]}"
-            sample = tag("span", sign, words, class_=f"sample verdict {verdict_class(verdict)}")
+            label = f"{verdict}: {counts[verdict]}"
+            sample = tag("span", sign, label, class_=f"sample verdict {verdict_class(verdict)}")
             shown.append(tag("li", sample, meaning))
     return tag("ul", *shown, class_="legend-words") if shown else None
 
