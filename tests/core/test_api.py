@@ -109,3 +109,15 @@ def test_a_client_cannot_join_twice() -> None:
     ledger = fm.measure(PARTIES, fm.StatisticsSpec())
     with pytest.raises(LedgerError, match="'site 0' is in the ledger already: use replace"):
         ledger.join("site 0", ledger.client("site 1"))
+
+
+@pytest.mark.parametrize("parties", [[*PARTIES.values()], (*PARTIES.values(),), PARTIES["site 0"][0]])
+def test_parties_without_names_are_refused_with_a_sentence(parties: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"clients are a table \{id: \(features, labels\)\}, a Ledger or Statistics, but a"
+    ):
+        fm.fit("fedncm", parties)
+    with pytest.raises(
+        InputError, match=r"clients are a table \{id: \(features, labels\)\}, but a (list|tuple|ndarray) arr"
+    ):
+        fm.measure(parties, fm.StatisticsSpec())

@@ -82,6 +82,8 @@ def measure(
     >>> ledger.pool().counts
     array([1, 1])
     """
+    if not isinstance(clients, Mapping):
+        raise _no_clients(clients, "")
     if not clients:
         raise InputError("there is no client: give at least one, as {id: (features, labels)}")
     n_classes = _count_classes(clients) if n_classes is None else n_classes
@@ -178,12 +180,7 @@ def fit(
             fold=True,
         )
     else:
-        if budget is not None:
-            raise InputError(
-                f"a budget of {budget} is spent when a client measures, but what was measured already arrived: give "
-                "the budget to spec_for before measuring, or leave it out"
-            )
-        source = clients
+        source = _measured_before(clients, budget)
     if chosen.has_own_map and full_map is None:
         require(source.statistics() if isinstance(source, Ledger) else source, chosen.needs, type(chosen).__name__)
         raise InputError(
@@ -194,6 +191,25 @@ def fit(
     name = head if isinstance(head, str) else label_of(presets(), head)
     classifier = classifier.noting(head=name, settings=chosen.settings())
     return classifier.named(class_names) if class_names is not None else classifier
+
+
+def _measured_before(clients: Any, budget: str | SketchPlan | None) -> Ledger | Statistics:
+    """Return what was measured already; anything else than that, or a budget for it, is refused."""
+    if not isinstance(clients, Ledger | Statistics):
+        raise _no_clients(clients, ", a Ledger or Statistics")
+    if budget is not None:
+        raise InputError(
+            f"a budget of {budget} is spent when a client measures, but what was measured already arrived: give "
+            "the budget to spec_for before measuring, or leave it out"
+        )
+    return clients
+
+
+def _no_clients(arrived: Any, otherwise: str) -> InputError:
+    return InputError(
+        f"clients are a table {{id: (features, labels)}}{otherwise}, but a {type(arrived).__name__} arrived; a party "
+        "alone is {'me': (X, y)}"
+    )
 
 
 def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:

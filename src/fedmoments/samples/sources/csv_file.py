@@ -1,16 +1,17 @@
 """``csv:PATH``: a table of texts or of paths of images, in UTF-8, with a header."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.sources.columns import Columns, choose_columns
+from fedmoments.samples.sources.columns import Columns
 from fedmoments.samples.sources.items import image_cell, text_cell
-from fedmoments.samples.sources.rows import Problems, Rows, assemble
+from fedmoments.samples.sources.rows import Problems, Rows
 from fedmoments.samples.sources.source import Source
-from fedmoments.samples.sources.table import Record, read_rows
+from fedmoments.samples.sources.table import Record, load_table, read_rows
 from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["SOURCES", "load_csv"]
@@ -64,33 +65,24 @@ def load_csv(
     >>> data.class_names, data.train.items, [problem.why for problem in data.problems]
     (('farewell', 'greeting'), ['hello', 'bye'], ['its text is empty'])
     """
-    if split is not None and test is not None:
-        raise InputError("give the test part by a column (split) or by a file (test), not by both")
-    problems = Problems(strict=strict)
-    path = Path(argument).expanduser()
-    names = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
-    columns = choose_columns(str(path), _header(path, delimiter), **names)
-    parts = _rows(path, columns, delimiter, problems)
-    if test is not None:
-        other = Path(test).expanduser()
-        there = _header(other, delimiter)
-        same = {"text" if not columns.is_image else "image": columns.item, "label": columns.label}
-        kept = {what: names[what] for what in ("client", "domain") if names[what] in there}
-        parts["test"] = _rows(other, choose_columns(str(other), there, **same, **kept), delimiter, problems)["train"]
-    return assemble(
-        f"csv:{argument}",
-        parts["train"],
-        parts.get("test"),
-        "image" if columns.is_image else "text",
-        problems,
-        test_share=test_share,
-        seed=seed,
-    )
+    named = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
+    given: dict[str, Any] = {"test": test, "test_share": test_share, "seed": seed, "strict": strict}
+    return load_table("csv", argument, lambda path: _Csv(path, delimiter), named, **given)
 
 
-def _rows(path: Path, columns: Columns, delimiter: str | None, problems: Problems) -> dict[str, Rows]:
-    cell = image_cell(path.parent) if columns.is_image else text_cell
-    return read_rows(path.name, _records(path, delimiter), columns, problems, cell)
+class _Csv:
+    """A file of cells with something between them; it is read from its start whenever rows are asked for."""
+
+    def __init__(self, path: Path, delimiter: str | None) -> None:
+        self.path, self.delimiter = path, delimiter
+        self.names = _header(path, delimiter)
+
+    def class_names(self, label: str) -> tuple[str, ...]:  # noqa: ARG002 - no names stand in such a file
+        return ()
+
+    def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:  # noqa: ARG002
+        cell = image_cell(self.path.parent) if columns.is_image else text_cell
+        return read_rows(self.path.name, _records(self.path, self.delimiter), columns, problems, cell)
 
 
 def _header(path: Path, delimiter: str | None) -> list[str]:

@@ -1,17 +1,86 @@
 """What all tables share, whatever file they are in: rows to train and test rows, with every flaw reported by row."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 from fedmoments.errors import InputError
-from fedmoments.samples.sources.columns import Columns, label_name
-from fedmoments.samples.sources.rows import Problems, Rows
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.sources.columns import Columns, choose_columns, label_name
+from fedmoments.samples.sources.rows import Problems, Rows, assemble
+from fedmoments.samples.splits.draws import Seed
 
-__all__ = ["Record", "read_rows"]
+__all__ = ["Record", "TableFile", "load_table", "read_rows"]
 
 #: A row: the values by column, or why the row cannot be used.
 Record = Mapping[str, Any] | str
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+
+
+class TableFile(Protocol):
+    """A file that holds a table, opened."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its columns."""
+
+    def class_names(self, label: str) -> Sequence[str]:
+        """Return the names of the classes, where the file has them in an order; else nothing."""
+
+    def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:
+        """Return its rows, as :func:`read_rows` does."""
+
+
+def load_table(
+    kind: str,
+    argument: str,
+    open_table: Callable[[Path], TableFile],
+    named: Mapping[str, str | None],
+    *,
+    test: str | None,
+    test_share: float,
+    seed: Seed,
+    strict: bool,
+) -> DataSet:
+    """Load a data set from a table, and from a second one with the test part where there is one.
+
+    Parameters
+    ----------
+    kind
+        Of the source, as it is typed before the colon.
+    argument, test
+        The files.
+    open_table
+        Opens a file.
+    named
+        Columns that were named: text, image, label, client, domain, split.
+    test_share, seed, strict
+        As in :func:`~fedmoments.samples.sources.rows.assemble` and ``Problems``.
+    """
+    if named["split"] is not None and test is not None:
+        raise InputError("give the test part by a column (split) or by a file (test), not by both")
+    problems = Problems(strict=strict)
+    path = Path(argument).expanduser()
+    table = open_table(path)
+    columns = choose_columns(str(path), table.names, **named)
+    classes = table.class_names(columns.label)
+    parts = table.rows(columns, classes, problems)
+    if test is not None:
+        second = Path(test).expanduser()
+        other = open_table(second)
+        same = {"image" if columns.is_image else "text": columns.item, "label": columns.label}
+        kept = {what: named[what] for what in ("client", "domain") if named[what] in other.names}
+        parts["test"] = other.rows(choose_columns(str(second), other.names, **same, **kept), classes, problems)["train"]
+    return assemble(
+        f"{kind}:{argument}",
+        parts["train"],
+        parts.get("test"),
+        "image" if columns.is_image else "text",
+        problems,
+        test_share=test_share,
+        seed=seed,
+        class_names=classes,
+    )
 
 
 def read_rows(

@@ -13,19 +13,17 @@ Clients send what they send in DENSE. Each round the server
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.classifier import Classifier, LinearClassifier
+from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
 from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, counts_of
-from fedmoments.study.baselines.local_head import DECAY
+from fedmoments.study.baselines.checks import check_choice, check_number, counts_of
+from fedmoments.study.baselines.distilled import Distilled
 from fedmoments.study.baselines.sent_heads import client_shares, ensemble_of
-from fedmoments.study.baselines.server_head import SERVER_DECAY
-from fedmoments.study.baselines.synthesis import Synthesis, upload_with_statistics
+from fedmoments.study.baselines.synthesis import Labels, Narrow, Synthesis
 
 __all__ = ["PRESETS", "CoBoosting", "boosted_shares"]
 
@@ -33,23 +31,19 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class CoBoosting(Baseline):
+class CoBoosting(Distilled):
     """A student of an ensemble whose weights were boosted on hard synthetic features, or that ensemble.
 
     Parameters
     ----------
     returns
         ``student``, a linear head, or ``ensemble``.
-    samples, rounds, steps, step
-        As in :class:`fedmoments.study.baselines.dense.Dense`.
-    statistics, disagreement
-        λ₁ and λ₂ of the loss.
     perturbation
         Length of the last move that makes features harder, in standard deviations of the features.
     weight_step
         μ; weights move once a round, so that a client starting at 1/K ends at (1 ± μ·rounds)/K at most.
-    temperature, decay, student_decay
-        As in :class:`fedmoments.study.baselines.dense.Dense`.
+    samples, rounds, steps, step, statistics, disagreement, temperature, decay, student_decay
+        As in :class:`fedmoments.study.baselines.distilled.Distilled`.
 
     Examples
     --------
@@ -60,57 +54,26 @@ class CoBoosting(Baseline):
     array([0, 0, 1, 1])
     """
 
-    sends: ClassVar[str] = "a linear head, feature mean and variance"
-
     returns: str = "student"
-    samples: int = 4_000
-    rounds: int = 8
-    steps: int = 5
-    step: float = 1.0
-    statistics: float = 1.0
-    disagreement: float = 1.0
     perturbation: float = 0.5
     weight_step: float = 0.1
-    temperature: float = 1.0
-    decay: float = DECAY
-    student_decay: float = SERVER_DECAY
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("returns", self.returns, ["student", "ensemble"])
-        for name in ("samples", "rounds"):
-            check_number(name, getattr(self, name), whole=True)
-        check_number("steps", self.steps, whole=True, zero=True)
-        for name in ("step", "temperature", "decay", "student_decay"):
-            check_number(name, getattr(self, name))
-        for name in ("statistics", "disagreement", "perturbation", "weight_step"):
+        for name in ("perturbation", "weight_step"):
             check_number(name, getattr(self, name), zero=True)
-
-    def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
-        return upload_with_statistics(*check_samples(X, y, n_classes), n_classes, self.decay)
 
     def combine(self, uploads: Sequence[Upload], *, dim: int, seed: int) -> Classifier:  # noqa: ARG002
         workshop = Synthesis.of(uploads, statistics=self.statistics, disagreement=self.disagreement, hard=True)
-        shares = client_shares(counts_of(uploads), "uniform")
-        rng = np.random.default_rng(seed)
-        student: LinearClassifier | None = None
-        synthesised: list[NDArray[np.float32]] = []
-        for turn in range(self.rounds):
-            U, labels = workshop.draw(-(-self.samples // self.rounds), rng)
-            U = workshop.improve(U, labels, shares, student, steps=self.steps, step=self.step)
-            U = workshop.harden(U, labels, shares, length=self.perturbation)
-            given = workshop.mixture.of_label(workshop.mixture.mix(U, shares), labels)
-            shares = boosted_shares(shares, given, self.weight_step)
-            synthesised.append(U)
-            student = workshop.distil(
-                np.concatenate(synthesised),
-                shares,
-                student,
-                decay=self.student_decay,
-                temperature=self.temperature,
-                passes=100 if turn == self.rounds - 1 else 20,
-            )
-        assert student is not None  # noqa: S101 - there is one round or more
-        return workshop.in_features(student) if self.returns == "student" else ensemble_of(uploads, shares)
+        student, shares = self.distil(workshop, client_shares(counts_of(uploads), "uniform"), seed)
+        return student if self.returns == "student" else ensemble_of(uploads, shares)
+
+    def after_steps(self, workshop: Synthesis, U: Narrow, labels: Labels, shares: Floats) -> tuple[Narrow, Floats]:
+        """Return features that are harder, and the weights of clients after one step on them."""
+        U = workshop.harden(U, labels, shares, length=self.perturbation)
+        given = workshop.mixture.of_label(workshop.mixture.mix(U, shares), labels)
+        return U, boosted_shares(shares, given, self.weight_step)
 
 
 def boosted_shares(shares: Floats, given: NDArray[np.floating], step: float) -> Floats:

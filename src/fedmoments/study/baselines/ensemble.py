@@ -9,25 +9,18 @@ not the right one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
 from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, counts_of
-from fedmoments.study.baselines.local_head import DECAY, fit_local_head
-from fedmoments.study.baselines.sent_heads import client_shares, ensemble_of
+from fedmoments.study.baselines.checks import counts_of
+from fedmoments.study.baselines.sent_heads import SentHeads, client_shares, ensemble_of
 
 __all__ = ["PRESETS", "ClientEnsemble"]
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class ClientEnsemble(Baseline):
+class ClientEnsemble(SentHeads):
     """An ensemble of local linear heads.
 
     Parameters
@@ -39,26 +32,13 @@ class ClientEnsemble(Baseline):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
     >>> method = ClientEnsemble()
     >>> uploads = [method.local(X[k::2], y[k::2], n_classes=2, seed=k) for k in range(2)]
     >>> method.combine(uploads, dim=1, seed=0).predict(X)
     array([0, 0, 1, 1])
     """
-
-    sends: ClassVar[str] = "a linear head"
-
-    decay: float = DECAY
-    weighting: str = "uniform"
-
-    def __post_init__(self) -> None:
-        check_number("decay", self.decay)
-        check_choice("weighting", self.weighting, ["uniform", "samples"])
-
-    def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
-        X, y = check_samples(X, y, n_classes)
-        head = fit_local_head(X, y, n_classes=n_classes, decay=self.decay)
-        return Upload(head.arrays(), np.bincount(y, minlength=n_classes))
 
     def combine(self, uploads: Sequence[Upload], *, dim: int, seed: int) -> Classifier:  # noqa: ARG002
         return ensemble_of(uploads, client_shares(counts_of(uploads), self.weighting))

@@ -7,25 +7,17 @@ with heads that every client has fitted to the end. Heads are linear, so averagi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
 from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples
-from fedmoments.study.baselines.local_head import DECAY, fit_local_head
-from fedmoments.study.baselines.sent_heads import average_head
+from fedmoments.study.baselines.sent_heads import SentHeads, average_head
 
 __all__ = ["PRESETS", "HeadAverage"]
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class HeadAverage(Baseline):
+class HeadAverage(SentHeads):
     """The average of local linear heads.
 
     Parameters
@@ -37,6 +29,7 @@ class HeadAverage(Baseline):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 0, 1, 1])
     >>> method = HeadAverage()
     >>> uploads = [method.local(X[k::2], y[k::2], n_classes=2, seed=k) for k in range(2)]
@@ -44,19 +37,7 @@ class HeadAverage(Baseline):
     array([0, 0, 1, 1])
     """
 
-    sends: ClassVar[str] = "a linear head"
-
-    decay: float = DECAY
     weighting: str = "samples"
-
-    def __post_init__(self) -> None:
-        check_number("decay", self.decay)
-        check_choice("weighting", self.weighting, ["uniform", "samples"])
-
-    def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
-        X, y = check_samples(X, y, n_classes)
-        head = fit_local_head(X, y, n_classes=n_classes, decay=self.decay)
-        return Upload(head.arrays(), np.bincount(y, minlength=n_classes))
 
     def combine(self, uploads: Sequence[Upload], *, dim: int, seed: int) -> Classifier:  # noqa: ARG002
         return average_head(uploads, self.weighting)

@@ -1,19 +1,48 @@
-"""Local heads as the server reads them, what each client weighs, and their average."""
+"""Local heads: what a client sends, how the server reads them, what each client weighs, and their average."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import EnsembleClassifier, LinearClassifier
 from fedmoments.core.classifier.ensemble import REST
-from fedmoments.study.baselines.baseline import Upload
-from fedmoments.study.baselines.checks import classes_held, counts_of
-from fedmoments.study.baselines.local_head import LocalHead
+from fedmoments.study.baselines.baseline import Baseline, Upload
+from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, classes_held, counts_of
+from fedmoments.study.baselines.local_head import DECAY, LocalHead, fit_local_head
 
-__all__ = ["average_head", "client_shares", "ensemble_of", "read_heads"]
+__all__ = ["SentHeads", "average_head", "client_shares", "ensemble_of", "read_heads"]
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SentHeads(Baseline):
+    """A baseline whose clients fit a linear head each and send it.
+
+    Parameters
+    ----------
+    decay
+        Penalty of the local heads; see :mod:`fedmoments.study.baselines.local_head`.
+    weighting
+        What a client counts for: ``uniform``, the same for all, or by its ``samples``.
+    """
+
+    sends: ClassVar[str] = "a linear head"
+
+    decay: float = DECAY
+    weighting: str = "uniform"
+
+    def __post_init__(self) -> None:
+        check_number("decay", self.decay)
+        check_choice("weighting", self.weighting, ["uniform", "samples"])
+
+    def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
+        X, y = check_samples(X, y, n_classes)
+        head = fit_local_head(X, y, n_classes=n_classes, decay=self.decay)
+        return Upload(head.arrays(), np.bincount(y, minlength=n_classes))
 
 
 def read_heads(uploads: Sequence[Upload]) -> list[LocalHead]:
