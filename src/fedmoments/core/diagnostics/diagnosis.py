@@ -188,17 +188,10 @@ def diagnose(
     neighbours: Neighbours | None = None
     for name in SOURCES:
         gaussians = ClassGaussians(stats, name)
-        needs = covariance_source(name).pooled_needs
-        spectrum = look.at(f"the {name} covariance", needs, partial(spectrum_of, gaussians, shrinkage))
-        if spectrum is None:
-            continue
-        spectra[name] = spectrum
-        fisher = look.at(
-            f"the Fisher directions of the {name} covariance",
-            needs,
-            partial(FisherSubspace.of, gaussians, shrinkage=shrinkage, directions="all"),
-        )
-        if fisher is not None:
+        spectrum, fisher = look.directions(name, gaussians, shrinkage)
+        if spectrum is not None:
+            spectra[name] = spectrum
+        if spectrum is not None and fisher is not None:
             curves[name] = fisher_curve(gaussians, fisher, shrinkage=shrinkage, test=test)
             neighbours = neighbours or nearest_classes(fisher, stats.counts, spectrum.whitened_trace)
     bias = look.at("the bias of the free covariance", _BIAS_NEEDS, partial(covariance_bias, stats))
@@ -238,6 +231,17 @@ class _Look:
         except NotEnoughDataError as error:
             self.unknown.append(Unknown(what, str(error)))
             return None
+
+    def directions(
+        self, source: str, gaussians: ClassGaussians, shrinkage: Shrinkage | str | float
+    ) -> tuple[Spectrum | None, FisherSubspace | None]:
+        """Return the spectrum of a covariance and its Fisher directions, each None where it cannot be seen."""
+        needs = covariance_source(source).pooled_needs
+        spectrum = self.at(f"the {source} covariance", needs, partial(spectrum_of, gaussians, shrinkage))
+        if spectrum is None:
+            return None, None
+        subspace = partial(FisherSubspace.of, gaussians, shrinkage=shrinkage, directions="all")
+        return spectrum, self.at(f"the Fisher directions of the {source} covariance", needs, subspace)
 
     def lacks(self, what: str, needs: StatisticsSpec) -> None:
         """Note that moments are missing."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedmoments.core.heads import Head
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations import ACCURACY, Observation
 from fedmoments.errors import UnknownNameError
+from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
 from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation.evaluation import predict_blocks
@@ -150,19 +152,14 @@ def inference(
             )
         ]
 
-    every: dict[tuple[str, str], list[float | None]] = {}
+    identities = {name: identity_of(head) for name, head in {**heads, unit: base}.items()}
+    by_seed = {}
     for done, seed in enumerate(world.each_seed):
         world.say(done, world.seeds, f"memory and time of predictions, seed {seed}")
-        identities = {name: identity_of(head) for name, head in {**heads, unit: base}.items()}
         key = ["inference", identities, unit, setting.to_dict(), seed]
-        for observation in world.memory(encoder).once(key, lambda seed=seed: measured(seed)):  # type: ignore[misc]
-            every.setdefault((observation.method, observation.quantity), []).extend(observation.values)
+        by_seed[seed] = world.memory(encoder).once(key, partial(measured, seed))
     common = {**place, "projection": setting.projection or 0}
-    seeds = tuple(world.each_seed)
-    return [
-        Observation({**common, "head": head}, tuple(values), quantity, seeds=seeds)
-        for (head, quantity), values in every.items()
-    ]
+    return [replace(one, where={**common, **one.where}) for one in across_seeds(by_seed.items())]
 
 
 def _times(classifiers: Mapping[str, Classifier], X: NDArray[Any]) -> dict[str, float]:
