@@ -21,6 +21,28 @@ EXAMPLE = example(
 )
 #: Heads that a simulation compares by default.
 HEADS = ("fedncm", "fed3r", "gh-lda")
+Model = Annotated[
+    Path | None,
+    typed(
+        help="What the server broadcast: a classifier, or merged statistics ('fedmoments merge'), which class "
+        "means are blended in."
+    ),
+]
+Beta = Annotated[
+    str | None,
+    typed(
+        help="Weight of the client's own class means: 'auto' or 0 to 1; a list in simulations, 'auto' by default. "
+        "With --model, none is blended unless this is given."
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typed(
+        metavar="SHARE",
+        help="Test every client on this share of its own samples, instead of test samples that are dealt out: for "
+        "the splits domain and id.",
+    ),
+]
 
 
 @command("personalise", EXAMPLE)
@@ -39,21 +61,9 @@ def personalise(
         ),
     ],
     *,
-    model: Annotated[
-        Path | None,
-        typed(
-            help="What the server broadcast: a classifier, or merged statistics ('fedmoments merge'), which class "
-            "means are blended in."
-        ),
-    ] = None,
+    model: Model = None,
     out: Annotated[Path | None, typed("--out", "-o", help="Classifier file to write, with --model.")] = None,
-    beta: Annotated[
-        str | None,
-        typed(
-            help="Weight of the client's own class means: 'auto' or 0 to 1; a list in simulations, 'auto' by default. "
-            "With --model, none is blended unless this is given."
-        ),
-    ] = None,
+    beta: Beta = None,
     all_labels: Annotated[
         bool, typed("--all-labels", help="With --model: predict labels too that this client does not have.")
     ] = False,
@@ -63,14 +73,7 @@ def personalise(
     newcomer: Annotated[
         bool, typed("--newcomer", help="With --model: this client's samples are not among the statistics.")
     ] = False,
-    held_out: Annotated[
-        float | None,
-        typed(
-            metavar="SHARE",
-            help="Test every client on this share of its own samples, instead of test samples that are dealt out: for "
-            "the splits domain and id.",
-        ),
-    ] = None,
+    held_out: HeldOut = None,
     json: Json = False,
 ) -> None:
     """Make a client's own classifier without training, or simulate what that brings.

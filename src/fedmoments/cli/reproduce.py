@@ -32,17 +32,47 @@ DISAGREES = 3
 #: More experiments than this are printed in a line each.
 MOST_TABLES = 3
 
+What = Annotated[
+    list[str],
+    positional(
+        metavar="WHAT...",
+        help="list; or names such as fedcof/table3, patterns such as 'fedcof/*', 'free' for all that need no data, "
+        "or 'all'.",
+    ),
+]
+SameAs = Annotated[
+    str | None,
+    typed(
+        "--as",
+        metavar="PART",
+        help="These are the paper's own data of this part of its table, such as 'CIFAR-100, SqueezeNet': numbers "
+        "are then compared one by one. Without it, data stand in for the paper's.",
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typed(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a setting of the experiment: clients=10,50, rounds=20, hyper.fedcof.shrinkage=automatic; may "
+        "be repeated.",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typed(
+        "--out",
+        "-o",
+        help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md and "
+        "figures, and index.html over all that it holds.",
+        common=4,
+    ),
+]
+
 
 @command("reproduce", EXAMPLE)
 def reproduce(
-    what: Annotated[
-        list[str],
-        positional(
-            metavar="WHAT...",
-            help="list; or names such as fedcof/table3, patterns such as 'fedcof/*', 'free' for all that need no data, "
-            "or 'all'.",
-        ),
-    ],
+    what: What,
     study: Annotated[
         Given[StudySettings],
         Taken(
@@ -52,37 +82,12 @@ def reproduce(
         ),
     ],
     *,
-    same_as: Annotated[
-        str | None,
-        typed(
-            "--as",
-            metavar="PART",
-            help="These are the paper's own data of this part of its table, such as 'CIFAR-100, SqueezeNet': numbers "
-            "are then compared one by one. Without it, data stand in for the paper's.",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typed(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change a setting of the experiment: clients=10,50, rounds=20, hyper.fedcof.shrinkage=automatic; may "
-            "be repeated.",
-        ),
-    ] = None,
+    same_as: SameAs = None,
+    settings: Changes = None,
     seeds: Annotated[
         int | None, typed(help="How many seeds; as many as in the paper by default.", metavar="N", common=3)
     ] = None,
-    out: Annotated[
-        Path | None,
-        typed(
-            "--out",
-            "-o",
-            help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md and "
-            "figures, and index.html over all that it holds.",
-            common=4,
-        ),
-    ] = None,
+    out: Folder = None,
     fresh: Fresh = False,
     json: Json = False,
 ) -> None:
