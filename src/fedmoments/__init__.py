@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_bias
     from fedmoments.core.heads import Head, Preset, head_names, make_head, presets, register_head
     from fedmoments.core.heads.recursive import RecursiveRidge
+    from fedmoments.core.observations import Observation, Report, Results, read_report
     from fedmoments.core.statistics import (
         Accumulator,
         FixedPoint,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fedmoments.samples.encoders import register_encoder
     from fedmoments.settings.optimisers import register_optimiser
     from fedmoments.study.baselines import register_baseline
+    from fedmoments.study.simulation import simulate
 
 __version__ = "0.1.0"
 
@@ -46,8 +48,11 @@ __all__ = [
     "Layout",
     "Ledger",
     "Moment",
+    "Observation",
     "Preset",
     "RecursiveRidge",
+    "Report",
+    "Results",
     "Shrinkage",
     "SketchPlan",
     "Statistics",
@@ -60,6 +65,7 @@ __all__ = [
     "make_head",
     "measure",
     "presets",
+    "read_report",
     "register_baseline",
     "register_corruption",
     "register_encoder",
@@ -70,6 +76,7 @@ __all__ = [
     "register_source",
     "register_split",
     "save_statistics",
+    "simulate",
     "spec_for",
 ]
 
@@ -79,6 +86,7 @@ _ROOMS = {
     "fedmoments.core.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
     "fedmoments.core.heads": ("Head", "Preset", "head_names", "make_head", "presets", "register_head"),
     "fedmoments.core.heads.recursive": ("RecursiveRidge",),
+    "fedmoments.core.observations": ("Observation", "Report", "Results", "read_report"),
     "fedmoments.core.statistics": (
         "Accumulator",
         "FixedPoint",
@@ -98,6 +106,7 @@ _ROOMS = {
     "fedmoments.samples.encoders": ("register_encoder",),
     "fedmoments.settings.optimisers": ("register_optimiser",),
     "fedmoments.study.baselines": ("register_baseline",),
+    "fedmoments.study.simulation": ("simulate",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -154,7 +154,7 @@ def test_a_simulation_prints_the_figures_of_the_library(run: Any, features: str)
     ]
     for (head, variant), row in rows.items():
         figures = [each.row(head, variant).accuracy for each in expected]
-        assert [each["accuracy"] for each in row["seeds"]] == figures
+        assert [each["accuracy"] for each in row["outcomes"]] == figures
         known = [figure for figure in figures if figure is not None]
         assert row["accuracy"] == (pytest.approx(np.mean(known)) if len(known) == 2 else None)
         assert bool(row["reason"]) == (len(known) < 2)
@@ -172,7 +172,7 @@ def test_clients_are_tested_on_what_they_hold_out(run: Any, features: str) -> No
     options = ["--clients", "4", "--split", "iid", "--heads", "fedncm", "--seeds", "1", "--held-out", "0.25"]
     found = document(run("personalise", features, *options, "--json"))["personal"]
     assert found["held_out"] == 0.25
-    assert {row["seeds"][0]["tests"] for row in found["rows"]} == {4 * 37}
+    assert {row["outcomes"][0]["tests"] for row in found["rows"]} == {4 * 37}
     assert "tested on 0.25 of their own samples" in run("personalise", features, *options).stdout
 
 

@@ -62,7 +62,7 @@ def test_one_command_sweeps_the_dimension(simulated: Any, arrays: Any) -> None:
 
 def test_a_single_projection_is_told_above_the_table(simulated: Any) -> None:
     text = squeezed(simulated("--project", "5", "--heads", "fedncm", "--seeds", "1").stdout)
-    assert "1 mean a client and class, projected to 5 dimensions, each head's own shrinkage" in text
+    assert "1 mean a client and class, each head's own shrinkage, projected to 5 dimensions" in text
     plain = simulated("--heads", "fedncm", "--seeds", "1").stdout
     assert "dimensions" not in plain
     assert "projection" not in plain

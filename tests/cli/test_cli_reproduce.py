@@ -98,6 +98,17 @@ def test_a_table_is_run_shown_and_written(run: Any, features: str) -> None:
     assert again["measurements"] == written["measurements"]
 
 
+def test_fresh_forgets_what_an_earlier_run_measured(run: Any, features: str) -> None:
+    first = json.loads(run(*TABLE3, "--data", features, "--json").stdout)
+    known = json.loads(run(*TABLE3, "--data", features, "--json").stdout)
+    fresh = json.loads(run(*TABLE3, "--data", features, "--fresh", "--json").stdout)
+    assert (known["cached"] > 0, fresh["cached"]) == (True, 0)
+    accuracies = [[m["values"] for m in each["measurements"] if m["quantity"] == "accuracy"] for each in (first, fresh)]
+    assert accuracies[0] == accuracies[1] != []
+    assert first["measurements"] == known["measurements"]
+    assert json.loads(run(*TABLE3, "--data", features, "--json").stdout)["cached"] == known["cached"]
+
+
 def test_own_data_are_compared_number_by_number(run: Any, features: str) -> None:
     part = experiment("fedcof/table3").paper[0].name
     found = json.loads(run(*TABLE3[:4], "--data", features, "--as", part, "--json").stdout)

@@ -60,3 +60,17 @@ def test_what_is_typed_wrongly_is_refused_in_one_line(run: Any, features: str, a
     result = run("tune", features, "--clients", "4", "--rounds", "1", "--seeds", "1", *arguments, code=2)
     assert told in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_fresh_forgets_what_an_earlier_job_left(run: Any, features: str) -> None:
+    run("tune", features, *SMALL, "--out", "t")
+    kept = Path("t/curves/lp-fedcof-fedavg-0.json")
+    entry = json.loads(kept.read_text("utf-8"))
+    entry["curve"]["points"][-1]["accuracy"] = 0.125  # what nobody measured
+    kept.write_text(json.dumps(entry))
+    again = document(run("tune", features, *SMALL, "--out", "t", "--json"))
+    assert [each["points"][-1]["accuracy"] for each in again["curves"]][1] == 0.125
+    fresh = run("tune", features, *SMALL, "--out", "t", "--fresh").stdout
+    assert "earlier job" not in fresh
+    found = json.loads(Path("t/results.json").read_text("utf-8"))["tuning"]["curves"][1]
+    assert found["points"][-1]["accuracy"] != 0.125

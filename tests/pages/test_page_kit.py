@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedmoments.core.observations import Report
 from fedmoments.errors import InputError
 from fedmoments.pages import render, sections
 from fedmoments.pages.chart import Chart, Point, Rule, Scale, Series, Style, Trace, bytes_scale, share_scale
@@ -19,7 +20,6 @@ from fedmoments.pages.figure import figure, figure_file
 from fedmoments.pages.labels import Label, text_width
 from fedmoments.pages.markup import Html, tag
 from fedmoments.pages.plot import draw, fitted
-from fedmoments.pages.reading import Results
 from fedmoments.pages.report import REPORT
 from fedmoments.pages.shell import Section, section
 from fedmoments.pages.table import Cell, Column, Row, Table, number_cell
@@ -30,7 +30,7 @@ ATTACK = '</script><img src=x onerror="alert(1)">'
 
 
 @section("own", "A section of one's own", place=35)
-def own_section(results: Results) -> Html | None:
+def own_section(results: Report) -> Html | None:
     """Return how many rows there are, or None without any."""
     return tag("p", f"{len(results.rows)} rows") if results.rows else None
 
@@ -63,7 +63,7 @@ def test_what_was_registered_goes_again(results: dict[str, Any]) -> None:
 
 def test_two_sections_of_one_anchor_are_refused() -> None:
     @section("heads", "Another one", place=1)
-    def other(results: Results) -> Html | None:
+    def other(results: Report) -> Html | None:
         return None
 
     with pytest.raises(InputError, match="two sections call themselves 'heads'"):

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.pages.pointer import told_of
 
+from fedmoments.core.observations import Report
 from fedmoments.errors import InputError
 from fedmoments.pages import write_report
 from fedmoments.pages.budget_figure import budget_figure
@@ -28,7 +29,9 @@ def panels(drawn: str) -> list[Any]:
 
 
 def test_a_figure_is_sound_xml_with_the_colours_of_the_page(document: dict[str, Any]) -> None:
-    drawn = budget_figure(document, title="BANKING77 & more", names={"auto": "ours", "fedcof": "FedCOF"})
+    drawn = budget_figure(
+        Report.from_dict(document), title="BANKING77 & more", names={"auto": "ours", "fedcof": "FedCOF"}
+    )
     root = ElementTree.fromstring(drawn)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert (root.get("width"), root.get("viewBox")) == ("844", "-12 -12 844 386")
@@ -45,7 +48,7 @@ def test_a_figure_is_sound_xml_with_the_colours_of_the_page(document: dict[str, 
 def test_several_documents_share_colours_whatever_each_of_them_has(budgets: Any, document: dict[str, Any]) -> None:
     less = budgets.document({"gh-lda": budgets.others["gh-lda"], "fedcof": budgets.others["fedcof"]})
     less["data"]["name"] = "other"
-    drawn = budget_figure([document, less, document], columns=2, size=(900.0, 300.0))
+    drawn = budget_figure([*map(Report.from_dict, (document, less, document))], columns=2, size=(900.0, 300.0))
     found = panels(drawn)
     assert [each.get("transform") for each in found] == ["translate(0 0)", "translate(463 0)", "translate(0 326)"]
     looks = [
@@ -63,19 +66,17 @@ def test_several_documents_share_colours_whatever_each_of_them_has(budgets: Any,
 
 
 def test_a_figure_draws_the_heads_that_are_asked_for(document: dict[str, Any]) -> None:
-    drawn = budget_figure(document, heads=["auto", "fedcof"])
+    drawn = budget_figure(Report.from_dict(document), heads=["auto", "fedcof"])
     assert set(re.findall(r'class="series [^"]*" data-head="([^"]*)"', drawn)) == {"auto", "fedcof"}
 
 
 def test_a_figure_that_cannot_be_drawn_says_why(document: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"document 2 has none.*--budget-curve"):
-        budget_figure([document, {"rows": []}])
-    with pytest.raises(
-        InputError, match=r"document 1 has no budget curve of qda; it has those of auto, sketch, fedncm"
-    ):
-        budget_figure(document, heads=["qda"])
+    with pytest.raises(InputError, match=r"report 2 has none.*--budget-curve"):
+        budget_figure([Report.from_dict(document), Report()])
+    with pytest.raises(InputError, match=r"report 1 has no budget curve of qda; it has those of auto, sketch, fedncm"):
+        budget_figure(Report.from_dict(document), heads=["qda"])
     with pytest.raises(InputError, match="one heading; there are 1 and 2 headings"):
-        budget_figure([document], headings=["a", "b"])
+        budget_figure([Report.from_dict(document)], headings=["a", "b"])
     with pytest.raises(InputError, match="an empty list arrived"):
         budget_figure([])
 
@@ -138,7 +139,9 @@ def test_the_page_fits_the_window_and_no_words_touch(
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_no_words_of_a_figure_touch(browser: Any, tmp_path: Path, document: dict[str, Any], columns: int) -> None:
-    drawn = budget_figure([document] * 3, headings=["BANKING77", "CIFAR-10", "PACS"], columns=columns, title="Accuracy")
+    drawn = budget_figure(
+        [Report.from_dict(document)] * 3, headings=["BANKING77", "CIFAR-10", "PACS"], columns=columns, title="Accuracy"
+    )
     (tmp_path / "figure.svg").write_text(drawn, "utf-8")
     opened(browser, tmp_path / "figure.svg", 900)
     assert outside(browser, "svg") == []

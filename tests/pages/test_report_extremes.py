@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.pages.conftest import bias
 
+from fedmoments.errors import FileFormatError
 from fedmoments.pages import render
 
 Make = Callable[..., dict[str, Any]]
@@ -40,7 +42,7 @@ def test_no_fitted_head(make_row: Make) -> None:
 def test_numbers_that_are_not_finite_are_unknown(results: dict[str, Any]) -> None:
     results["rows"][0]["seeds"][0]["accuracy"] = math.nan
     results["rows"][1]["seeds"][0]["fit_seconds"] = math.inf
-    results["bias"]["relative"][0] = math.nan
+    results["bias"]["free_trace"][0] = math.nan
     results["rounds"][0]["points"][0]["accuracy"] = math.nan
     page = render(results)
     assert not re.search(r'="(nan|inf|-inf)', page)
@@ -98,7 +100,7 @@ def test_a_thousand_classes_and_clients_stay_small(make_row: Make) -> None:
             "rows": [make_row(f"head-{i}", 0.5, 1e6, detail=i) for i in range(heads)],
             "details": [{"head": f"head-{i}", "seed": 0, "confusion": t.tolist()} for i, t in enumerate(tables)],
             "holders": {"n_clients": n_clients, "cells": [[int(k), int(c), 2] for k, c in cells]},
-            "bias": {"overall": 0.4, "relative": rng.normal(size=n_classes).tolist(), "held_by": [30] * n_classes},
+            "bias": bias(rng.normal(size=n_classes).tolist(), [30] * n_classes),
         }
     )
     assert sections(page) == ["bytes", "heads", "holders", "classes", "bias"]
@@ -122,21 +124,21 @@ def test_a_usual_run_is_below_two_megabytes(make_row: Make) -> None:
             "rows": [make_row(f"h{i}", 0.5 + i / 50, 10.0**i, detail=i) for i in range(heads)],
             "details": details,
             "holders": {"n_clients": n_clients, "cells": cells},
-            "bias": {"overall": 0.1, "relative": [0.1] * n_classes, "held_by": [9] * n_classes},
+            "bias": bias([0.1] * n_classes, [9] * n_classes),
         }
     )
     assert len(page.encode()) < 1_500_000
 
 
-def test_confusion_tables_that_are_not_square_are_left_out(results: dict[str, Any]) -> None:
-    for each in results["details"]:
-        each["confusion"] = [[1, 2], [3]]
-    assert "classes" not in sections(render(results))
+def test_confusion_tables_that_are_not_square_are_refused(results: dict[str, Any]) -> None:
+    results["details"][0]["confusion"] = [[1, 2], [3]]
+    with pytest.raises(FileFormatError, match=r"HeadDetail\.confusion, where numbers of type int64 belongs"):
+        render(results)
 
 
 def test_cells_outside_the_table_are_left_out(results: dict[str, Any]) -> None:
-    results["holders"]["cells"] += [[99, 0, 5], [0, 99, 5], [-1, 0, 5], [1, 2]]
+    results["holders"]["cells"] += [[99, 0, 5], [0, 99, 5], [-1, 0, 5]]
     page = render(results)
     (block,) = re.findall(r'<script type="application/json" id="holders-data">(.*?)</script>', page)
     shown = json.loads(block)
-    assert sum(map(sum, shown["cells"])) == sum(n for k, c, n in results["holders"]["cells"][:-4])
+    assert sum(map(sum, shown["cells"])) == sum(n for k, c, n in results["holders"]["cells"][:-3])

@@ -48,7 +48,7 @@ def test_a_sweep_over_dimensions_is_drawn_against_their_number(swept: dict[str, 
     paths = re.findall(r'<path d="([^"]*)" class="line">', drawn)
     assert [re.sub(r"[^ML]", "", path) for path in paths] == ["MLLL"] * 4, "full is joined: it is d dimensions"
     titles = html.unescape(drawn).replace("\u202f", " ")
-    assert "gh-lda, 128 dimensions: 84.0 % ± 0.4, 1.1 kB a client" in titles
+    assert "gh-lda, projected to 128 dimensions: 84.0 % ± 0.4, 1.1 kB a client" in titles
     assert "gh-nb, all dimensions: 85.0 % ± 0.4, 4.5 kB a client" in titles
 
 

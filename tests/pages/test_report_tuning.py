@@ -1,5 +1,6 @@
 """Pages of tuning: the answer, curves against rounds, bytes and compute, tables, whatever is missing or strange."""
 
+import contextlib
 import copy
 import html
 import re
@@ -8,14 +9,16 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from tests.pages.conftest import read_unless_refused
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.tuning import Tuning
+from fedmoments.errors import FileFormatError, InputError
 from fedmoments.pages import render
 from fedmoments.pages.markup import join
-from fedmoments.pages.reading import read_results
 from fedmoments.pages.sections.curves import curves_section, tuning_answer, tuning_question
 from fedmoments.pages.sections.run import run_section
 from fedmoments.pages.sections.starts import starts_section
-from fedmoments.pages.tuning_reading import read_tuning
 
 STRANGE: list[Any] = [None, "text", -1.5, {}, float("nan")]
 ATTACK = '</script><img src=x onerror="window.hit=1">" onmouseover="window.hit=1'
@@ -69,6 +72,10 @@ def words_of(page: str) -> str:
     return " ".join(html.unescape("".join(read(page).words)).replace("\u202f", " ").split())
 
 
+def tuning_of(document: dict[str, Any]) -> Tuning:
+    return Report.from_dict(document).tuning or Tuning()
+
+
 def sections(page: str) -> list[str]:
     return re.findall(r'<section id="(\w+)"', page)
 
@@ -103,17 +110,17 @@ def test_a_page_of_tuning_asks_and_answers_its_own_question(world: Any, whole: d
 
 def test_rounds_and_bytes_of_the_answer_are_those_of_the_document(world: Any) -> None:
     made = world.document(("random", "fedncm"), ("fedavg",))
-    entry = next(each for each in made["tuning"]["reached"] if each["start"] == "fedncm")
+    entry = next(each for each in world.reached(made["tuning"]["curves"]) if each["start"] == "fedncm")
     assert entry["rounds"] > 1
     words = words_of(render(made))
     assert f"From fedncm, it is there after {entry['rounds']:.1f} rounds ({entry['bytes'] / 1e6:.0f} MB)" in words
 
 
 def test_a_difference_within_the_noise_is_called_so(whole: dict[str, Any]) -> None:
-    assert "noise" not in words_of(str(tuning_answer(read_results(whole))))
+    assert "noise" not in words_of(str(tuning_answer(Report.from_dict(whole))))
     few = copy.deepcopy(whole)
     few["data"]["test"] = 50
-    answer = words_of(str(tuning_answer(read_results(few))))
+    answer = words_of(str(tuning_answer(Report.from_dict(few))))
     assert "within the noise of 50 test samples" in answer
     assert "points higher" not in answer
 
@@ -124,7 +131,6 @@ def test_a_start_that_never_gets_there_is_said_so(world: Any) -> None:
         if each["start"] == "fedncm":
             for point in each["points"]:
                 point["accuracy"] -= 0.1
-    made["tuning"]["reached"] = world.reached(made["tuning"]["curves"])
     page = render(made)
     assert "From fedncm, it never gets there, and ends" in words_of(page)
     assert re.search(r"ends \d\.\d points lower", words_of(page))
@@ -133,8 +139,11 @@ def test_a_start_that_never_gets_there_is_said_so(world: Any) -> None:
 
 
 def test_seeds_that_got_there_are_counted(small: dict[str, Any]) -> None:
-    entry = next(each for each in small["tuning"]["reached"] if each["start"] == "fedcof")
-    entry |= {"seeds": 2, "hit": 1, "rounds": 2.0}
+    accuracies = {0: (0.0, 0.99, 0.99), 1: (0.0, 0.0, 0.0)}
+    for curve in small["tuning"]["curves"]:
+        if curve["start"] == "fedcof":
+            for point, accuracy in zip(curve["points"], accuracies[curve["seed"]], strict=True):
+                point["accuracy"] = accuracy
     page = render(small)
     assert "(1 of 2 seeds)" in words_of(page)
     assert "it is there after 2 rounds" in words_of(page)
@@ -176,7 +185,7 @@ def test_refits_and_probes_are_shown_where_there_are_any(small: dict[str, Any]) 
 
 
 def test_what_was_run_is_said(world: Any, whole: dict[str, Any]) -> None:
-    words = words_of(str(run_section(read_results(whole))))
+    words = words_of(str(run_section(Report.from_dict(whole))))
     for said in (
         "the head alone is trained",
         "100 clients, Dirichlet 0.1",
@@ -207,22 +216,22 @@ def test_the_end_is_what_validation_chose_and_early_stops_are_named(world: Any) 
 def test_a_seed_that_stopped_keeps_its_last_point(world: Any) -> None:
     made = world.document(("fedcof",), ("fedavg",), seeds=2, rounds=10)
     del made["tuning"]["curves"][1]["points"][4:]
-    (run,) = read_tuning(made).runs
-    trail = {spot.round: (spot, figure) for spot, figure in run.trail}
+    (run,) = tuning_of(made).runs
+    trail = {waypoint.round: waypoint for waypoint in run.trail}
     assert [*trail] == [*range(11)]
     late = [world.accuracy("fedcof", "fedavg", 0, 9), world.accuracy("fedcof", "fedavg", 1, 3)]
-    spot, figure = trail[9]
-    assert figure is not None
-    assert figure.mean == pytest.approx(fmean(late))
+    assert trail[9].accuracy.mean == pytest.approx(fmean(late))
     first, second = (each["points"] for each in made["tuning"]["curves"])
-    assert spot.bytes == pytest.approx(fmean([first[9]["up"] + first[9]["down"], second[3]["up"] + second[3]["down"]]))
+    assert trail[9].bytes == pytest.approx(
+        fmean([first[9]["up"] + first[9]["down"], second[3]["up"] + second[3]["down"]])
+    )
 
 
 def test_nothing_tested_is_said(small: dict[str, Any]) -> None:
     for each in small["tuning"]["curves"]:
         for point in each["points"]:
             point["accuracy"] = None
-    small["tuning"] |= {"heads": [], "reached": []}
+    small["tuning"] |= {"heads": []}
     page = render(small)
     assert "No accuracy was measured" in words_of(page)
     assert sections(page) == ["starts", "run", "reproduce"]
@@ -240,11 +249,12 @@ def test_sections_stand_beside_heads(results: dict[str, Any], small: dict[str, A
 # ---------------------------------------------------------------------------------------------- strange documents
 
 
-def test_any_key_of_any_depth_may_be_missing_null_or_strange(small: dict[str, Any]) -> None:
+def test_any_key_of_any_depth_that_is_missing_or_strange_is_drawn_or_refused_by_name(small: dict[str, Any]) -> None:
     def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         entries = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
         return [place for key, inner in entries for place in [(*path, key), *paths(inner, (*path, key))]]
 
+    refused = 0
     for path in paths(small["tuning"]):
         for strange in [*STRANGE, ...]:
             changed = copy.deepcopy(small)
@@ -255,20 +265,42 @@ def test_any_key_of_any_depth_may_be_missing_null_or_strange(small: dict[str, An
                 del inner[path[-1]]
             else:
                 inner[path[-1]] = strange
-            results = read_results(changed)
-            parts = [tuning_question(results), tuning_answer(results), curves_section(results)]
-            made = str(join([*parts, starts_section(results), run_section(results)]))
+            if "plan" in path and strange is not ...:  # numbers that no run can have are refused by the plan
+                with contextlib.suppress(InputError):
+                    Report.from_dict(changed)
+                continue
+            report = read_unless_refused(changed)
+            if report is None:
+                refused += 1
+                continue
+            parts = [tuning_question(report), tuning_answer(report), curves_section(report)]
+            made = str(join([*parts, starts_section(report), run_section(report)]))
             assert not re.search(r' (?:[cxy][xy12]?|d|points|data-value)="[^"]*nan|nan\u202f%', made)
+    assert refused > 100
 
 
-@pytest.mark.parametrize("strange", STRANGE)
-def test_a_page_is_made_whatever_tuning_is(strange: Any) -> None:
+@pytest.mark.parametrize("strange", [None, {}, float("nan")])
+def test_a_page_is_made_of_nothing_tuned(strange: Any) -> None:
     read(render({"rows": [], "tuning": strange}))
+
+
+@pytest.mark.parametrize("strange", ["text", -1.5, []])
+def test_what_is_no_tuning_is_refused(strange: Any) -> None:
+    with pytest.raises(FileFormatError, match="where a Tuning belongs"):
+        render({"rows": [], "tuning": strange})
+
+
+def test_when_starts_reach_the_random_end_is_what_a_naive_count_says(world: Any) -> None:
+    made = world.document(("random", "fedncm", "fedcof"))
+    naive = {(each["start"], each["optimiser"]): each for each in world.reached(made["tuning"]["curves"])}
+    for reached in tuning_of(made).reached:
+        assert vars(reached) == pytest.approx(naive.pop((reached.start, reached.optimiser)))
+    assert not naive
 
 
 def poisoned(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: poisoned(inner) for key, inner in value.items()}
+        return {key: inner if key == "plan" else poisoned(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [poisoned(inner) for inner in value]
     return f"{value}{ATTACK}" if isinstance(value, str) else value

@@ -10,6 +10,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads.nearest_mean import NearestMean
+from fedmoments.core.observations.parts import ClientInfluence, Dropped
 from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError
 from fedmoments.privacy.robust import Influence, Suspicion, influences, poison, robust_record
@@ -153,8 +154,8 @@ def test_the_record_is_plain_and_counts_who_was_found() -> None:
         attack="flip:0.2",
         attackers={"a", "c"},
     )
-    assert record["dropped"][0] == {"client": "a", "reason": "samples: many"}
-    assert (record["caught"], record["false"], record["attackers"]) == (1, 1, ["a", "c"])
-    assert record["influence"] == [{"client": "a", "change": 0.5, "flips": 0.25, "samples": 10, "share": 0.1}]
-    assert robust_record(None, clients=4)["examined"] is False
-    assert "attack" not in robust_record(None, clients=4)
+    assert record.dropped[0] == Dropped("a", "samples: many")
+    assert (record.caught, record.false, record.attackers) == (1, 1, ("a", "c"))
+    assert record.influence == (ClientInfluence("a", 0.5, 0.25, 10, 0.1),)
+    assert robust_record(None, clients=4).examined is False
+    assert robust_record(None, clients=4).attack is None

@@ -184,10 +184,10 @@ def test_junk_with_the_right_trace_is_not_found() -> None:
 
 def test_the_card_says_what_sketches_tell() -> None:
     card = privacy_card(Agreed(), sketches={"clients": 9, "rows": 30, "share": 0.2, "most": 0.25, "energy": 0.61})
-    facts = dict(card["facts"])
+    facts = dict(card.facts)
     assert facts["Scatter sketches"].startswith("20% of the directions that would span a client's samples, 25% at most")
     assert "61% of the scatter" in facts["Scatter sketches"]
-    assert any("an outlier of a small client" in each for each in card["not_promised"])
+    assert any("an outlier of a small client" in each for each in card.not_promised)
     plain = privacy_card(Agreed())
-    assert "sketches" not in plain
-    assert not any("outlier" in each for each in plain["not_promised"])
+    assert plain.sketches is None
+    assert not any("outlier" in each for each in plain.not_promised)

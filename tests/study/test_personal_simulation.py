@@ -145,9 +145,11 @@ def test_figures_are_those_of_every_client_by_hand(name: str, beta: Any) -> None
         assert row.correct[tested].tolist() == expected[row.variant]
         assert row.accuracy == sum(expected[row.variant]) / row.tests.sum()
         shares = np.array(expected[row.variant]) / row.tests[tested]
-        assert row.client_accuracy == pytest.approx(shares.mean())
+        assert row.outcome(0).client_accuracy == pytest.approx(shares.mean())
         change = np.array(expected[row.variant]) - expected["global"]
-        assert (row.gains, row.losses) == pytest.approx(((change > 0).mean(), (change < 0).mean()))
+        assert (row.outcome(0).gains, row.outcome(0).losses) == pytest.approx(
+            ((change > 0).mean(), (change < 0).mean())
+        )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -155,9 +157,9 @@ def test_nobody_loses_by_predicting_only_labels_that_it_is_tested_on(seed: int) 
     features, split = toy(seed)
     found = simulate_personal(features, split, ["fedncm", "gh-lda"], seed=seed)
     for head in ("fedncm", "gh-lda"):
-        assert found.row(head, "labels").losses == 0
+        assert found.row(head, "labels").outcome(0).losses == 0
         assert accuracy(found, head, "labels") >= accuracy(found, head, "global")
-    assert found.samples == len(features.test)
+    assert found.rows[0].outcome(0).tests == len(features.test)
 
 
 def test_a_client_that_holds_everything_gains_nothing_by_labels_and_means() -> None:
@@ -183,7 +185,7 @@ def test_features_that_are_scaled_leave_the_table_as_it_is() -> None:
         Features("toy", C, Samples(scale * train.X, train.y), Samples(scale * test.X, test.y)) for scale in (1.0, 64.0)
     ]
     first, second = (simulate_personal(each, split, ["fedncm", "fed3r"]) for each in scaled)
-    assert [row.to_dict() for row in first.rows] == [row.to_dict() for row in second.rows]
+    assert [row.outcome(0) for row in first.rows] == [row.outcome(0) for row in second.rows]
 
 
 def test_variants_that_cannot_be_made_say_why() -> None:
@@ -194,7 +196,7 @@ def test_variants_that_cannot_be_made_say_why() -> None:
     assert "feature map of its own" in str(found.row("fed3r-rf", "blend auto + labels").reason)
     assert "client 0" in str(found.row("fedcof", "local").reason)
     assert found.row("fedcof", "local").accuracy is None
-    assert found.row("fedcof", "local").gains is None
+    assert found.row("fedcof", "local").outcome(0).gains is None
     assert found.row("gh-nb", "labels").accuracy is not None
     assert found.row("fedcof", "blend auto").accuracy is not None
 

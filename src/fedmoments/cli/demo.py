@@ -10,7 +10,6 @@ from fedmoments.cli.generate import command, typed
 from fedmoments.cli.options import Json
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.simulate import run_study
-from fedmoments.cli.simulation_tables import show_outcome
 
 __all__ = ["demo"]
 
@@ -69,21 +68,23 @@ def demo(
     _show(outcome, folder)
     if verbose:
         print_line()
-        show_outcome(outcome, 0)
+        from fedmoments.cli.simulation_tables import show_report
+
+        show_report(outcome.report, 0)
 
 
 def _show(outcome: Any, folder: Path) -> None:
     """Print the answer, the table that it comes from, where the report is, and what to try next."""
-    rows = sorted(outcome.simulation.rows, key=lambda row: (row.up_bytes_per_client, -(row.accuracy or 0.0)))
+    rows = sorted(outcome.report.rows, key=lambda row: (row.up_bytes_per_client, -(row.accuracy or 0.0)))
     print_line(_answer(rows))
     print_line()
     figures = ["accuracy", "bytes per client"]
     table = [[row.head, _percent(row), readable_bytes(row.up_bytes_per_client), _sent(row.sends)] for row in rows]
     print_table(["head", *figures, "each client sends, once"], table, right=figures)
-    data = outcome.simulation.data
+    report = outcome.report
     print_line(
-        f"\n{data['test']:,} test images of {plural(data['classes'], 'class')}; 100 clients, each with few of the "
-        f"classes; mean of {plural(outcome.simulation.seeds, 'split')}; {outcome.simulation.seconds:.0f} s"
+        f"\n{report.data.test:,} test images of {plural(report.data.classes, 'class')}; 100 clients, each with few of "
+        f"the classes; mean of {plural(report.seeds, 'split')}; {report.seconds:.0f} s"
     )
     print_line(f"report: {folder / 'report.html'} (open it in a browser); classifiers: {folder / 'heads'}")
     print_line("\ntry next:")

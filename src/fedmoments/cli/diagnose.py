@@ -1,5 +1,6 @@
 """``fedmoments diagnose``: whether the assumptions of Gaussian heads hold, for data or for statistics files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,7 +69,7 @@ def diagnose(
         return
     from fedmoments.cli.diagnosis_tables import show_diagnosis
 
-    show_diagnosis(diagnosis)
+    show_diagnosis(diagnosis.report)
     print_files(diagnosis.files)
 
 
@@ -124,8 +125,10 @@ def _require_none(names: list[str], sources: list[str]) -> None:
 def _of_statistics(paths: list[Path], test: Path | None, out: Path | None) -> Any:
     from fedmoments.cli.notes import contributions, map_of
     from fedmoments.core.diagnostics import diagnose
+    from fedmoments.core.observations import Report
+    from fedmoments.core.observations.parts import Diagnosis
     from fedmoments.core.statistics import Statistics
-    from fedmoments.study.jobs.diagnostics import Diagnosis, diagnosis_document, write_diagnosis
+    from fedmoments.study.jobs.diagnostics import DiagnosisResult, write_diagnosis
 
     parts = list(contributions(paths, whole=True))
     first = parts[0]
@@ -133,28 +136,31 @@ def _of_statistics(paths: list[Path], test: Path | None, out: Path | None) -> An
     held_out = _held_out(test, first, map_of(first)) if test else None
     diagnostics = diagnose(stats, test=held_out)
     senders = sum(len(part.clients) for part in parts)
-    data = {"name": _several(paths), **_about(stats, first)}
-    if held_out is not None:
-        data["test"] = len(held_out[1])
-    document = diagnosis_document(diagnostics, data, {"clients": senders}, command=typed_command())
-    if diagnostics.missing:
-        document["diagnostics"]["measure"] = _measure_command(stats, diagnostics.missing, first)
-    return Diagnosis(diagnostics, document, write_diagnosis(out, document) if out else [])
+    measure = _measure_command(stats, diagnostics.missing, first) if diagnostics.missing else None
+    report = Report(
+        data=replace(_about(stats, first), name=_several(paths), test=None if held_out is None else len(held_out[1])),
+        diagnosis=Diagnosis(senders, measure=measure, diagnostics=diagnostics),
+        bias=diagnostics.bias,
+        command=typed_command(),
+    )
+    return DiagnosisResult(report, write_diagnosis(out, report) if out else [])
 
 
 def _several(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {plural(len(paths) - 1, 'other file')}"
 
 
-def _about(stats: Any, first: Any) -> dict[str, Any]:
+def _about(stats: Any, first: Any) -> Any:
     """Return what a report says of the data behind statistics; ``first`` is a file of them with its notes."""
-    return {
-        "train": stats.n_samples,
-        "dim": stats.dim,
-        "classes": stats.n_classes,
-        "class_names": first.class_names or [f"class {label}" for label in range(stats.n_classes)],
-        "encoder": {"name": first.encoder} if first.encoder else {},
-    }
+    from fedmoments.core.observations.parts import Data
+
+    return Data(
+        train=stats.n_samples,
+        dim=stats.dim,
+        classes=stats.n_classes,
+        class_names=tuple(first.class_names or (f"class {label}" for label in range(stats.n_classes))),
+        encoder={"name": first.encoder} if first.encoder else {},
+    )
 
 
 def _held_out(path: Path, first: Any, feature_map: Any) -> Any:

@@ -6,10 +6,19 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.agreements import agreed_from
-from fedmoments.cli.federation_runs import RunLines, fail_run, follow, read_results, show_results, tell, why
+from fedmoments.cli.federation_runs import (
+    RunLines,
+    fail_run,
+    follow,
+    read_results,
+    results_document,
+    show_results,
+    tell,
+    why,
+)
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import Json, example
@@ -21,6 +30,9 @@ from fedmoments.privacy.protection import Agreed
 from fedmoments.settings.policy import PolicyRules
 from fedmoments.settings.server import ServerSettings
 from fedmoments.settings.study import StudySettings
+
+if TYPE_CHECKING:
+    from fedmoments.core.observations import Report
 
 __all__ = ["federate"]
 
@@ -113,10 +125,11 @@ def federate(
     tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}
     plan = _prepared(place, study, own, agreed, {**rules, **tests}, nodes=local, engine=engine, tls=tls)
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, agreed.mode))
-    results = read_results(out)
+    report = read_results(out)
     line = _simulation(study, server, privacy, own.heads, rules)
-    same = results["clients"] == plan.clients and agreed.mode.is_repeatable
-    _show(results, plan, line, engine, complete=same and not results["left_out"], json=json)
+    same = report.rows[0].setting.clients == plan.clients and agreed.mode.is_repeatable
+    left_out = report.privacy is not None and report.privacy.dropped
+    _show(report, plan, line, engine, complete=same and not left_out, json=json)
 
 
 def _with_alpha(study: Given[StudySettings], alpha: float | None) -> Given[StudySettings]:
@@ -228,16 +241,18 @@ def _simulation(
     return shlex.join([*arguments, "--seeds", "1"])
 
 
-def _show(results: dict[str, Any], plan: Any, command: str, engine: str, *, complete: bool, json: bool) -> None:
+def _show(report: "Report", plan: Any, command: str, engine: str, *, complete: bool, json: bool) -> None:
     if json:
         facts = {"engine": engine, "nodes": plan.nodes, "clients_in_all": plan.clients, "ledger": plan.server.ledger}
-        print_json({**results, **facts, "out": plan.server.out, "simulate": command, "complete": complete})
+        print_json(
+            {**results_document(report), **facts, "out": plan.server.out, "simulate": command, "complete": complete}
+        )
         return
-    show_results(results)
+    show_results(report)
     print_line()
-    for row in results["heads"]:
-        print_line(f"{row['head']} classifier {row['classifier']}")
-        print_line(f"{row['head']} statistics {row['statistics']}")
+    for detail in report.details:
+        print_line(f"{detail.head} classifier {detail.digest}")
+        print_line(f"{detail.head} statistics {detail.statistics_digest}")
     print_line(f"the same split in one process: {command}")
     if not complete:
         print_line("its digests are others, for not every client is in as it is there, or there is noise")

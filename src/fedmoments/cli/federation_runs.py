@@ -1,7 +1,6 @@
 """What the commands that run a federation share: which heads, what the run says meanwhile, what it found."""
 
 import io
-import json as json_module
 import re
 import sys
 import time
@@ -9,11 +8,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fedmoments.cli.agreements import spent_text
 from fedmoments.cli.output import fail, plural, print_line, print_table, readable_bytes
 from fedmoments.errors import InputError
+
+if TYPE_CHECKING:
+    from fedmoments.core.observations import Report
 
 __all__ = [
     "RunLines",
@@ -22,6 +24,7 @@ __all__ = [
     "fail_run",
     "follow",
     "read_results",
+    "results_document",
     "show_results",
     "tell",
     "why",
@@ -184,77 +187,102 @@ def check_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
 # -------------------------------------------------------------------------------------------------- results
 
 
-def read_results(out: Path) -> dict[str, Any]:
-    """Return what a run wrote into its folder, as commands tell it: one entry a head, and how many took part."""
-    document = json_module.loads((out / "federation.json").read_text("utf-8"))
-    digests = {entry["head"]: entry for entry in document["details"]}
-    heads = [
-        {
-            "head": row["head"],
-            "accuracy": row["accuracy"],
-            "bytes_per_client": row["up_bytes_per_client"],
-            "fit_seconds": row["fit_seconds"],
-            "classifier": digests[row["head"]]["digest"],
-            "statistics": digests[row["head"]]["statistics_digest"],
-        }
-        for row in document["rows"]
-    ]
-    card = document["privacy"]
-    rounds = document["federation"].get("rounds", [])
-    troubles = [
+def read_results(out: Path) -> "Report":
+    """Return what a run wrote into its folder."""
+    from fedmoments.core.observations import read_report
+
+    return read_report(out / "federation.json")
+
+
+def _troubles_of(report: "Report") -> list[dict[str, str]]:
+    """Return who declined, was refused or failed in the rounds of a run, and why."""
+    rounds = report.federation.rounds if report.federation else ()
+    entries = [entry for told in rounds for kind in ("declined", "refused", "failures") for entry in told[kind]]
+    return [
         {
             "who": str(entry.get("client") or f"node {entry.get('node')}"),
             "why": plain(str(entry.get("why") or entry.get("sentence") or entry.get("reason"))),
         }
-        for report in rounds
-        for entry in [*report["declined"], *report["refused"], *report["failures"]]
+        for entry in entries
+    ]
+
+
+def results_document(report: "Report") -> dict[str, Any]:
+    """Return what commands print of a run, ready for JSON: one entry a head, and how many took part."""
+    details = {detail.head: detail for detail in report.details}
+    federation, card = report.federation, report.privacy
+    assert federation is not None  # noqa: S101 - federation.json has both
+    assert card is not None  # noqa: S101
+    heads = [
+        {
+            "head": row.head,
+            "accuracy": row.accuracy,
+            "bytes_per_client": row.up_bytes_per_client,
+            "fit_seconds": row.fit_seconds,
+            "classifier": details[row.head].digest,
+            "statistics": details[row.head].statistics_digest,
+        }
+        for row in report.rows
     ]
     return {
-        "federation": document["federation"]["id"],
-        "state": document["federation"]["state"],
-        "clients": document["rows"][0]["clients"],
-        "samples": document["data"]["train"],
-        "tested": document["data"]["test"],
+        "federation": federation.id,
+        "state": federation.state,
+        "clients": report.rows[0].setting.clients,
+        "samples": report.data.train,
+        "tested": report.data.test,
         "heads": heads,
-        "troubles": troubles,
-        "failed_evaluations": document["federation"].get("failures", []),
-        "spread": document["federation"].get("spread", {}),
-        "privacy": {"mode": card["mode"], "agreed": card["agreed"], "spent": card["spent"]},
-        "left_out": card["dropped"],
+        "troubles": _troubles_of(report),
+        "failed_evaluations": list(federation.failures),
+        "spread": dict(federation.spread),
+        "privacy": {"mode": card.mode, "agreed": card.agreed, "spent": card.spent},
+        "left_out": dict(card.dropped),
     }
 
 
-def show_results(results: dict[str, Any], most: int = 5) -> None:
+def show_results(report: "Report") -> None:
     """Print what a run found as a table, and below it who did not take part and why."""
-    tested = f"; tested by clients on {results['tested']:,} samples of theirs" if results["tested"] else ""
-    spent, mode = results["privacy"]["spent"], results["privacy"]["mode"]
-    noisy = "about " if spent else ""
-    print_line(f"{noisy}{results['samples']:,} samples of {plural(results['clients'], 'client')}{tested}")
-    if mode != "clear sums":
-        print_line(f"{mode}{f'; {spent_text(spent)}' if spent else ''}")
+    card, data = report.privacy, report.data
+    spent = card.spent if card else None
+    tested = f"; tested by clients on {data.test:,} samples of theirs" if data.test else ""
+    clients = plural(report.rows[0].setting.clients or 0, "client")
+    print_line(f"{'about ' if spent else ''}{data.train:,} samples of {clients}{tested}")
+    if card and card.mode != "clear sums":
+        print_line(f"{card.mode}{f'; {spent_text(spent)}' if spent else ''}")
     print_line()
     rows = [
         [
-            row["head"],
-            "–" if row["accuracy"] is None else f"{100 * row['accuracy']:.2f}",
-            readable_bytes(row["bytes_per_client"]),
-            row["classifier"][:DIGITS],
-            row["statistics"][:DIGITS],
+            row.head,
+            "–" if row.accuracy is None else f"{100 * row.accuracy:.2f}",
+            readable_bytes(row.up_bytes_per_client),
+            str(detail.digest)[:DIGITS],
+            str(detail.statistics_digest)[:DIGITS],
         ]
-        for row in results["heads"]
+        for row, detail in zip(report.rows, report.details, strict=True)
     ]
     columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
     print_table(columns, rows, right=["accuracy %", "bytes / client"])
-    for name, spread in results["spread"].items():
+    _show_spread(report)
+    _show_troubles(report)
+
+
+def _show_spread(report: "Report") -> None:
+    """Print how far the results of nodes lie apart."""
+    for name, spread in (report.federation.spread if report.federation else {}).items():
         if spread.get("nodes", 0) > 1:
             low, middle, high = (f"{100 * spread[key]:.2f}" for key in ("lowest", "median", "highest"))
             share = f"none has more than {100 * spread['largest_share']:.0f} % of the tested samples"
             print_line(f"{name}: {low} to {high} % on {spread['nodes']} nodes, median {middle}; {share}")
-    for client, reason in list(results["left_out"].items())[:most]:
+
+
+def _show_troubles(report: "Report", most: int = 5) -> None:
+    """Print who did not take part and why."""
+    dropped = report.privacy.dropped if report.privacy else {}
+    for client, reason in list(dropped.items())[:most]:
         print_line(f"note: {client} was left out: {reason}")
-    for trouble in results["troubles"][:most]:
+    troubles = _troubles_of(report)
+    for trouble in troubles[:most]:
         print_line(f"note: {trouble['who']}: {trouble['why']}")
-    if len(results["troubles"]) > most:
-        print_line(f"note: … and {len(results['troubles']) - most:,} more, all in federation.json")
-    for failure in results["failed_evaluations"][:most]:
+    if len(troubles) > most:
+        print_line(f"note: … and {len(troubles) - most:,} more, all in federation.json")
+    for failure in report.federation.failures[:most] if report.federation else ():
         print_line(f"note: node {failure['node']} did not test the heads: {plain(failure['reason'])}")

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.agreements import spent_text
-from fedmoments.cli.federation_runs import DIGITS, check_served, default_heads, read_results, show_results
+from fedmoments.cli.federation_runs import (
+    DIGITS,
+    check_served,
+    default_heads,
+    read_results,
+    results_document,
+    show_results,
+)
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import Everybody, Json, example
@@ -212,11 +219,11 @@ def refit(
         fitted = fit_heads(store, own.heads, own.hyper, source=source)
         store.note("refitted", digests={name: outcome.classifier.digest() for name, outcome in fitted.items()})
         files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []}, source=source)
-    results = read_results(out)
+    report = read_results(out)
     if json:
-        print_json({**results, "out": str(out)})
+        print_json({**results_document(report), "out": str(out)})
         return
-    show_results(results)
+    show_results(report)
     print_files(files)
 
 

@@ -1,7 +1,7 @@
 """``fedmoments personalise``: a client's own classifier without training, or what it would bring all clients."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
@@ -11,6 +11,9 @@ from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.cli.texts import listed
 from fedmoments.errors import InputError
 from fedmoments.settings.study import StudySettings
+
+if TYPE_CHECKING:
+    from fedmoments.core.observations.personal import PersonalRow
 
 __all__ = ["personalise"]
 
@@ -162,32 +165,32 @@ def _all(config: StudySettings, betas: list[str], held_out: float, *, json: bool
     from fedmoments.study.jobs.personal_simulation import simulate_personalisation
 
     with progress_bar("simulating") as progress:
-        document = simulate_personalisation(
+        report = simulate_personalisation(
             config, betas=betas, held_out=held_out, command=typed_command(), cache_dir=config.cache, progress=progress
         )
     if json:
-        print_json(document)
+        print_json(report.to_dict())
         return
-    rows = document["personal"]["rows"]
-    several = len({(row["clients"], row["split"]) for row in rows}) > 1
+    rows = report.personal.rows if report.personal else ()
+    several = len({(row.clients, row.split) for row in rows}) > 1
     columns = ["head", "variant", *(["clients", "split"] if several else []), "accuracy", "±", "mean of clients"]
     columns += ["gain", "lose"]
     print_table(columns, [_cells(row, several=several) for row in rows], right=columns[-5:])
-    for reason in dict.fromkeys(f"{row['head']}, {row['variant']}: {row['reason']}" for row in rows if row["reason"]):
+    for reason in dict.fromkeys(f"{row.head}, {row.variant}: {row.reason}" for row in rows if row.reason):
         print_line(f"note: {reason}")
-    first = rows[0]["seeds"][0]
+    first = rows[0].outcomes[0]
     dealt = f"{held_out:g} of their own samples" if held_out else "test samples in proportion to their own"
     print_line(
-        f"{plural(first['tested_clients'], 'client')} tested on {dealt}, {plural(first['tests'], 'sample')} in the "
+        f"{plural(first.tested_clients, 'client')} tested on {dealt}, {plural(first.tests, 'sample')} in the "
         f"first federation; {plural(config.seeds, 'seed')}. 'gain' and 'lose' are shares of clients, against 'global'"
     )
 
 
-def _cells(row: dict[str, Any], *, several: bool) -> list[str]:
-    shares = [row[name] for name in ("accuracy", "spread", "client_accuracy", "gains", "losses")]
+def _cells(row: "PersonalRow", *, several: bool) -> list[str]:
+    shares = (row.accuracy, row.spread, row.client_accuracy, row.gains, row.losses)
     texts = [
         "–" if share is None else f"{100 * share:.{digits}f}"
         for share, digits in zip(shares, (2, 2, 2, 0, 0), strict=True)
     ]
-    where = [str(row["clients"] or "–"), row["split"]] if several else []
-    return [row["head"], row["variant"], *where, *texts]
+    where = [str(row.clients or "–"), row.split] if several else []
+    return [row.head, row.variant, *where, *texts]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedmoments.cli.federation_runs import check_served, default_heads, read_results, show_results
+from fedmoments.cli.federation_runs import check_served, default_heads, read_results, results_document, show_results
 from fedmoments.cli.generate import command, positional
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.ledger import Ledger, open_ledger
@@ -147,12 +147,12 @@ def _checked(ledger: Path, given: Given[ServerSettings]) -> tuple[ServerSettings
 
 
 def _show(ledger: Path, own: ServerSettings, out: str, status: Any, *, json: bool) -> None:
-    results = read_results(Path(own.out)) if own.out else None
+    report = read_results(Path(own.out)) if own.out else None
     if json:
         facts = {"status": status.status, "run": status.run_id, "seconds": status.seconds}
-        print_json({**facts, "out": own.out or None, "results": results})
-    elif results is not None:
-        show_results(results)
+        print_json({**facts, "out": own.out or None, "results": results_document(report) if report else None})
+    elif report is not None:
+        show_results(report)
         print_line(f"wrote {out}; open {Path(out) / 'report.html'} in a browser")
     else:
         print_line(f"the run completed; 'fedmoments status {ledger}' says who is in")

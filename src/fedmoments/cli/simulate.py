@@ -9,7 +9,6 @@ from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import Fresh, Json, example, typed_command
 from fedmoments.cli.output import plural, print_files, print_json, print_line, progress_bar
 from fedmoments.cli.places import results_folder
-from fedmoments.cli.simulation_tables import show_outcome
 from fedmoments.cli.texts import listed
 from fedmoments.privacy.protection import Agreed, Protection
 from fedmoments.settings.study import StudySettings
@@ -49,6 +48,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Simulate a federation: encode, split, measure, merge, fit and test, for all combinations of the settings."""
+    from fedmoments.cli.simulation_tables import show_report
     from fedmoments.privacy.sweep import read_protections
 
     settings = study.build(**splits_of(study, alpha))
@@ -56,7 +56,7 @@ def simulate(
     if json:
         print_json(outcome.document)
         return
-    show_outcome(outcome, len(read_protections(settings.privacy)) if settings.privacy else 0)
+    show_report(outcome.report, len(read_protections(settings.privacy)) if settings.privacy else 0)
     if outcome.resumed:
         print_line(f"{plural(outcome.resumed, 'result')} of an earlier run in {out} were kept")
     print_files(outcome.files)

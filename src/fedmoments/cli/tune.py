@@ -64,7 +64,7 @@ def tune(
     if json:
         print_json(outcome.document)
         return
-    show_tuning(outcome.document)
+    show_tuning(outcome.report)
     if outcome.resumed:
         print_line(f"{plural(outcome.resumed, 'run')} of an earlier job in {out} were kept")
     if outcome.replaced:

@@ -1,25 +1,27 @@
 """The files that a federation leaves: the classifiers, what happened, and a page to look at."""
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fedmoments
-from fedmoments.core.observations import Outcome, Row, Setting
+import numpy as np
+
+from fedmoments.core.observations import Outcome, Report, Row, Setting
+from fedmoments.core.observations.codec import from_plain
+from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.results import Fitted, Source, source_of
 from fedmoments.federation.store import FederationStore, Status
 from fedmoments.federation.terms import Terms
-from fedmoments.files import write_whole
-from fedmoments.pages import Results, write_report
+from fedmoments.pages import write_report
 from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.sketch_leaks import sketch_facts
 
 #: With more clients than this the page does not draw who holds what: all contributions would be read again.
 MOST_HOLDERS = 2000
 
-__all__ = ["federation_results", "write_federation"]
+__all__ = ["federation_report", "write_federation"]
 
 
 def write_federation(
@@ -53,22 +55,21 @@ def write_federation(
             former.unlink()
     for name, fit in fitted.items():
         fit.classifier.save(heads / f"{name}.safetensors")
-    results = federation_results(store, fitted, evaluations, events, source=source)
-    text = json.dumps(results.raw, allow_nan=False, ensure_ascii=False) + "\n"
-    write_whole(folder / "federation.json", text.encode())
-    write_report(folder / "report.html", results)
+    report = federation_report(store, fitted, evaluations, events, source=source)
+    report.write(folder / "federation.json")
+    write_report(folder / "report.html", report)
     return [folder / "report.html", folder / "federation.json", heads]
 
 
-def federation_results(
+def federation_report(
     store: FederationStore,
     fitted: Mapping[str, Fitted],
     evaluations: Mapping[str, LocalEvaluation],
     events: Mapping[str, Any],
     *,
     source: Source | None = None,
-) -> Results:
-    """Return what is known of a federation in the form that reports are drawn from.
+) -> Report:
+    """Return what is known of a federation.
 
     Under terms with an epsilon it holds nothing of the exact sums, not even their digest: whoever knows all samples but
     one could tell that one from a digest. Neither does it tell the bytes that clients sent, which show how many classes
@@ -95,40 +96,32 @@ def federation_results(
         )
         for place, (name, fit) in enumerate(fitted.items())
     )
-    document = {
-        "format": 1,
-        "version": fedmoments.__version__,
-        "data": {
-            "name": terms.name,
-            "description": f"A federation of {status.clients} clients.",
-            "train": samples,
-            "test": max((evaluation.n_samples for evaluation in evaluations.values()), default=0),
-            "dim": terms.dim,
-            "classes": len(terms.classes),
-            "class_names": list(terms.classes),
-            "encoder": terms.encoder_note,
-            "fingerprint": terms.fingerprint.digest,
-        },
-        "seeds": 1,
-        "bytes_per_number": 8,
-        "rows": [row.to_dict() for row in rows],
-        "details": [{"head": name, **_detail(fit, tested.get(name))} for name, fit in fitted.items()],
-        "holders": _holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
-        "federation": {
-            "id": terms.id,
-            "name": terms.name,
-            "state": state,
-            **mode.noise.publishable(events),
-        },
-        "privacy": _card(terms, status, source),
-    }
-    return Results(document, rows)
+    data = Data(
+        terms.name,
+        f"A federation of {status.clients} clients.",
+        samples,
+        max((evaluation.n_samples for evaluation in evaluations.values()), default=0),
+        terms.dim,
+        len(terms.classes),
+        tuple(terms.classes),
+        fingerprint=terms.fingerprint.digest,
+        encoder=terms.encoder_note,
+    )
+    return Report(
+        rows,
+        data,
+        details=tuple(_detail(name, fit, tested.get(name)) for name, fit in fitted.items()),
+        holders=_holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
+        privacy=_card(terms, status, source),
+        federation=FederationEvents(terms.id, terms.name, state, **mode.noise.publishable(events)),
+        bytes_per_number=8,
+    )
 
 
-def _holders(held: Sequence[tuple[str, Mapping[int, int]]]) -> dict[str, Any]:
+def _holders(held: Sequence[tuple[str, Mapping[int, int]]]) -> Holders:
     """Return who holds how many samples of which class."""
-    cells = [[place, label, count] for place, (_, counts) in enumerate(held) for label, count in counts.items()]
-    return {"clients": [client for client, _ in held], "n_clients": len(held), "cells": cells}
+    cells = [(place, label, count) for place, (_, counts) in enumerate(held) for label, count in counts.items()]
+    return Holders(len(held), np.array(cells, np.int64).reshape(-1, 3), tuple(client for client, _ in held))
 
 
 def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, n_clients: int, sent: int) -> Outcome:
@@ -145,16 +138,16 @@ def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, n_clients: int, se
     )
 
 
-def _detail(fit: Fitted, evaluation: LocalEvaluation | None) -> dict[str, Any]:
+def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadDetail:
     """Return the digests of one head, and what was measured of it."""
-    detail: dict[str, Any] = {"digest": fit.classifier.digest(), "statistics_digest": fit.statistics_digest}
-    if evaluation is not None:
-        detail["confusion"] = evaluation.confusion.tolist()
-        detail["calibration"] = evaluation.calibration(fit.classifier.temperature).to_dict()
-    return detail
+    detail = HeadDetail(name, digest=fit.classifier.digest(), statistics_digest=fit.statistics_digest)
+    if evaluation is None:
+        return detail
+    calibration = evaluation.calibration(fit.classifier.temperature).to_dict()
+    return replace(detail, confusion=evaluation.confusion, calibration=from_plain(Reliability, calibration))
 
 
-def _card(terms: Terms, status: Status, source: Source | None) -> dict[str, Any]:
+def _card(terms: Terms, status: Status, source: Source | None) -> PrivacyCard:
     """Return the privacy card; what was withheld is unknown behind masks, and not published under noise."""
     withheld = None
     if terms.privacy.mode.is_open:

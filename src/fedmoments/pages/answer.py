@@ -8,14 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedmoments.core.observations import Row
-from fedmoments.pages.details import Detail
+from fedmoments.core.observations import Report, Row
 from fedmoments.pages.formats import bytes_, count, list_of, percent, points, times
 from fedmoments.pages.markup import Html, Node, join, tag
-from fedmoments.pages.plain import as_number, mapping
-from fedmoments.pages.reading import Results, is_drawn, place_of, setting_word
+from fedmoments.pages.reading import Panel, is_drawn, name_of, parties_words, place_of, rival_words
 
-__all__ = ["answer", "cheapest", "facts", "first_detail", "frontier", "noise_words", "question"]
+__all__ = ["answer", "cheapest", "facts", "first_panel", "frontier", "noise_words", "question"]
 
 #: Uploads that differ by less than this share count as the same bytes.
 SAME_BYTES = 0.02
@@ -43,59 +41,59 @@ def cheapest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     return tuple(sorted(close, key=lambda row: (-place_of(row)[1], row.up_bytes_per_client)))
 
 
-def first_detail(results: Results, details: Sequence[Detail]) -> str:
-    """Return the key of the detail to show first: the best of the cheapest heads, as in the answer."""
-    cheap = cheapest(results.rivals_of(results.main_setting))
+def first_panel(report: Report, panels: Sequence[Panel]) -> str:
+    """Return the key of the panel to show first: the best of the cheapest heads, as in the answer."""
+    cheap = cheapest(report.rivals_of(report.main_setting))
     wanted = f"d{cheap[0].detail}" if cheap else ""
-    keys = [detail.key for detail in details]
+    keys = [panel.key for panel in panels]
     return wanted if wanted in keys else keys[0]
 
 
-def question(results: Results) -> Html:
+def question(report: Report) -> Html:
     """Return the question."""
-    if len(results.settings) > 1:
-        clients = sorted({known for s in results.settings if (known := results.clients_of(s))})
-        splits = list(dict.fromkeys(setting_word(s, "split") for s in results.settings if s.split))
+    if len(report.settings) > 1:
+        clients = sorted({known for s in report.settings if (known := report.clients_of(s))})
+        splits = list(dict.fromkeys(s.word("split") for s in report.settings if s.split))
         number = count(clients[0], "client") if len(clients) == 1 else "any number of clients"
         if len(clients) > 1:
             number = f"{count(clients[0])} to {count(clients[-1], 'client')}"
         who = f"{number} ({list_of(splits, 4)})" if splits else number
     else:
-        who = results.clients_words(results.main_setting)
+        who = parties_words(report, report.main_setting)
     return join(["With ", who, ", what can be learned from one upload?"])
 
 
-def answer(results: Results) -> Html:
+def answer(report: Report) -> Html:
     """Return the answer: the best head for the least bytes, the best head of all, and baselines that beat them."""
-    everything = results.rivals_of(results.main_setting)
+    everything = report.rivals_of(report.main_setting)
     rows, baselines = (tuple(row for row in everything if row.baseline == kind) for kind in (False, True))
     fitted = _fitted(rows)
     cheap = cheapest(rows)
-    better = _better(results, rows, baselines, cheap[0] if cheap else None)
+    better = _better(report, rows, baselines, cheap[0] if cheap else None)
     if not fitted:
         return join([_nothing(rows, baselines=bool(baselines)), better])
     if not cheap:
         top = max(fitted, key=_reached)
-        parts: list[Node] = [_name(results, top), " is the best head and reaches ", _accuracy(top), "."]
+        parts: list[Node] = [_name(report, top), " is the best head and reaches ", _accuracy(top), "."]
     else:
-        parts = [*_thrift(results, cheap), *_best(results, rows, cheap[0])]
-    return join([_where(results), *parts, better])
+        parts = [*_thrift(report, cheap), *_best(report, rows, cheap[0])]
+    return join([_where(report), *parts, better])
 
 
-def _where(results: Results) -> str:
+def _where(report: Report) -> str:
     """Return which of several settings the answer is about."""
-    settings = {replace(setting, budget=None) for setting in results.settings}
-    words = results.rival_words(results.main_setting)
+    settings = {replace(setting, budget=None) for setting in report.settings}
+    words = rival_words(report, report.main_setting)
     return f"In the first of {len(settings)} settings ({words}), " if len(settings) > 1 else ""
 
 
-def _thrift(results: Results, cheap: tuple[Row, ...]) -> list[Node]:
+def _thrift(report: Report, cheap: tuple[Row, ...]) -> list[Node]:
     """Return what the best of the cheapest heads reaches."""
     spent = tag("span", f"{bytes_(cheap[0].up_bytes_per_client)} a client", class_="nowrap")
-    return [_name(results, cheap[0]), " reaches ", _accuracy(cheap[0]), " with ", spent, _gain(results, cheap)]
+    return [_name(report, cheap[0]), " reaches ", _accuracy(cheap[0]), " with ", spent, _gain(report, cheap)]
 
 
-def _best(results: Results, rows: tuple[Row, ...], first: Row) -> list[Node]:
+def _best(report: Report, rows: tuple[Row, ...], first: Row) -> list[Node]:
     """Return what the best head of all reaches, and for how much more."""
     best = max((row for row in rows if is_drawn(row)), key=lambda row: place_of(row)[1])
     if best is first:
@@ -103,8 +101,8 @@ def _best(results: Results, rows: tuple[Row, ...], first: Row) -> list[Node]:
     factor = best.up_bytes_per_client / first.up_bytes_per_client
     more = f" ({times(factor)} times as much)" if factor > 1 + SAME_BYTES else ""
     spent = tag("span", bytes_(best.up_bytes_per_client), class_="nowrap")
-    said: list[Node] = ["; the best head, ", _name(results, best), ", reaches ", _accuracy(best), " with ", spent, more]
-    return [*said, _behind(_noise(results, best, first))]
+    said: list[Node] = ["; the best head, ", _name(report, best), ", reaches ", _accuracy(best), " with ", spent, more]
+    return [*said, _behind(_noise(report, best, first))]
 
 
 def _behind(noise: str) -> str:
@@ -112,24 +110,22 @@ def _behind(noise: str) -> str:
     return f", {noise}." if noise else "."
 
 
-def facts(results: Results) -> Html:
+def facts(report: Report) -> Html:
     """Return one line on what was measured."""
-    data, encoder = results.data, mapping(results.data.get("encoder"))
-    sizes = {"train": "training samples", "test": "test samples", "dim": "dimensions"}
-    words = {key: f"{count(number)} {said}" for key, said in sizes.items() if (number := as_number(data.get(key)))}
-    known = [
-        tag("b", str(data["name"])) if data.get("name") else None,
-        words.get("train"),
-        words.get("test"),
-        count(results.n_classes, "class", "classes") if results.n_classes else None,
-        str(encoder["name"]) if encoder.get("name") else None,
-        words.get("dim"),
-        None if results.is_federation or not results.rows else count(results.seeds, "seed"),
+    data = report.data
+    sizes = {"training samples": data.train, "test samples": data.test}
+    known: list[Node] = [
+        tag("b", data.name) if data.name else None,
+        *(f"{count(number)} {words}" for words, number in sizes.items() if number),
+        count(data.classes, "class", "classes") if data.classes else None,
+        str(data.encoder["name"]) if data.encoder.get("name") else None,
+        f"{count(data.dim)} dimensions" if data.dim else None,
+        count(report.seeds, "seed") if report.rows and report.federation is None else None,
     ]
-    return tag("ul", *(tag("li", each) for each in known if each is not None), class_="facts")
+    return tag("ul", *(tag("li", fact) for fact in known if fact is not None), class_="facts")
 
 
-def _better(results: Results, heads: Sequence[Row], baselines: Sequence[Row], first: Row | None) -> Html | None:
+def _better(report: Report, heads: Sequence[Row], baselines: Sequence[Row], first: Row | None) -> Html | None:
     """Return what baselines do better: than the head that was named first for no more bytes, and than every head."""
     fitted = _fitted(baselines)
     if not fitted:
@@ -140,11 +136,11 @@ def _better(results: Results, heads: Sequence[Row], baselines: Sequence[Row], fi
     said: list[Node] = []
     if first is not None and thrifty is not None:
         most = ", more than any head" if thrifty is best and beats_all else ""
-        said = [" For no more bytes, the baseline ", _name(results, thrifty), " reaches ", _accuracy(thrifty), most]
-        said.append(_behind(_noise(results, thrifty, first)))
+        said = [" For no more bytes, the baseline ", _name(report, thrifty), " reaches ", _accuracy(thrifty), most]
+        said.append(_behind(_noise(report, thrifty, first)))
     if beats_all and best is not thrifty:
         spent = f" with {bytes_(best.up_bytes_per_client)} a client" if is_drawn(best) else ""
-        said += [" A baseline, ", _name(results, best), ", reaches ", _accuracy(best), f"{spent}."]
+        said += [" A baseline, ", _name(report, best), ", reaches ", _accuracy(best), f"{spent}."]
     return join(said) if said else None
 
 
@@ -167,45 +163,45 @@ def _thrifty(baselines: list[Row], first: Row | None) -> Row | None:
     return max(found, key=lambda row: place_of(row)[1], default=None)
 
 
-def _gain(results: Results, cheap: tuple[Row, ...]) -> Html | None:
+def _gain(report: Report, cheap: tuple[Row, ...]) -> Html | None:
     """Return how far the best of the cheapest heads is from the baseline among them, or from the runner-up."""
     first, others = cheap[0], cheap[1:]
     if not others:
         return None
     second = others[0]
-    close = _noise(results, first, second)
+    close = _noise(report, first, second)
     if first.head == BASELINE:
         said = join([", the most of all heads that send as little"])
-        return join([said, _close(results, second, close)])
+        return join([said, _close(report, second, close)])
     other = next((row for row in others if row.head == BASELINE), second)
     gain = place_of(first)[1] - place_of(other)[1]
     if round(gain, 3) == 0:
-        return join([", as ", _name(results, other), " does at the same bytes"])
-    if noise := _noise(results, first, other):
-        return join([", as ", _name(results, other), " does at the same bytes ", noise])
-    said = join([", ", tag("strong", points(gain)), " above ", _name(results, other), " at the same bytes"])
-    return join([said, _close(results, second, close) if other is not second else None])
+        return join([", as ", _name(report, other), " does at the same bytes"])
+    if noise := _noise(report, first, other):
+        return join([", as ", _name(report, other), " does at the same bytes ", noise])
+    said = join([", ", tag("strong", points(gain)), " above ", _name(report, other), " at the same bytes"])
+    return join([said, _close(report, second, close) if other is not second else None])
 
 
-def _close(results: Results, row: Row, noise: str) -> Html | None:
+def _close(report: Report, row: Row, noise: str) -> Html | None:
     """Return that the runner-up may be as good."""
-    return join([" (", _name(results, row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
+    return join([" (", _name(report, row), ", ", _accuracy(row), f", is {noise})"]) if noise else None
 
 
-def _noise(results: Results, one: Row, other: Row) -> str:
+def _noise(report: Report, one: Row, other: Row) -> str:
     """Return words when two accuracies are not told apart by this many test samples, or nothing when they are."""
     if one.accuracy is None or other.accuracy is None:
         return ""
     deviation = max(one.accuracy_std or 0.0, other.accuracy_std or 0.0)
-    return noise_words(results, (one.accuracy, other.accuracy), deviation, results.seeds)
+    return noise_words(report, (one.accuracy, other.accuracy), deviation, report.seeds)
 
 
-def noise_words(results: Results, pair: tuple[float, float], deviation: float, seeds: int) -> str:
+def noise_words(report: Report, pair: tuple[float, float], deviation: float, seeds: int) -> str:
     """Return words when two accuracies are not told apart by the test samples, or nothing when they are.
 
     Parameters
     ----------
-    results
+    report
         They say how many test samples there are.
     pair
         Two accuracies, means over seeds.
@@ -214,13 +210,13 @@ def noise_words(results: Results, pair: tuple[float, float], deviation: float, s
 
     Examples
     --------
-    >>> from fedmoments.pages.reading import read_results
-    >>> results = read_results({"rows": [], "data": {"test": 1000}})
-    >>> noise_words(results, (0.90, 0.91), 0.0, 1), noise_words(results, (0.80, 0.91), 0.0, 1)
+    >>> from fedmoments.core.observations.parts import Data
+    >>> report = Report(data=Data(test=1000))
+    >>> noise_words(report, (0.90, 0.91), 0.0, 1), noise_words(report, (0.80, 0.91), 0.0, 1)
     ('within the noise of 1,000 test samples', '')
     """
-    n = as_number(results.data.get("test"))
-    if not n or n < 1:
+    n = report.data.test
+    if not n:
         return ""
     middle = min(max(0.5 * (pair[0] + pair[1]), 0.0), 1.0)
     if abs(pair[0] - pair[1]) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + deviation**2 / max(seeds, 1)):
@@ -235,8 +231,8 @@ def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
     return join(["No head could be fitted", f": {reason}" if reason else "", "."])
 
 
-def _name(results: Results, row: Row) -> Html:
-    return tag("span", results.name(row), class_="head")
+def _name(report: Report, row: Row) -> Html:
+    return tag("span", name_of(report, row), class_="head")
 
 
 def _accuracy(row: Row) -> Html:

@@ -8,7 +8,7 @@ payloads of FedNCM and Fed3R. A thin line that comes from far below enters the c
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedmoments.pages.budget_reading import BudgetCurve, BudgetCurves, BudgetPoint
+from fedmoments.core.observations.budget import BudgetCurve, BudgetCurves, BudgetPoint
 from fedmoments.pages.chart import (
     COLOURS,
     DASHES,
@@ -24,7 +24,7 @@ from fedmoments.pages.chart import (
 )
 from fedmoments.pages.formats import bytes_, count, percent, shorten
 
-__all__ = ["Look", "accuracy_scale", "budget_chart", "shown_range", "told"]
+__all__ = ["Look", "accuracy_scale", "budget_chart", "shown_range", "tip"]
 
 #: Share of the range of what must be seen that is added below it, for lines that come from there.
 ROOM_BELOW = 0.3
@@ -52,7 +52,7 @@ class Look:
 
         Examples
         --------
-        >>> curves = [BudgetCurve("fed3r", False, ()), BudgetCurve("auto", True, ()), BudgetCurve("fedcof", False, ())]
+        >>> curves = [BudgetCurve(head, kind, ()) for head, kind in (("fed3r", ""), ("auto", "sketch"), ("fedcof", ""))]
         >>> [Look.of(curves).style(curve).classes for curve in curves]
         ['s1 other', 's0 ours', 's2 other']
         """
@@ -77,9 +77,9 @@ def shown_range(curves: BudgetCurves) -> tuple[float, float]:
 
     Examples
     --------
-    >>> ours = BudgetCurve("auto", True, (BudgetPoint(100.0, 0.8), BudgetPoint(800.0, 0.9)))
-    >>> other = BudgetCurve("fed3r", False, (BudgetPoint(100.0, 0.1), BudgetPoint(9000.0, 0.85, own=True)))
-    >>> [round(each, 3) for each in shown_range(BudgetCurves({}, (ours, other)))]
+    >>> ours = BudgetCurve("auto", "sketch", (BudgetPoint((0.8,), (100.0,)), BudgetPoint((0.9,), (800.0,))))
+    >>> points = (BudgetPoint((0.1,), (100.0,)), BudgetPoint((0.85,), (9000.0,), own=True))
+    >>> [round(end, 3) for end in shown_range(BudgetCurves((ours, BudgetCurve("fed3r", "projected", points))))]
     [0.77, 0.9]
     """
     seen = [point.low for curve in curves.sketches for point in curve.points]
@@ -96,23 +96,24 @@ def accuracy_scale(curves: BudgetCurves) -> Scale:
     return share_scale(values=shown_range(curves), about=9)
 
 
-def told(name: str, point: BudgetPoint) -> str:
-    r"""Return what is told of a point.
+def tip(name: str, point: BudgetPoint) -> str:
+    r"""Return what is told of a point that is pointed at.
 
     Examples
     --------
-    >>> point = BudgetPoint(5120.0, 0.714, 0.004, "means/2", 3, None, 4.25)
-    >>> told("auto", point).replace("\u202f", " ")
+    >>> point = BudgetPoint((0.71, 0.714, 0.718), (5120.0,), (0, 1, 2), "means/2", None, 4.25)
+    >>> tip("auto", point).replace("\u202f", " ")
     'auto, budget means/2: 71.4 % ± 0.4 over 3 seeds, 5.1 kB a client, rank 4.2'
     """
-    said = f"{name}, budget {point.budget}" if point.budget else name
-    said += f": {percent(point.accuracy)}"
-    said += f" ± {point.deviation * 100:.1f}" if point.deviation is not None else ""
-    said += f" over {count(point.seeds, 'seed')}" if point.seeds and point.seeds > 1 else ""
-    said += f", {bytes_(point.bytes)} a client"
-    said += f", {count(point.dimensions, 'dimension')}" if point.dimensions is not None else ""
-    said += f", rank {point.rank:.1f}" if point.rank is not None else ""
-    return said + (", as published" if point.own else "")
+    seeds = len(point.accuracies)
+    words = f"{name}, budget {point.budget}" if point.budget else name
+    words += f": {percent(point.accuracy)}"
+    words += f" ± {point.std * 100:.1f}" if point.std is not None else ""
+    words += f" over {count(seeds, 'seed')}" if seeds > 1 else ""
+    words += f", {bytes_(point.bytes)} a client"
+    words += f", {count(point.dimensions, 'dimension')}" if point.dimensions is not None else ""
+    words += f", rank {point.rank:.1f}" if point.rank is not None else ""
+    return words + (", as published" if point.own else "")
 
 
 def budget_chart(curves: BudgetCurves, look: Look, *, height: float = 340.0) -> Chart:
@@ -153,7 +154,7 @@ def _point(curve: BudgetCurve, point: BudgetPoint, name: str) -> Point:
         point.accuracy,
         point.low,
         point.high,
-        told(name, point),
+        tip(name, point),
         weight=point.accuracy + curve.sketch,
         symbol=symbol,
         kind="own" if point.own else "speck",

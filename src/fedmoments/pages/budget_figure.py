@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.budget import BudgetCurves
 from fedmoments.errors import InputError
 from fedmoments.pages.budget_chart import Look, budget_chart
-from fedmoments.pages.budget_reading import BudgetCurves, read_budget_curves
 from fedmoments.pages.chart import Chart
 from fedmoments.pages.figure import GAP, HEADING, figure_file
 from fedmoments.pages.formats import count, percent
-from fedmoments.pages.plain import as_number, mapping
 from fedmoments.pages.plot import fitted
 
 __all__ = ["budget_figure"]
 
 
 def budget_figure(
-    documents: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    reports: Report | Sequence[Report],
     *,
     title: str = "",
     headings: Sequence[str] | None = None,
@@ -30,8 +29,8 @@ def budget_figure(
 
     Parameters
     ----------
-    documents
-        What ``results.json`` of a run with a budget curve holds, or several such, a panel each.
+    reports
+        One with a budget curve (:func:`~fedmoments.core.observations.read_report`), or several such, a panel each.
     title
         Above the whole figure.
     headings
@@ -48,20 +47,21 @@ def budget_figure(
     Raises
     ------
     InputError
-        When a document has no budget curve, or no curve of these heads, or headings are too many or too few.
+        When a report has no budget curve, or no curve of these heads, or headings are too many or too few.
 
     Examples
     --------
-    >>> points = [{"budget": f"means/{b}", "bytes": 8000 / b, "accuracy": 0.9 - 0.02 * b} for b in (4, 2, 1)]
-    >>> curve = {"means": 8000.0, "curves": [{"head": "auto", "kind": "sketch", "points": points}]}
-    >>> drawn = budget_figure({"budget_curve": curve}, names={"auto": "ours"})
+    >>> from fedmoments.core.observations.budget import BudgetCurve, BudgetPoint
+    >>> points = tuple(BudgetPoint((0.9 - 0.02 * b,), (8000 / b,), (0,), f"means/{b}") for b in (4, 2, 1))
+    >>> report = Report(budget_curve=BudgetCurves((BudgetCurve("auto", "sketch", points),), means=8000.0))
+    >>> drawn = budget_figure(report, names={"auto": "ours"})
     >>> drawn[:4], "ours, budget means/2" in drawn
     ('<svg', True)
     """
-    given = [documents] if isinstance(documents, Mapping) else list(documents)
-    panels = [_curves(document, place, heads) for place, document in enumerate(given, 1)]
+    given = [reports] if isinstance(reports, Report) else list(reports)
+    panels = [_curves(report, place, heads) for place, report in enumerate(given, 1)]
     if not panels:
-        raise InputError("a figure of budget curves needs at least one document; an empty list arrived")
+        raise InputError("a figure of budget curves needs at least one report; an empty list arrived")
     shown = _headings(given, panels, headings)
     look = Look.of([curve for panel in panels for curve in panel.curves], names)
     across = min(columns or 3, len(panels))
@@ -82,39 +82,36 @@ def _once(chart: Chart, *, first: bool, last: bool) -> Chart:
     return replace(chart, x=x, y=y)
 
 
-def _curves(document: Mapping[str, Any], place: int, heads: Sequence[str] | None) -> BudgetCurves:
-    found = read_budget_curves(document)
-    if not found.curves:
+def _curves(report: Report, place: int, heads: Sequence[str] | None) -> BudgetCurves:
+    curves = report.budget_curve
+    if curves is None or not curves.curves:
         raise InputError(
-            f"a figure of budget curves needs points with bytes and accuracies under 'budget_curve', but document "
-            f"{place} has none: run the simulation with --budget-curve"
+            f"a figure of budget curves needs points with bytes and accuracies, but report {place} has none: run the "
+            "simulation with --budget-curve"
         )
-    kept = found.charted.of(heads)
+    kept = curves.charted.of(heads)
     if not kept.curves:
         raise InputError(
-            f"document {place} has no budget curve of {', '.join(heads or ())}; it has those of "
-            f"{', '.join(curve.head for curve in found.curves)}"
+            f"report {place} has no budget curve of {', '.join(heads or ())}; it has those of "
+            f"{', '.join(curve.head for curve in curves.curves)}"
         )
     return kept
 
 
-def _headings(
-    documents: Sequence[Mapping[str, Any]], panels: Sequence[BudgetCurves], headings: Sequence[str] | None
-) -> list[str]:
+def _headings(reports: Sequence[Report], panels: Sequence[BudgetCurves], headings: Sequence[str] | None) -> list[str]:
     """Return what stands above every panel."""
     if headings is None:
-        several = len(documents) > 1
-        return [_where(each, panel) if several else "" for each, panel in zip(documents, panels, strict=True)]
-    if len(headings) != len(documents):
-        raise InputError(f"every document needs one heading; there are {len(documents)} and {len(headings)} headings")
+        several = len(reports) > 1
+        return [_where(report, panel) if several else "" for report, panel in zip(reports, panels, strict=True)]
+    if len(headings) != len(reports):
+        raise InputError(f"every report needs one heading; there are {len(reports)} and {len(headings)} headings")
     return list(headings)
 
 
-def _where(document: Mapping[str, Any], curves: BudgetCurves) -> str:
-    """Return the name of a document's data and how many clients hold them."""
-    clients = as_number(curves.about.get("clients"))
-    said = [str(mapping(document.get("data")).get("name") or ""), count(clients, "client") if clients else ""]
-    return " · ".join(each for each in said if each)
+def _where(report: Report, curves: BudgetCurves) -> str:
+    """Return the name of a report's data and how many clients hold them."""
+    parts = [report.data.name, count(curves.clients, "client") if curves.clients else ""]
+    return " · ".join(part for part in parts if part)
 
 
 def _spoken(panels: Sequence[BudgetCurves], headings: Sequence[str], title: str, look: Look) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fedmoments.core.observations.budget import BudgetCurve, BudgetCurves, BudgetPoint, Recompressed
 from fedmoments.pages.blocks import fold, lead, note
-from fedmoments.pages.budget_reading import BudgetCurve, BudgetCurves, BudgetPoint, Recompressed
 from fedmoments.pages.formats import THIN, bytes_, count, percent, sentences
 from fedmoments.pages.markup import Html, Node, join, tag
 from fedmoments.pages.table import Cell, Column, Row, Table, number_cell, share_cell, sortable
@@ -15,14 +15,14 @@ EMPTY = Cell("", kind="number")
 
 def curve_table(curves: BudgetCurves) -> Html:
     """Return accuracies, a row a head and a column a budget; the highest of a column is bold."""
-    found = [_column(curves, budget) for budget in curves.budgets]
-    published = _column(curves, "")
+    by_budget = [_column(curves, budget) for budget in curves.budgets]
+    published = _column(curves, None)
     titles = [join([budget, tag("br"), _allowed(curves, budget)]) for budget in curves.budgets]
     titles += [join(["as published"])] if published else []
     columns = (Column("Head"), *(Column(title, number=True) for title in titles))
     rows = []
     for curve in [*curves.sketches, *curves.others]:
-        cells = [_cell(column, curve) for column in found]
+        cells = [_cell(column, curve) for column in by_budget]
         cells += [_own_cell(published.get(curve))] if published else []
         rows.append(_row(curve, curve.head, cells, "nowrap"))
     caption = "Accuracy in percent of every head under every budget"
@@ -47,14 +47,14 @@ def _row(curve: BudgetCurve, name: Node, cells: Iterable[Cell], kind: str = "") 
     return Row(Cell(name, kind=kind), tuple(cells), curve.head, "best" if curve.sketch else "")
 
 
-def _column(curves: BudgetCurves, budget: str) -> dict[BudgetCurve, BudgetPoint]:
+def _column(curves: BudgetCurves, budget: str | None) -> dict[BudgetCurve, BudgetPoint]:
     """Return the highest point of every curve under a budget, or of those under none that are as published."""
-    found: dict[BudgetCurve, BudgetPoint] = {}
+    column: dict[BudgetCurve, BudgetPoint] = {}
     for curve in curves.curves:
         mine = [point for point in curve.points if point.budget == budget and (budget or point.own)]
         if mine:
-            found[curve] = max(mine, key=lambda point: point.accuracy)
-    return found
+            column[curve] = max(mine, key=lambda point: point.accuracy)
+    return column
 
 
 def _cell(column: Mapping[BudgetCurve, BudgetPoint], curve: BudgetCurve) -> Cell:
@@ -63,7 +63,7 @@ def _cell(column: Mapping[BudgetCurve, BudgetPoint], curve: BudgetCurve) -> Cell
         return EMPTY
     number = f"{point.accuracy * 100:.1f}"
     ring = tag("span", "○", class_="mark", title="as published", aria_label="as published", role="img")
-    bold = number == f"{max(each.accuracy for each in column.values()) * 100:.1f}"
+    bold = number == f"{max(other.accuracy for other in column.values()) * 100:.1f}"
     return Cell(join([ring if point.own else None, tag("b", number) if bold else number]), kind="number")
 
 
@@ -80,7 +80,7 @@ def points_table(curves: BudgetCurves) -> Html:
     titles = ("Budget", f"Accuracy{THIN}", "Bytes a client", "Dimensions", "Rank", "Seeds")
     columns = [Column("Head"), *(Column(title, number=True) for title in titles)]
     every = [(curve, point) for curve in curves.curves for point in curve.points]
-    rows = [_point(*each) for each in sorted(every, key=lambda each: each[1].accuracy, reverse=True)]
+    rows = [_point(*pair) for pair in sorted(every, key=lambda pair: pair[1].accuracy, reverse=True)]
     table = sortable("Every point of the budget curve", columns, rows, sorted_by=2)
     return fold(f"All {count(len(rows), 'point')}, with dimensions and ranks", table)
 
@@ -89,45 +89,46 @@ def _point(curve: BudgetCurve, point: BudgetPoint) -> Row:
     published = tag("span", " as published", class_="minor") if point.own else None
     cells = (
         number_cell(point.bytes, point.budget or "–"),
-        share_cell(point.accuracy, point.deviation),
+        share_cell(point.accuracy, point.std),
         number_cell(point.bytes, bytes_(point.bytes)),
         number_cell(point.dimensions, "full" if point.dimensions is None else count(point.dimensions)),
         number_cell(point.rank, "–" if point.rank is None else f"{point.rank:.1f}"),
-        number_cell(point.seeds, count(point.seeds)),
+        number_cell(len(point.accuracies), count(len(point.accuracies))),
     )
     return _row(curve, join([curve.head, published]), cells)
 
 
-def recompressed_table(found: Sequence[Recompressed]) -> Html:
+def recompressed_table(recompressed: Sequence[Recompressed]) -> Html:
     """Return accuracy with a bound on the rows that a server keeps, against that without one."""
     titles = ("Rows", "Blocks", "Accuracy", "No bound", "Change")
     columns = (Column("Head"), *(Column(title, number=True) for title in titles))
-    table = Table("Accuracy after re-compression of sketches", columns, tuple(map(_bounded, found)))
+    table = Table("Accuracy after re-compression of sketches", columns, tuple(map(_bounded, recompressed)))
     return join(
-        [tag("h3", "With a bound on the server’s memory", class_="below"), lead(_sentence(found)), table.html()]
+        [tag("h3", "With a bound on the server’s memory", class_="below"), lead(_sentence(recompressed)), table.html()]
     )
 
 
-def _bounded(each: Recompressed) -> Row:
-    words = [count(each.rows), count(each.blocks), tag("b", percent(each.accuracy)), percent(each.unbounded)]
-    cells = tuple(Cell(word, kind="number") for word in (*words, _change(each)))
-    return Row(Cell(each.head, kind="nowrap"), cells, each.head)
+def _bounded(bounded: Recompressed) -> Row:
+    words = [
+        count(bounded.rows),
+        count(bounded.blocks),
+        tag("b", percent(bounded.accuracy)),
+        percent(bounded.unbounded),
+    ]
+    cells = tuple(Cell(word, kind="number") for word in (*words, _change(bounded)))
+    return Row(Cell(bounded.head, kind="nowrap"), cells, bounded.head)
 
 
-def _change(each: Recompressed) -> str:
-    if each.unbounded is None:
-        return "–"
-    points = round((each.accuracy - each.unbounded) * 100, 1)
+def _change(bounded: Recompressed) -> str:
+    points = round((bounded.accuracy - bounded.unbounded) * 100, 1)
     return f"{points:+.1f}".replace("-", "−") if points else "0.0"
 
 
-def _sentence(found: Sequence[Recompressed]) -> str:
+def _sentence(recompressed: Sequence[Recompressed]) -> str:
     """Return the first of them in words."""
-    said = "A server may compress the sketches that it holds into fewer rows whenever they are too many."
-    first = found[0]
-    if first.rows is None or first.unbounded is None:
-        return said
+    first = recompressed[0]
     return (
-        f"{said} Memory bounded to {count(first.rows, 'row')}: {first.head} reaches {percent(first.accuracy)} "
-        f"against {percent(first.unbounded)}."
+        "A server may compress the sketches that it holds into fewer rows whenever they are too many. Memory bounded "
+        f"to {count(first.rows, 'row')}: {first.head} reaches {percent(first.accuracy)} against "
+        f"{percent(first.unbounded)}."
     )

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from math import isfinite
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedmoments.core.diagnostics import FisherCurve, Tail
 from fedmoments.pages.chart import ACCURACY, Chart, Point, Rule, Scale, Series, Style, share_scale
 from fedmoments.pages.figure import figure
 from fedmoments.pages.formats import THIN, count, percent, three_digits
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
 
 __all__ = ["fisher_figures", "holders_figure", "tail_figure"]
 
@@ -28,33 +29,33 @@ NUMBERS = {"exact": 0, "free": 1}
 # ---------------------------------------------------------------------------------------------- Fisher directions
 
 
-def fisher_figures(curves: Mapping[str, Any]) -> list[Html]:
+def fisher_figures(curves: Mapping[str, FisherCurve]) -> list[Html]:
     """Return LDA's accuracy (with test samples) and the Fisher energy against the number of directions."""
-    wanted = (("accuracy", "Accuracy of LDA", ACCURACY), ("energy", "Fisher energy", f"share of the energy,{THIN}%"))
-    found = []
-    for key, title, y_title in wanted:
+    accuracy = {name: curve.accuracy or () for name, curve in curves.items()}
+    energy = {name: curve.energy for name, curve in curves.items()}
+    wanted = ((accuracy, "Accuracy of LDA", ACCURACY), (energy, "Fisher energy", f"share of the energy,{THIN}%"))
+    figures = []
+    for shares, title, y_title in wanted:
         series = [
-            Series(name, points, Style.numbered(NUMBERS.get(name, 2 + place)))
+            Series(name, _points(name, curve, shares[name]), Style.numbered(NUMBERS.get(name, 2 + place)))
             for place, (name, curve) in enumerate(curves.items())
-            if (points := _points(name, mapping(curve), key))
+            if shares[name]
         ]
         if series:
-            found.append(_directions(tuple(series), title, y_title))
-    return found
+            figures.append(_directions(tuple(series), title, y_title))
+    return figures
 
 
-def _points(name: str, curve: Mapping[str, Any], key: str) -> tuple[Point, ...]:
-    found = []
-    for size, value in zip(items(curve.get("directions")), items(curve.get(key)), strict=False):
-        k, share = as_number(size), as_number(value)
-        if k and k > 0 and share is not None:
-            found.append(Point(k, share, tip=f"{name} covariance, {count(k, 'direction')}: {percent(share)}"))
-    return tuple(found)
+def _points(name: str, curve: FisherCurve, shares: Sequence[float]) -> tuple[Point, ...]:
+    return tuple(
+        Point(k, share, tip=f"{name} covariance, {count(k, 'direction')}: {percent(share)}")
+        for k, share in zip(curve.directions, shares, strict=True)
+    )
 
 
 def _directions(series: tuple[Series, ...], title: str, y_title: str) -> Html:
-    sizes = sorted({point.x for each in series for point in each.points})
-    ends = "; ".join(f"{each.name} covariance ends at {percent(each.points[-1].y)}" for each in series)
+    sizes = sorted({point.x for line in series for point in line.points})
+    ends = "; ".join(f"{line.name} covariance ends at {percent(line.points[-1].y)}" for line in series)
     chart = Chart(
         f"{title} against the number of Fisher directions: {ends}",
         Scale(
@@ -80,10 +81,10 @@ class _Bins:
     edges: tuple[float, ...]
     heights: tuple[float, ...]
 
-    def chart(self, x: Scale, y_title: str, told: Callable[[int], str], rules: Sequence[Rule] = ()) -> Chart:
+    def chart(self, x: Scale, y_title: str, tip: Callable[[int], str], rules: Sequence[Rule] = ()) -> Chart:
         """Return its chart; rules outside it are left out."""
         points = [
-            Point((left + right) / 2, height, tip=told(place), span=(left, right))
+            Point((left + right) / 2, height, tip=tip(place), span=(left, right))
             for place, ((left, right), height) in enumerate(zip(pairwise(self.edges), self.heights, strict=True))
         ]
         inside = tuple(rule for rule in rules if self.edges[0] <= rule.x <= self.edges[-1])
@@ -92,19 +93,17 @@ class _Bins:
         return Chart(title, x, y, (Series("", tuple(points)),), inside, height=HEIGHT)
 
 
-def tail_figure(tail: Mapping[str, Any], title: str) -> Html | None:
+def tail_figure(tail: Tail, title: str) -> Html | None:
     """Return the histogram of the absolute values of a shape, with its median and what chance alone would show."""
-    bins = _tail_bins(mapping(tail.get("histogram")))
-    if bins is None:
+    if not len(tail.counts) or len(tail.edges) != len(tail.counts) + 1 or not (np.diff(tail.edges) > 0).all():
         return None
-    marks = [(as_number(tail.get(key)), words) for key, words in (("median", "median"), ("p90", f"90{THIN}% ≤"))]
-    rules = [
-        Rule(value, (f"{words} {three_digits(value)}",), "diagonal") for value, words in marks if value is not None
-    ]
-    chance = as_number(tail.get("by_chance"))
+    bins = _Bins(tuple(tail.edges.tolist()), tuple(map(float, tail.counts.tolist())))
+    marks = ((tail.median, "median"), (tail.p90, f"90{THIN}% ≤"))
+    rules = [Rule(value, (f"{words} {three_digits(value)}",), "diagonal") for value, words in marks if isfinite(value)]
+    chance = tail.by_chance if isfinite(tail.by_chance) else None
     rules += [Rule(chance, style="expected")] if chance is not None else []
 
-    def told(place: int) -> str:
+    def tip(place: int) -> str:
         between = f"between {bins.edges[place]:.4g} and {bins.edges[place + 1]:.4g}"
         return f"{count(bins.heights[place], 'coordinate')} {between}"
 
@@ -112,30 +111,24 @@ def tail_figure(tail: Mapping[str, Any], title: str) -> Html | None:
     return join(
         [
             tag("h3", title),
-            figure(bins.chart(x, "coordinates", told, rules), beside=True),
+            figure(bins.chart(x, "coordinates", tip, rules), beside=True),
             tag("p", _tail_note(tail, chance), class_="note") if chance is not None else None,
         ]
     )
 
 
-def _tail_bins(histogram: Mapping[str, Any]) -> _Bins | None:
-    edges = [edge for each in items(histogram.get("edges")) if (edge := as_number(each)) is not None]
-    heights = tuple(as_number(number) or 0.0 for number in items(histogram.get("counts")))
-    rising = all(b > a for a, b in pairwise(edges))
-    return _Bins(tuple(edges), heights) if heights and len(edges) == len(heights) + 1 and rising else None
-
-
-def _tail_note(tail: Mapping[str, Any], chance: float) -> str:
-    beyond = as_number(mapping(tail.get("histogram")).get("beyond"))
-    mean = three_digits(as_number(tail.get("mean")))
+def _tail_note(tail: Tail, chance: float) -> str:
+    beyond = f"{count(tail.beyond)} more are beyond the right end. " if tail.beyond else ""
+    mean = three_digits(tail.mean)
     return (
-        f"{count(beyond)} more are beyond the right end. " if beyond else ""
-    ) + f"Orange: about what the mean, {mean}, would be of a Gaussian with as many samples, {three_digits(chance)}."
+        f"{beyond}Orange: about what the mean, {mean}, would be of a Gaussian with as many samples, "
+        f"{three_digits(chance)}."
+    )
 
 
-def holders_figure(held_by: Sequence[Any]) -> Html | None:
+def holders_figure(held_by: NDArray[np.int64]) -> Html | None:
     """Return how many classes have how many client means."""
-    known = [int(number) for each in held_by if (number := as_number(each)) is not None and number > 0]
+    known = [number for number in held_by.tolist() if number > 0]
     if not known:
         return None
     low, high = min(known), max(known)
@@ -144,7 +137,7 @@ def holders_figure(held_by: Sequence[Any]) -> Html | None:
     heights, _ = np.histogram(known, bins=[*starts, starts[-1] + step])
     bins = _Bins(tuple(start - 0.5 for start in [*starts, starts[-1] + step]), tuple(heights.tolist()))
 
-    def told(place: int) -> str:
+    def tip(place: int) -> str:
         last = starts[place] + step - 1
         means = f"{starts[place]:,}" if step == 1 else f"{starts[place]:,} to {last:,}"
         return f"{count(float(heights[place]), 'class', 'classes')} with {means} client means"
@@ -158,4 +151,4 @@ def holders_figure(held_by: Sequence[Any]) -> Html | None:
         whole=True,
         exact=True,
     )
-    return join([tag("h3", "Means per class"), figure(bins.chart(x, "classes", told), beside=True)])
+    return join([tag("h3", "Means per class"), figure(bins.chart(x, "classes", tip), beside=True)])

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fedmoments.core.observations.setting import split_words
+
 __all__ = [
     "METHODS",
     "THIN",
@@ -48,7 +50,6 @@ METHODS = {
     "lp": "linear probing",
     "ft": "fine-tuning",
 }
-_SCHEMES = {"dirichlet": "Dirichlet", "iid": "IID", "domain": "one domain each", "id": "one user each"}
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -176,18 +177,6 @@ def list_of(words: Sequence[str], most: int = 6) -> str:
     if len(words) > most:
         shown.append(f"{len(words) - most} more")
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def split_words(scheme: Any) -> str:
-    """Return a split as one says it.
-
-    Examples
-    --------
-    >>> split_words("dirichlet:0.1"), split_words("iid"), split_words("shards:2")
-    ('Dirichlet 0.1', 'IID', 'shards 2')
-    """
-    name, _, rest = str(scheme).partition(":")
-    return f"{_SCHEMES.get(name, name)} {rest}".strip()
 
 
 def clients_words(clients: float | None, split: Any, otherwise: str = "these clients") -> str:

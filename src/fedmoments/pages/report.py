@@ -4,51 +4,49 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fedmoments.core.observations import Report
 from fedmoments.files import write_whole
 from fedmoments.pages.answer import answer, facts, question
-from fedmoments.pages.reading import Results, read_results
 from fedmoments.pages.shell import Opening, Page, Top
 
 __all__ = ["REPORT", "render", "write_report"]
 
 #: The page, whose sections are the files of :mod:`fedmoments.pages.sections`.
-REPORT: Page[Results] = Page(
+REPORT: Page[Report] = Page(
     "fedmoments · one-shot federated learning", "fedmoments.pages.sections", "fedmoments.report_sections"
 )
 #: What the page says when it is about no section alone.
-HEADS: Opening[Results] = Opening(lambda _: True, question, answer, "what one upload teaches")
+HEADS: Opening[Report] = Opening(lambda _: True, question, answer, "what one upload teaches")
 
 
-def render(results: Results | Mapping[str, Any]) -> str:
-    """Return results of a simulation as one HTML page that needs nothing else.
+def render(report: Report | Mapping[str, Any]) -> str:
+    """Return a report as one HTML page that needs nothing else.
 
     Parameters
     ----------
-    results
-        Results, or what ``results.json`` holds of them. Only ``rows`` must be there; a section without its part is left
-        out.
+    report
+        A report, or what ``results.json`` holds of it. A section without its part is left out.
 
     Raises
     ------
     InputError
-        When these are no results, or of another format.
+        When this is no report, or of another format.
     FileFormatError
-        When a row of the file is not one.
+        When a part of the file is not what belongs there.
 
     Examples
     --------
     See the package's docstring.
     """
-    known = results if isinstance(results, Results) else read_results(results)
+    known = report if isinstance(report, Report) else Report.from_dict(report)
     openings = [section.opens for section in REPORT.sections() if section.opens is not None]
-    opening = next((each for each in openings if each.applies(known)), HEADS)
-    window = f"{known.data.get('name') or 'fedmoments'}: {opening.topic}"
+    opening = next((opening for opening in openings if opening.applies(known)), HEADS)
+    window = f"{known.data.name or 'fedmoments'}: {opening.topic}"
     top = Top(window, opening.question(known), opening.answer(known), [facts(known)])
-    version, created = (str(known.raw.get(key) or "") for key in ("version", "created"))
-    return REPORT.render(known, top, version=version, created=created[:10])
+    return REPORT.render(known, top, version=known.version, created=known.created[:10])
 
 
-def write_report(path: str | os.PathLike[str], results: Results | Mapping[str, Any]) -> None:
+def write_report(path: str | os.PathLike[str], report: Report | Mapping[str, Any]) -> None:
     """Write the page of :func:`render` as a file, which appears whole or not at all.
 
     Examples
@@ -60,4 +58,4 @@ def write_report(path: str | os.PathLike[str], results: Results | Mapping[str, A
     ...     Path(folder, "report.html").stat().st_size > 1000
     True
     """
-    write_whole(path, render(results).encode("utf-8"))
+    write_whole(path, render(report).encode("utf-8"))

@@ -6,18 +6,24 @@ vertical axis begins where the other lines are, and the grey one enters from bel
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from fedmoments.core.observations import Observation
+from fedmoments.core.observations.tuning import Tuning, TuningRun, Waypoint
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Style, Symbol, Trace, bytes_scale, share_scale
 from fedmoments.pages.formats import METHODS, bytes_, flops_, percent
-from fedmoments.pages.tuning_reading import RANDOM, Figure, OneShot, Run, Spot, Tuning
+from fedmoments.settings.plan import RANDOM
 
 __all__ = ["AXES", "Against", "accuracy_range", "optimiser_name", "tuning_chart"]
 
 #: Share of the vertical axis below the lowest line of a start that is not random.
 ROOM_BELOW = 0.3
+
+
+#: Accuracy, bytes and FLOPs of a head that was not tuned.
+OneShot = Mapping[str, Observation]
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Against:
 
     title: str
     scale: Callable[[Sequence[float]], Scale]
-    spot: Callable[[Spot], float | None]
+    waypoint: Callable[[Waypoint], float | None]
     head: Callable[[OneShot], float | None]
 
 
@@ -35,19 +41,24 @@ def _rounds(places: Sequence[float]) -> Scale:
     return Scale("round", words="{:,.0f}".format, values=(0.0, last), bounds=(0.0, last), whole=True)
 
 
+def _above_zero(cost: float | None) -> float | None:
+    """Return a cost that a logarithmic axis has a place for."""
+    return cost if cost and cost > 0 else None
+
+
 AXES = {
-    "rounds": Against("rounds", _rounds, lambda spot: float(spot.round), lambda _: 0.0),
+    "rounds": Against("rounds", _rounds, lambda waypoint: float(waypoint.round), lambda _: 0.0),
     "bytes": Against(
         "bytes",
         lambda _: bytes_scale("bytes up and down (logarithmic)"),
-        lambda spot: spot.bytes or None,
-        lambda head: head.bytes or None,
+        lambda waypoint: _above_zero(waypoint.bytes),
+        lambda head: _above_zero(head["bytes"].mean),
     ),
     "flops": Against(
         "compute",
         lambda _: bytes_scale("FLOPs (logarithmic)", unit=flops_),
-        lambda spot: spot.flops or None,
-        lambda head: head.flops or None,
+        lambda waypoint: _above_zero(waypoint.flops),
+        lambda head: _above_zero(head["flops"].mean),
     ),
 }
 
@@ -68,27 +79,27 @@ def accuracy_range(tuning: Tuning) -> tuple[float, float] | None:
 
     All of every line is shown, but of random starts only the upper part.
     """
-    heads = [head.accuracy for head in tuning.heads]
-    every = [*heads, *chain.from_iterable(map(_figures, tuning.runs))]
+    heads = [head["accuracy"] for head in tuning.one_shots.values()]
+    every = [*heads, *chain.from_iterable(map(_accuracies, tuning.runs))]
     if not every:
         return None
-    high = max(figure.high for figure in every)
-    low = min((figure.low for figure in (*heads, *chain.from_iterable(map(_seen, tuning.runs)))), default=high)
+    high = max(accuracy.high for accuracy in every)
+    low = min((accuracy.low for accuracy in (*heads, *chain.from_iterable(map(_shown, tuning.runs)))), default=high)
     if any(run.start == RANDOM for run in tuning.runs):
         low -= ROOM_BELOW * (high - low)
     return max(low, 0.0), min(high, 1.0)
 
 
-def _seen(run: Run) -> list[Figure]:
+def _shown(run: TuningRun) -> list[Observation]:
     """Return the part of a line that must be seen: all of it, but of a random start its last point and its end."""
-    figures = _figures(run)
+    accuracies = _accuracies(run)
     if run.start != RANDOM:
-        return figures
-    return [*figures[-1:], *([run.end] if run.end else [])]
+        return accuracies
+    return [*accuracies[-1:], *([run.end] if run.end.known else [])]
 
 
-def _figures(run: Run) -> list[Figure]:
-    return [figure for _, figure in run.trail if figure]
+def _accuracies(run: TuningRun) -> list[Observation]:
+    return [waypoint.accuracy for waypoint in run.trail if waypoint.accuracy.known]
 
 
 def tuning_chart(
@@ -113,8 +124,12 @@ def tuning_chart(
     lines = tuple(line for run in runs if (line := _line(tuning, run, against)).points)
     if not lines:
         return None
-    rings = tuple(_ring(tuning, head, at) for head in tuning.heads if (at := against.head(head)) is not None)
-    ends = "; ".join(f"from {run.start} to {percent(run.end.mean)}" for run in runs if run.end)
+    rings = tuple(
+        _ring(tuning, name, head, at)
+        for name, head in tuning.one_shots.items()
+        if (at := against.head(head)) is not None
+    )
+    ends = "; ".join(f"from {run.start} to {percent(run.end.mean)}" for run in runs if run.end.known)
     return Chart(
         f"Accuracy against {against.title}, {optimiser_name(optimiser)}: {ends}",
         against.scale([point.x for line in lines for point in line.points]),
@@ -132,20 +147,21 @@ def _level(target: float | None, bounds: tuple[float, float]) -> tuple[Trace, ..
     return (Trace(((-math.inf, target), (math.inf, target)), "target"),)
 
 
-def _line(tuning: Tuning, run: Run, against: Against) -> Series:
+def _line(tuning: Tuning, run: TuningRun, against: Against) -> Series:
     points = [
-        Point(x, figure.mean, figure.low, figure.high, _told(run, spot, figure))
-        for spot, figure in run.trail
-        if figure is not None and (x := against.spot(spot)) is not None
+        Point(x, accuracy.mean or 0.0, accuracy.low, accuracy.high, _tip(run, waypoint))
+        for waypoint in run.trail
+        if (accuracy := waypoint.accuracy).known and (x := against.waypoint(waypoint)) is not None
     ]
     return Series(run.start, tuple(points), _style(tuning, run.start), spread="band")
 
 
-def _told(run: Run, spot: Spot, figure: Figure) -> str:
-    told = f"{run.start}, round {spot.round}: {percent(figure.mean)}"
-    if figure.seeds > 1:
-        told += f" ({figure.low * 100:.1f} to {figure.high * 100:.1f} over {figure.seeds} seeds)"
-    return told + _costs(spot.bytes, spot.flops)
+def _tip(run: TuningRun, waypoint: Waypoint) -> str:
+    accuracy = waypoint.accuracy
+    tip = f"{run.start}, round {waypoint.round}: {percent(accuracy.mean)}"
+    if len(accuracy.known) > 1:
+        tip += f" ({accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} over {len(accuracy.known)} seeds)"
+    return tip + _costs(waypoint.bytes, waypoint.flops)
 
 
 def _costs(size: float | None, flops: float | None) -> str:
@@ -156,21 +172,21 @@ def _style(tuning: Tuning, start: str) -> Style:
     """Return a start's style, which is the same in all charts."""
     if start == RANDOM:
         return Style.numbered(0, baseline=True)
-    return Style.numbered([each for each in tuning.starts if each != RANDOM].index(start))
+    return Style.numbered([name for name in tuning.starts if name != RANDOM].index(start))
 
 
-def _ring(tuning: Tuning, head: OneShot, at: float) -> Point:
+def _ring(tuning: Tuning, name: str, head: OneShot, at: float) -> Point:
     """Return a ring for a one-shot head, in the colour of the start that it is, or else with its name."""
-    started = head.name in tuning.starts
-    accuracy = head.accuracy.mean
+    started = name in tuning.starts
+    accuracy = head["accuracy"].mean or 0.0
     return Point(
         at,
         accuracy,
-        tip=f"{head.name}, one shot: {percent(accuracy)}{_costs(head.bytes, head.flops)}",
-        label="" if started else head.name,
+        tip=f"{name}, one shot: {percent(accuracy)}{_costs(head['bytes'].mean, head['flops'].mean)}",
+        label="" if started else name,
         weight=accuracy,
         symbol=Symbol(size=6.0, dot=True),
-        kind=f"shot s{_style(tuning, head.name).colour}" if started else "shot quiet",
-        head=head.name,
+        kind=f"shot s{_style(tuning, name).colour}" if started else "shot quiet",
+        head=name,
         focus=True,
     )

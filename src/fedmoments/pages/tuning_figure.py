@@ -1,19 +1,16 @@
 """One chart of tuning as an SVG of its own, with the page's colours, light or dark as the viewer's system asks."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from fedmoments.core.observations.tuning import Tuning
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.pages.figure import figure_file
 from fedmoments.pages.plot import fitted
 from fedmoments.pages.tuning_chart import AXES, accuracy_range, optimiser_name, tuning_chart
-from fedmoments.pages.tuning_reading import read_tuning
 
 __all__ = ["tuning_figure"]
 
 
 def tuning_figure(
-    document: Mapping[str, Any],
+    tuning: Tuning,
     against: str = "rounds",
     optimiser: str | None = None,
     *,
@@ -23,45 +20,42 @@ def tuning_figure(
 
     Parameters
     ----------
-    document
-        What ``results.json`` of a run of tuning holds.
+    tuning
+        All runs: ``read_report("results.json").tuning``.
     against
         ``rounds``, ``bytes`` or ``flops``.
     optimiser
-        Whose runs to draw; the first of the document by default.
+        Whose runs to draw; the first one by default.
     size
         Width and height of the chart in pixels, without the margin about it.
 
     Raises
     ------
     UnknownNameError
-        When the axis is another one, or the document has no run of that optimiser.
+        When the axis is another one, or there is no run of that optimiser.
     InputError
         When there is nothing to draw: no accuracy, or no such cost.
 
     Examples
     --------
-    >>> points = [{"round": t, "accuracy": 1 - 0.5**t, "up": 8.0 * t} for t in range(1, 5)]
-    >>> curve = {"start": "fedcof", "optimiser": "fedavg", "points": points}
-    >>> drawn = tuning_figure({"tuning": {"curves": [curve]}}, "bytes")
+    >>> from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
+    >>> points = tuple(RoundPoint(t, 1 - 0.5**t, up=8 * t) for t in range(1, 5))
+    >>> drawn = tuning_figure(Tuning(curves=(TuningCurve("fedcof", "fedavg", 0, points),)), "bytes")
     >>> drawn[:4], "fedcof, round 4" in drawn
     ('<svg', True)
     """
-    tuning = read_tuning(document)
     if against not in AXES:
         raise UnknownNameError("axis", against, tuple(AXES))
     bounds = accuracy_range(tuning)
     if bounds is None or not tuning.runs:
-        raise InputError(
-            "a figure of tuning needs curves with accuracies, but the document has none: run it with tests"
-        )
+        raise InputError("a figure of tuning needs curves with accuracies, but there are none: run it with tests")
     chosen = tuning.optimisers[0] if optimiser is None else optimiser
     if chosen not in tuning.optimisers:
         raise UnknownNameError("optimiser", chosen, tuning.optimisers)
     chart = tuning_chart(tuning, chosen, AXES[against], bounds=bounds)
     if chart is None:
         raise InputError(
-            f"no run of {optimiser_name(chosen)} in the document has both an accuracy and "
+            f"no run of {optimiser_name(chosen)} has both an accuracy and "
             f"{AXES[against].title} to draw it against; the axes are {', '.join(AXES)}"
         )
     return figure_file([fitted(chart, *size)], width=size[0])

@@ -5,8 +5,10 @@ results.json hold it.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from fedmoments.core.observations.parts import PrivacyCard
 from fedmoments.privacy.modes import Mode
 from fedmoments.privacy.protection import Agreed
 
@@ -25,8 +27,8 @@ def privacy_card(
     exposed: Mapping[str, int] | None = None,
     sketches: Mapping[str, float] | None = None,
     simulated: bool = False,
-) -> dict[str, Any]:
-    """Return the card, ready for JSON.
+) -> PrivacyCard:
+    """Return the card.
 
     Parameters
     ----------
@@ -53,46 +55,42 @@ def privacy_card(
     Examples
     --------
     >>> card = privacy_card(Agreed(secure="sums"), min_count=5, withheld={"classes": 3, "samples": 4})
-    >>> card["mode"], card["facts"][0], card["withheld"]["samples"]
-    ('secure sums', ['Smallest sum', 'over 3 clients'], 4)
+    >>> card.mode, card.facts[0], card.withheld["samples"]
+    ('secure sums', ('Smallest sum', 'over 3 clients'), 4)
     """
     mode = agreed.mode
-    card: dict[str, Any] = {
-        "mode": mode.title + mode.noise.title,
-        "agreed": agreed.to_dict(),
-        "min_count": min_count,
-        "withheld": dict(withheld) if withheld is not None else None,
-        "spent": dict(spent) if spent is not None else None,
-        "obfuscation": obfuscation,
-        "robust": robust,
-        "dropped": dict(dropped or {}),
-        "exposed": dict(exposed) if exposed is not None else None,
-        **({"sketches": dict(sketches)} if sketches else {}),
-        "simulated": simulated,
-    }
-    return card | {
-        "facts": [list(pair) for pair in (*mode.facts(), *_found_facts(card))],
-        "sees": [list(pair) for pair in (*mode.sees(), ("Other clients and users", mode.noise.published))],
-        "assumptions": mode.assumptions(),
-        "not_promised": _not_promised(mode, card),
-    }
+    card = PrivacyCard(
+        mode.title + mode.noise.title,
+        agreed.to_dict(),
+        min_count,
+        withheld,
+        spent,
+        obfuscation,
+        robust,
+        dropped or {},
+        exposed,
+        sketches or None,
+        simulated,
+    )
+    return replace(
+        card,
+        facts=(*mode.facts(), *_rule_facts(card), *_exposure_facts(card), *_server_facts(card)),
+        sees=(*mode.sees(), ("Other clients and users", mode.noise.published)),
+        assumptions=tuple(mode.assumptions()),
+        not_promised=tuple(_not_promised(mode, card)),
+    )
 
 
-def _found_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return pairs (name, value) of the parties' own rules and of what came of them."""
-    return [*_rule_facts(card), *_exposure_facts(card), *_server_facts(card)]
-
-
-def _rule_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _rule_facts(card: PrivacyCard) -> list[tuple[str, str]]:
     """Return what was spent, and what clients kept back."""
     facts: list[tuple[str, str]] = []
-    spent, withheld = card["spent"] or {}, card["withheld"]
+    spent, withheld = card.spent or {}, card.withheld
     if spent.get("epsilon") is not None:
         releases = int(spent.get("releases", 1))
         times = "1 release" if releases == 1 else f"{releases} releases"
-        facts.append(("Spent", f"ε = {spent['epsilon']:.4g} in {times}{', by each head' if card['simulated'] else ''}"))
-    if card["min_count"] is not None:
-        least = card["min_count"]
+        facts.append(("Spent", f"ε = {spent['epsilon']:.4g} in {times}{', by each head' if card.simulated else ''}"))
+    if card.min_count is not None:
+        least = card.min_count
         facts.append(("Smallest class", f"{least} samples" if least > 1 else "no minimum"))
     if withheld is not None:
         classes, samples = withheld.get("classes", 0), withheld.get("samples", 0)
@@ -100,37 +98,37 @@ def _rule_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def _exposure_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _exposure_facts(card: PrivacyCard) -> list[tuple[str, str]]:
     """Return how much means and sketches tell of single samples."""
     facts: list[tuple[str, str]] = []
-    exposed = card["exposed"] or {}
+    exposed = card.exposed or {}
     if exposed.get("cells"):
         single, cells = exposed.get("single", 0), exposed["cells"]
         facts.append(("Means over one sample", f"{single:,} of {cells:,} ({single / cells:.0%})"))
-    if sketches := card.get("sketches"):
+    if sketches := card.sketches:
         part, most, energy = (f"{sketches[name]:.0%}" for name in ("share", "most", "energy"))
         text = f"{part} of the directions that would span a client's samples, {most} at most"
         facts.append(("Scatter sketches", f"{text}; they hold {energy} of the scatter"))
     return facts
 
 
-def _server_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _server_facts(card: PrivacyCard) -> list[tuple[str, str]]:
     """Return what blurs counts, and what the server leaves out."""
     facts: list[tuple[str, str]] = []
-    if card["obfuscation"]:
-        facts.append(("Counts", f"obfuscated, {card['obfuscation']}"))
-    if card["robust"] or card["dropped"]:
-        facts.append(("Filter", f"{card['robust'] or 'checks and caps'}, {len(card['dropped'])} clients left out"))
+    if card.obfuscation:
+        facts.append(("Counts", f"obfuscated, {card.obfuscation}"))
+    if card.robust or card.dropped:
+        facts.append(("Filter", f"{card.robust or 'checks and caps'}, {len(card.dropped)} clients left out"))
     return facts
 
 
-def _not_promised(mode: Mode, card: Mapping[str, Any]) -> list[str]:
+def _not_promised(mode: Mode, card: PrivacyCard) -> list[str]:
     """Return what a reader might think is promised, and is not."""
-    lines = _of_sketches(card.get("sketches"))
-    if (card["exposed"] or {}).get("single"):
+    lines = _of_sketches(card.sketches)
+    if (card.exposed or {}).get("single"):
         lines.append("A mean over one sample is that sample's feature vector, exactly.")
-    lines += [*mode.noise.not_promised(simulated=card["simulated"]), *mode.not_promised()]
-    if card["obfuscation"]:
+    lines += [*mode.noise.not_promised(simulated=card.simulated), *mode.not_promised()]
+    if card.obfuscation:
         lines.append("Obfuscated counts are not differential privacy.")
     return lines
 

@@ -10,10 +10,11 @@ from fedmoments.samples import parse_split
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.baselines import Baseline
 from fedmoments.study.simulation.methods import all_names, choose_methods
+from fedmoments.study.simulation.points import Sweeps
 from fedmoments.study.simulation.projection import parse_projection
 from fedmoments.study.simulation.rounds import Participation
 
-__all__ = ["check_federations", "check_study", "dimensions_of"]
+__all__ = ["check_federations", "check_study", "dimensions_of", "sweeps_of"]
 
 
 def dimensions_of(settings: StudySettings) -> tuple[int | None, ...]:
@@ -25,6 +26,25 @@ def dimensions_of(settings: StudySettings) -> tuple[int | None, ...]:
     ((None, 128), (None,))
     """
     return tuple(parse_projection(text) for text in settings.projections) or (None,)
+
+
+def sweeps_of(settings: StudySettings) -> Sweeps:
+    """Return the values that a study sweeps.
+
+    Examples
+    --------
+    >>> sweeps_of(StudySettings(clients=(10,), splits=("iid",)))["projections"]
+    (None,)
+    """
+    return {
+        "clients": settings.clients,
+        "splits": settings.splits,
+        "means_per_client": settings.means_per_client,
+        "shrinkages": settings.shrinkages or (None,),
+        "projections": dimensions_of(settings),
+        "protections": read_protections(settings.privacy),
+        "budgets": settings.budgets,
+    }
 
 
 def check_study(settings: StudySettings) -> None:

@@ -28,6 +28,7 @@ from fedmoments.core.api import fit
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Head
 from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.core.observations.personal import PersonalOutcome
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples import Split
@@ -38,7 +39,7 @@ from fedmoments.tuning.blending import blend, read_beta
 from fedmoments.tuning.local_tests import deal_tests, hold_out_tests
 from fedmoments.tuning.shares import own_shares
 
-__all__ = ["BETAS", "PersonalResult", "PersonalRow", "simulate_personal"]
+__all__ = ["BETAS", "ClientCounts", "PersonalResult", "simulate_personal"]
 
 Ints = NDArray[np.int64]
 
@@ -55,8 +56,8 @@ def _of_blend(beta: float | str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class PersonalRow:
-    """How the clients fare with one variant of a head.
+class ClientCounts:
+    """How the clients of one federation fare with one variant of a head.
 
     Parameters
     ----------
@@ -77,58 +78,36 @@ class PersonalRow:
     tests: Ints
     reason: str | None = None
 
+    def outcome(self, seed: int) -> PersonalOutcome:
+        """Return the figures of all clients together."""
+        tested = self.tests > 0
+        sizes = int(tested.sum()), int(self.tests.sum())
+        if self.reason:
+            return PersonalOutcome(seed, *sizes, reason=self.reason)
+        correct, reference, tests = (counts[tested] for counts in (self.correct, self.reference, self.tests))
+        return PersonalOutcome(
+            seed,
+            *sizes,
+            float(correct.sum() / tests.sum()),
+            float((correct / tests).mean()),
+            float((correct > reference).mean()),
+            float((correct < reference).mean()),
+        )
+
     @property
     def accuracy(self) -> float | None:
         """Share of all clients' test samples that are right."""
-        return None if self.reason else float(self.correct.sum() / self.tests.sum())
-
-    @property
-    def client_accuracy(self) -> float | None:
-        """Mean of the accuracies of clients that have test samples."""
-        tested = self.tests > 0
-        return None if self.reason else float((self.correct[tested] / self.tests[tested]).mean())
-
-    @property
-    def gains(self) -> float | None:
-        """Share of these clients that do better than with the global head."""
-        return self._share(self.correct > self.reference)
-
-    @property
-    def losses(self) -> float | None:
-        """Share of these clients that do worse than with the global head."""
-        return self._share(self.correct < self.reference)
-
-    def _share(self, which: NDArray[np.bool_]) -> float | None:
-        return None if self.reason else float(which[self.tests > 0].mean())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures, ready for JSON."""
-        names = ("head", "variant", "accuracy", "client_accuracy", "gains", "losses", "reason")
-        return {name: getattr(self, name) for name in names}
+        return self.outcome(0).accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class PersonalResult:
-    """All variants of all heads, in one federation.
+    """All variants of all heads, in one federation: one of ``rows`` for every head and variant."""
 
-    Parameters
-    ----------
-    rows
-        One for every head and variant.
-    seed
-        Of the federation.
-    clients
-        How many have test samples.
-    samples
-        Test samples that were dealt out.
-    """
-
-    rows: tuple[PersonalRow, ...]
+    rows: tuple[ClientCounts, ...]
     seed: int
-    clients: int
-    samples: int
 
-    def row(self, head: str, variant: str) -> PersonalRow:
+    def row(self, head: str, variant: str) -> ClientCounts:
         """Return the row of a head and variant."""
         for row in self.rows:
             if (row.head, row.variant) == (head, variant):
@@ -181,8 +160,8 @@ def simulate_personal(
     >>> y = np.arange(80) % 4
     >>> part = Samples(np.eye(4)[y] + np.arange(80)[:, None] / 1000, y)
     >>> split = Split(y // 2, n_clients=2, scheme="by hand")
-    >>> found = simulate_personal(Features("toy", 4, part, part), split, ["fedncm"], betas=["auto"])
-    >>> [(row.variant, row.accuracy) for row in found.rows]
+    >>> result = simulate_personal(Features("toy", 4, part, part), split, ["fedncm"], betas=["auto"])
+    >>> [(row.variant, row.accuracy) for row in result.rows]
     [('global', 1.0), ('labels', 1.0), ('shares', 1.0), ('blend auto', 1.0), ('blend auto + labels', 1.0), ...]
     """
     chosen = choose_heads(heads, hyper or {})
@@ -198,12 +177,12 @@ def simulate_personal(
     if not tests.sizes.any():
         raise InputError("no client holds a class that the test samples are of: there is nothing to test on")
     federation = Federation(features, split, list(chosen.values()), seed=seed, memory_limit=memory_limit)
-    rows: list[PersonalRow] = []
+    rows: list[ClientCounts] = []
     for place, (name, head) in enumerate(chosen.items()):
         if progress:
             progress(place, len(chosen), f"{split.scheme}, seed {seed}, {name}")
         rows += _Study(name, head, federation, split, tests, tuple(betas)).rows()
-    return PersonalResult(tuple(rows), seed, int((tests.sizes > 0).sum()), int(tests.sizes.sum()))
+    return PersonalResult(tuple(rows), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +196,7 @@ class _Study:
     tests: Split
     betas: tuple[float | str, ...]
 
-    def rows(self) -> list[PersonalRow]:
+    def rows(self) -> list[ClientCounts]:
         variants = self._variants()
         try:
             classifier = self.federation.fitted(self.head)
@@ -240,11 +219,11 @@ class _Study:
     def _variants(self) -> list[str]:
         return [*_OF_GLOBAL, *(variant for beta in self.betas for variant in _of_blend(beta)), "local"]
 
-    def _row(self, variant: str, correct: Mapping[str, Ints], reasons: Mapping[str, str]) -> PersonalRow:
+    def _row(self, variant: str, correct: Mapping[str, Ints], reasons: Mapping[str, str]) -> ClientCounts:
         none = np.zeros(self.split.n_clients, np.int64)
         reason = reasons.get(variant)
-        found = none if reason else correct[variant]
-        return PersonalRow(self.name, variant, found, correct.get("global", none), self.tests.sizes, reason)
+        counts = none if reason else correct[variant]
+        return ClientCounts(self.name, variant, counts, correct.get("global", none), self.tests.sizes, reason)
 
     def _statistics(self, reasons: dict[str, str]) -> Statistics | None:
         """Return what the head is fitted from, if class means can be moved in it."""

@@ -6,7 +6,6 @@ bit: every draw follows from the seed and the round, and everything else is in t
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmoments.core.observations.tuning import RoundPoint
 from fedmoments.errors import InputError
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.checkpoint import Checkpoint
@@ -26,55 +26,6 @@ __all__ = ["RoundPoint", "Tuned", "tune"]
 
 #: Called with (rounds done, rounds in all, a line about the last round).
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class RoundPoint:
-    """What is known after a round; round 0 is the start.
-
-    Parameters
-    ----------
-    round
-        Number.
-    accuracy, loss
-        On the test set; None in rounds that were not tested, and where the server has none.
-    validation, validation_loss
-        On all clients' validation shares; None in rounds without a check.
-    train_loss
-        Mean over the round's clients of their loss while training, weighted by n_k; None at the start.
-    participants
-        Clients whose update arrived.
-    up, down, up_formula, down_formula, flops
-        Cumulative, see :class:`~fedmoments.tuning.prices.Bill`.
-    """
-
-    round: int
-    accuracy: float | None = None
-    loss: float | None = None
-    validation: float | None = None
-    validation_loss: float | None = None
-    train_loss: float | None = None
-    participants: int = 0
-    up: int = 0
-    down: int = 0
-    up_formula: float = 0.0
-    down_formula: float = 0.0
-    flops: float | None = None
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes both ways, from the first upload on."""
-        return self.up + self.down
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the point, ready for JSON: None for what is not finite, such as the loss of a class never seen.
-
-        Examples
-        --------
-        >>> RoundPoint(3, accuracy=0.5, loss=float("inf")).to_dict()["loss"] is None
-        True
-        """
-        return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from fedmoments.core.diagnostics import NEEDS, Diagnostics, diagnose
+from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.samples.features import Features, Samples
@@ -35,9 +36,9 @@ def ledger(spec: StatisticsSpec, **options: Any) -> Ledger:
 
 def strict(found: Diagnostics) -> dict[str, Any]:
     """Return what it is as JSON, which must hold no NaN and come back the same."""
-    document = found.to_dict()
+    document: dict[str, Any] = to_plain(found)
     again: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
-    assert again == document
+    assert to_plain(from_plain(Diagnostics, again)) == document
     return again
 
 
@@ -45,15 +46,12 @@ def test_everything_is_known_from_what_is_said_to_be_needed() -> None:
     found = diagnose(ledger(NEEDS), test=draw(1))
     assert (found.unknown, found.missing) == ((), ())
     document = strict(found)
-    assert {*document["spectra"]} == {*document["fisher"]} == {"exact", "free"}
-    assert document["fisher"]["exact"]["accuracy"][-1] > 0.8
-    assert {*document["classes"]} == {
-        "samples", "held_by", "singles", "skewness_mean", "skewness_median", "skewness_p90", "kurtosis_mean",
-        "kurtosis_median", "kurtosis_p90", "bias", "nearest", "distance",
-    }  # fmt: skip
-    assert all(len(column) == 4 for column in document["classes"].values())
-    assert document["holdings"]["rows"] == 36
-    assert document["holdings"]["held_by"] == {"least": 9, "median": 9.0, "most": 9}
+    assert {*document["spectra"]} == {*document["curves"]} == {"exact", "free"}
+    assert document["curves"]["exact"]["accuracy"][-1] > 0.8
+    columns = [*document["holdings"].values(), document["bias"]["relative"], *document["neighbours"].values()]
+    assert all(len(column) == 4 for column in columns)
+    assert found.holdings.rows == 36
+    assert document["holdings"]["held_by"] == [9] * 4
 
 
 def test_holdings_are_counted_cell_by_cell() -> None:
@@ -123,7 +121,7 @@ def test_hardly_any_data_give_reasons_and_no_numbers_that_json_does_not_know(X: 
     labels = np.array(y)
     found = diagnose(Ledger.of(X, labels, np.arange(len(y)) % 2, NEEDS, n_classes=4), test=(X, labels))
     document = strict(found)
-    assert document["samples"] == len(y)
+    assert document["n_samples"] == len(y)
     assert all(each.why for each in found.unknown)
 
 
@@ -165,22 +163,22 @@ def file(tmp_path: Path, features: Features) -> str:
 
 def test_a_simulation_skips_what_would_take_long_and_says_so(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = StudySettings(data=file, heads=("fedncm",), clients=(6,), splits=("iid",), seeds=1)
-    looked = run_job(config, cache_dir=False).document["diagnostics"]
+    looked = run_job(config, cache_dir=False).document["diagnosis"]["diagnostics"]
     assert looked["spectra"]["exact"]
     monkeypatch.setattr(details, "MOST_DIM", 4)
     skipped = run_job(config, cache_dir=False).document
-    assert "5 dimensions, more than the 4" in skipped["diagnostics"]["reason"]
-    assert "spectra" not in skipped["diagnostics"]
+    assert "5 dimensions, more than the 4" in skipped["diagnosis"]["reason"]
+    assert skipped["diagnosis"]["diagnostics"] is None
     assert skipped["bias"]["overall"] == pytest.approx(looked["bias"]["overall"])
-    projected = run_job(replace(config, projections=("3",)), cache_dir=False).document["diagnostics"]
-    assert projected["dim"] == 3
+    projected = run_job(replace(config, projections=("3",)), cache_dir=False).document["diagnosis"]
+    assert projected["diagnostics"]["dim"] == 3
 
 
 def test_a_simulation_and_a_diagnosis_find_the_same(file: str, tmp_path: Path) -> None:
     config = StudySettings(data=file, heads=("fedncm",), clients=(7,), splits=("iid",), seeds=1, seed=3)
-    simulated = run_job(config, cache_dir=False).document["diagnostics"]
+    simulated = run_job(config, cache_dir=False).document["diagnosis"]
     found = diagnose_data(config, tmp_path / "out", command="fedmoments diagnose …", cache_dir=False)
-    assert found.document["diagnostics"] == simulated
+    assert found.document["diagnosis"] == simulated
     written = json.loads((tmp_path / "out" / "diagnostics.json").read_text("utf-8"))
     assert written == json.loads(json.dumps(found.document))
     assert [path.name for path in found.files] == ["report.html", "diagnostics.json"]
@@ -203,7 +201,7 @@ def test_lda_of_a_diagnosis_is_the_preset_of_a_simulation_under_shift(tmp_path: 
     )  # fmt: skip
     config = StudySettings(data=str(tmp_path / "f.npz"), heads=("gh-lda", "lda-free"), splits=("domain",), seeds=1)
     document = run_job(config, cache_dir=False).document
-    fisher = document["diagnostics"]["fisher"]
+    fisher = document["diagnosis"]["diagnostics"]["curves"]
     for row, source, priors in zip(document["rows"], ("exact", "free"), ("data", "balanced"), strict=True):
         assert fisher[source]["full_accuracy"] == pytest.approx(row["accuracy"])
         assert fisher[source]["priors"] == priors
@@ -211,5 +209,5 @@ def test_lda_of_a_diagnosis_is_the_preset_of_a_simulation_under_shift(tmp_path: 
 
 def test_only_the_first_of_swept_settings_is_diagnosed(file: str) -> None:
     config = StudySettings(data=file, clients=(5, 9), splits=("iid", "dirichlet:0.1"), means_per_client=(2, 1))
-    about = diagnose_data(config, cache_dir=False).document["diagnostics"]
+    about = diagnose_data(config, cache_dir=False).document["diagnosis"]
     assert (about["clients"], about["split"], about["means_per_client"]) == (5, "iid", 2)

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from fedmoments.core.observations import Observation, Results
+from fedmoments.core.observations import Observation, Report, Results
 from fedmoments.core.observations.paired import mcnemar, student_interval
 from fedmoments.errors import InputError
 from fedmoments.samples.features import Features, Samples
-from fedmoments.study.simulation import SimulationResult, simulate
+from fedmoments.study.simulation import simulate
 
 
 @pytest.fixture(scope="module")
-def simulated() -> SimulationResult:
+def simulated() -> Report:
     rng = np.random.default_rng(3)
     means = rng.normal(size=(4, 6))
 
@@ -23,7 +23,7 @@ def simulated() -> SimulationResult:
     return simulate(features, ["fedncm", "gh-lda"], clients=[5, 10], splits=["iid"], seeds=3)
 
 
-def test_a_simulation_emits_what_its_rows_say(simulated: SimulationResult) -> None:
+def test_a_simulation_emits_what_its_rows_say(simulated: Report) -> None:
     for row in simulated.rows:
         place = {"head": row.head, "clients": row.setting.clients}
         [accuracy] = simulated.results.at(**place).observations
@@ -33,7 +33,7 @@ def test_a_simulation_emits_what_its_rows_say(simulated: SimulationResult) -> No
         assert sent.unit == "bytes"
 
 
-def test_the_frame_has_a_line_for_every_seed(simulated: SimulationResult) -> None:
+def test_the_frame_has_a_line_for_every_seed(simulated: Report) -> None:
     pytest.importorskip("pandas")
     frame = simulated.results.to_frame()
     shown = frame[frame.quantity == "accuracy"]
@@ -44,7 +44,7 @@ def test_the_frame_has_a_line_for_every_seed(simulated: SimulationResult) -> Non
         assert list(mine["seed"]) == [0, 1, 2]
 
 
-def test_a_missing_pandas_is_said_kindly(simulated: SimulationResult, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pandas_is_said_kindly(simulated: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedmoments.errors import MissingExtraError
 
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
@@ -52,7 +52,7 @@ def test_a_missing_pandas_is_said_kindly(simulated: SimulationResult, monkeypatc
         simulated.results.to_frame()
 
 
-def test_a_pivot_has_the_means_and_refuses_what_is_ambiguous(simulated: SimulationResult) -> None:
+def test_a_pivot_has_the_means_and_refuses_what_is_ambiguous(simulated: Report) -> None:
     table = simulated.results.pivot("head", "clients")
     assert (table.row_values, table.column_values) == (("fedncm", "gh-lda"), (5, 10))
     for row in simulated.rows:
@@ -62,7 +62,7 @@ def test_a_pivot_has_the_means_and_refuses_what_is_ambiguous(simulated: Simulati
     assert simulated.results.pivot("head", "split", clients=5).cells["fedncm", "iid"].mean is not None
 
 
-def test_latex_holds_every_cell(simulated: SimulationResult) -> None:
+def test_latex_holds_every_cell(simulated: Report) -> None:
     text = simulated.results.pivot("head", "clients").to_latex(digits=1)
     for row in simulated.rows:
         assert f"{100 * (row.accuracy or 0):.1f} \\pm {100 * (row.accuracy_std or 0):.1f}" in text
@@ -71,7 +71,7 @@ def test_latex_holds_every_cell(simulated: SimulationResult) -> None:
     assert r"a\_b \& 50\% \{x\} & $50.00$ \\" in Results((hostile,)).pivot("head", "clients").to_latex()
 
 
-def test_methods_are_compared_by_seeds_and_by_samples(simulated: SimulationResult) -> None:
+def test_methods_are_compared_by_seeds_and_by_samples(simulated: Report) -> None:
     for comparison in simulated.results.compare("gh-lda", "fedncm"):
         clients = comparison.place["clients"]
         ours, theirs = (

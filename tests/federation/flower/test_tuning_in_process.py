@@ -18,11 +18,10 @@ from fedmoments.errors import InputError
 from fedmoments.federation.deploy.local import LocalFederation
 from fedmoments.federation.flower.holdings import Holdings
 from fedmoments.federation.flower.messages import content_size
-from fedmoments.federation.flower.tuning_report import page_document
+from fedmoments.federation.flower.tuning_report import tuning_report
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
 from fedmoments.pages import render
-from fedmoments.pages.tuning_reading import read_tuning
 from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.server import TuningSettings
 from fedmoments.tuning import OPTIMISERS, TuningPlan
@@ -147,18 +146,19 @@ def test_a_page_shows_the_curve_of_a_run(make: Made, tmp_path: Path) -> None:
     found = run(plan, settings_of(plan, tmp_path / "out", start="fedncm", plan=tuning))
     with FederationStore.open(plan.server.ledger) as store:
         terms = store.terms
-    document = page_document(json.loads((tmp_path / "out" / "tuning.json").read_text()), terms)
-    (shown,) = read_tuning(document).runs
+    report = tuning_report(json.loads((tmp_path / "out" / "tuning.json").read_text()), terms)
+    assert report.tuning is not None
+    (shown,) = report.tuning.runs
     assert (shown.start, shown.optimiser) == ("fedncm", "fedavgm")
     (curve,) = shown.curves
     assert curve.best_round == found.tuned.best_round
     points = {point.round: (point.accuracy, point.up, point.down) for point in found.tuned.points}
-    assert {spot.round: (spot.accuracy, spot.up, spot.down) for spot in curve.spots} == points
+    assert {point.round: (point.accuracy, point.up, point.down) for point in curve.points} == points
     told = json.loads((tmp_path / "out" / "tuning.json").read_text())
-    assert document["data"]["train"] == sum(each["train"] for each in told["clients"].values())
-    assert document["data"]["test"] == told["test_samples"] > 0
+    assert report.data.train == sum(each["train"] for each in told["clients"].values())
+    assert report.data.test == told["test_samples"] > 0
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page == render(document)
+    assert page == render(report)
     accuracy = found.tuned.points[0].accuracy
     assert accuracy is not None
     for words in (terms.name, "With 12 clients", "FedAvgM", "fedncm", f"{100 * accuracy:.1f}"):

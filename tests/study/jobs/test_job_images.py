@@ -20,7 +20,7 @@ def test_a_folder_of_images_is_encoded_once(photos: str) -> None:
     first, again = run_job(config, Path("out")), run_job(config)
     assert (first.encoded, again.encoded) == (48, 0)
     assert first.document["data"]["class_names"] == ["blue", "green", "red"]
-    assert first.simulation.rows[0].accuracy == again.simulation.rows[0].accuracy
+    assert first.report.rows[0].accuracy == again.report.rows[0].accuracy
     assert first.document["rows"][0]["accuracy"] > 0.8
     assert run_job(config, cache_dir=False).encoded == 48
     about = first.document["data"]["encoder"]

@@ -37,7 +37,7 @@ def test_one_head_in_one_setting_is_measured_split_and_fitted_once(features_file
     config = StudySettings(data=features_file, heads=("fedcof",), clients=(10,), seeds=1)
     found = run_job(config, Path("out"))
     assert calls == {"measured": 1, "split": 1, "fitted": 1}
-    assert found.document["diagnostics"]["measured"]
+    assert found.document["diagnosis"]["diagnostics"]["measured"]
     assert found.document["bias"]["overall"] is not None
     assert found.document["details"][0]["digest"] == found.classifiers["fedcof"].digest()
 
@@ -49,8 +49,8 @@ def test_heads_rounds_and_details_share_one_measurement(features_file: str, call
     found = run_job(config)
     assert calls["measured"] == calls["split"] == 1, "all clients take part in the first round"
     last = {curve["head"]: curve["points"][-1]["accuracy"] for curve in found.document["rounds"]}
-    assert last == {row.head: row.accuracy for row in found.simulation.rows}
-    for row in found.simulation.rows:
+    assert last == {row.head: row.accuracy for row in found.report.rows}
+    for row in found.report.rows:
         [observed] = found.results.at(head=row.head, quantity="accuracy by round", seen=10).observations
         assert (observed.mean, observed.where["participation"]) == (row.accuracy, "10")
         assert observed.place["clients"] == row.setting.clients
@@ -58,7 +58,7 @@ def test_heads_rounds_and_details_share_one_measurement(features_file: str, call
 
 def accuracy_of(found: JobResult, head: str) -> tuple[float | None, float, float]:
     """Accuracy in the table, in the confusion matrix, and of the saved classifier."""
-    row = next(row for row in found.simulation.rows if row.head == head)
+    row = next(row for row in found.report.rows if row.head == head)
     detail = next(each for each in found.document["details"] if each["head"] == head)
     table = np.array(detail["confusion"])
     arrays = np.load("features.npz")
@@ -80,7 +80,7 @@ def test_table_confusion_and_saved_classifier_are_one_fit(features_file: str, pr
             table, confusion, saved = accuracy_of(found, head)
             assert table == pytest.approx(confusion)
             assert table == pytest.approx(saved)
-            row = next(row for row in found.simulation.rows if row.head == head)
+            row = next(row for row in found.report.rows if row.head == head)
             assert row.outcomes[0].digest == fm.load(Path(f"out/heads/{head}.safetensors")).digest()
 
 
@@ -91,8 +91,8 @@ def test_noise_that_was_drawn_anew_replaces_what_is_remembered(features_file: st
     first = run_job(config, Path("out"))
     second = run_job(config, Path("out"))
     assert second.resumed == 1, "the second seed, which nobody looks at"
-    assert first.simulation.rows[0].outcomes[1] == second.simulation.rows[0].outcomes[1]
-    assert first.simulation.rows[0].outcomes[0].digest != second.simulation.rows[0].outcomes[0].digest
+    assert first.report.rows[0].outcomes[1] == second.report.rows[0].outcomes[1]
+    assert first.report.rows[0].outcomes[0].digest != second.report.rows[0].outcomes[0].digest
 
 
 def test_a_remembered_outcome_of_another_classifier_is_dropped(
@@ -112,7 +112,7 @@ def test_a_remembered_outcome_of_another_classifier_is_dropped(
         run_job(config, Path("out"))
     again = run_job(config, Path("out"))
     assert again.resumed == 0
-    assert again.simulation.rows[0].outcomes[0].digest == again.classifiers["fedncm"].digest()
+    assert again.report.rows[0].outcomes[0].digest == again.classifiers["fedncm"].digest()
 
 
 def test_float64_is_told_with_its_reason(features_file: str) -> None:
@@ -125,7 +125,7 @@ def test_float64_is_told_with_its_reason(features_file: str) -> None:
         other = run_job(StudySettings(data=f"npz:{name}.npz", heads=("fedncm", "gh-lda"), clients=(10,), seeds=1))
         for row in other.document["rows"]:
             assert why in row["seeds"][0]["float64"]
-        assert other.simulation.rows[0].accuracy == pytest.approx(found.simulation.rows[0].accuracy)
+        assert other.report.rows[0].accuracy == pytest.approx(found.report.rows[0].accuracy)
 
 
 def test_without_a_reader_nothing_is_computed_for_a_report(
@@ -145,11 +145,11 @@ def test_without_a_reader_nothing_is_computed_for_a_report(
     assert shown["privacy"] == whole["privacy"]
     told = ("head", "digest", "statistics_digest", "measured", "choice")
     assert [[one[n] for n in told] for one in shown["details"]] == [[one[n] for n in told] for one in whole["details"]]
-    assert not any("calibration" in one for one in shown["details"])
+    assert all(one["calibration"] is None for one in shown["details"])
 
 
 def test_files_hold_what_a_report_shows_whatever_was_asked(features_file: str) -> None:
     config = StudySettings(data=features_file, heads=("fedcof",), clients=(10,), seeds=1)
     found = run_job(config, Path("out"), for_report=False)
-    assert found.document["diagnostics"]["measured"]
-    assert "calibration" in found.document["details"][0]
+    assert found.document["diagnosis"]["diagnostics"]["measured"]
+    assert found.document["details"][0]["calibration"]

@@ -53,10 +53,10 @@ def test_results_json_holds_everything_by_its_name(found: JobResult, config: Stu
     document = json.loads((OUT / "results.json").read_text("utf-8"))
     assert document == json.loads(json.dumps(found.document))
     assert set(document) == {
-        "bias", "bytes_per_number", "command", "config", "data", "details", "diagnostics", "format", "holders",
-        "privacy", "robust", "rounds", "rows", "seconds", "seeds", "splits", "timings", "version",
+        "bias", "command", "config", "data", "details", "diagnosis", "format", "holders",
+        "privacy", "rounds", "rows", "seconds", "seeds", "splits", "timings", "version",
     }  # fmt: skip
-    assert (document["format"], document["version"], document["seeds"]) == (1, fm.__version__, 2)
+    assert (document["format"], document["version"], document["seeds"]) == (2, fm.__version__, 2)
     assert document["config"] == {**config.to_dict(), "encoder": "identity"}
     data = document["data"]
     assert (data["train"], data["test"], data["dim"], data["classes"], data["modality"]) == (300, 120, 9, 5, "features")

@@ -146,7 +146,7 @@ def test_other_clients_in_the_same_data_find_nothing(sentences: str) -> None:
 
 def test_a_head_that_needed_too_much_memory_is_tried_again_with_more(config: StudySettings) -> None:
     little = replace(config, heads=("gh-qda", "fedncm"), memory_limit=5e-6, clients=(5,), seeds=1)
-    assert run_job(little, Path("out")).simulation.rows[0].accuracy is None
+    assert run_job(little, Path("out")).report.rows[0].accuracy is None
     again = run_job(replace(little, memory_limit=4.0), Path("out"))
     assert again.resumed == 1
-    assert again.simulation.rows[0].accuracy is not None
+    assert again.report.rows[0].accuracy is not None

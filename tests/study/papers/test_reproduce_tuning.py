@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedmoments.core.observations import Observation, matching
+from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.papers import run as run_module
@@ -58,13 +59,10 @@ def world_of(features: Path, cache: Any = False, seeds: int = 2, **more: Any) ->
     return World(StudySettings(data=f"npz:{features}"), seeds=seeds, cache_dir=cache, **more)
 
 
-def curve(start: str, seed: int, *found: float | None, **more: Any) -> dict[str, Any]:
-    points = [
-        {"round": t, "accuracy": value, "up": 1_000_000 * t, "down": 1_000_000 * t, "flops": 4e9 * t}
-        for t, value in enumerate(found)
-    ]
-    plain = {"start": start, "optimiser": "fedavg", "seed": seed, "points": points, "best_round": None}
-    return {**plain, "stopped": None, "refit": {}, **more}
+def curve(start: str, seed: int, *accuracies: float, stopped: str | None = None) -> TuningCurve:
+    """Return a curve of one megabyte each way and four gigaflops a round."""
+    points = [RoundPoint(t, a, up=1e6 * t, down=1e6 * t, flops=4e9 * t) for t, a in enumerate(accuracies)]
+    return TuningCurve(start, "fedavg", seed, tuple(points), stopped=stopped)
 
 
 # ------------------------------------------------------------------------------------------------------- files

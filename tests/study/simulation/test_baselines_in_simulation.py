@@ -284,7 +284,7 @@ def test_every_baseline_runs_in_the_harness(
 ) -> None:
     job = replace(config, heads=("gh-lda", name), splits=("dirichlet:0.5",), seeds=1)
     found = run_job(job, tmp_path / "out", cache_dir=False)
-    row = found.simulation.rows[1]
+    row = found.report.rows[1]
     assert row.baseline
     assert row.reasons == ()
     assert row.up_bytes_total > 0

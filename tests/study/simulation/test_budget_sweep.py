@@ -103,24 +103,25 @@ def test_a_budget_too_small_for_one_dimension_is_refused_before_anything_runs(fe
 def test_the_curve_runs_from_an_eighth_of_the_means_to_the_gram(features: Features) -> None:
     config = StudySettings(heads=("fedncm", "fedcof", "fed3r", "sketch"), seeds=2)
     curve = budget_curve(features, config, Point(8, SPLIT))
-    found = {each["head"]: each for each in curve["curves"]}
-    assert [each["kind"] for each in curve["curves"]] == ["projected"] * 3 + ["sketch"]
-    ours = found["sketch"]["points"]
-    assert (ours[0]["budget"], ours[-1]["budget"]) == ("means/8", "gram")
-    assert ours[0]["dimensions"] is not None
-    assert ours[-1]["dimensions"] is None
-    assert ours[0]["bytes"] <= curve["means"] / 8
-    for each in curve["curves"]:
-        sizes = [point["bytes"] for point in each["points"]]
+    found = {each.head: each.points for each in curve.curves}
+    assert [each.kind for each in curve.curves] == ["projected"] * 3 + ["sketch"]
+    ours = found["sketch"]
+    assert (ours[0].budget, ours[-1].budget) == ("means/8", "gram")
+    assert ours[0].dimensions is not None
+    assert ours[-1].dimensions is None
+    assert curve.means is not None
+    assert ours[0].bytes <= curve.means / 8
+    for each in curve.curves:
+        sizes = [point.bytes for point in each.points]
         assert sizes == sorted(sizes)
-        if each["kind"] == "projected":
-            assert [point["own"] for point in each["points"]] == [False] * (len(sizes) - 1) + [True]
-    assert found["fedncm"]["points"][-1]["bytes"] == pytest.approx(curve["means"], rel=0.05)
-    assert found["fed3r"]["points"][-1]["bytes"] == pytest.approx(curve["gram"], rel=0.05)
+        if each.kind == "projected":
+            assert [point.own for point in each.points] == [False] * (len(sizes) - 1) + [True]
+    assert found["fedncm"][-1].bytes == pytest.approx(curve.means, rel=0.05)
+    assert found["fed3r"][-1].bytes == pytest.approx(curve.gram, rel=0.05)
     own = simulate(features, ["fedcof"], clients=[8], splits=[SPLIT], seeds=2).rows[0]
-    assert found["fedcof"]["points"][-1]["accuracy"] == own.accuracy
+    assert found["fedcof"][-1].accuracy == own.accuracy
     single = simulate(features, ["sketch"], clients=[8], splits=[SPLIT], seeds=2, budgets=["means"]).rows[0]
-    assert next(p["accuracy"] for p in ours if p["budget"] == "means") == single.accuracy
+    assert next(point.accuracy for point in ours if point.budget == "means") == single.accuracy
 
 
 def test_the_default_plan_is_fedcofs_bytes(features: Features) -> None:

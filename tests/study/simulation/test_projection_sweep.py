@@ -141,7 +141,7 @@ def test_gh_ofl_table_8_bytes_of_ten_clients(moments: tuple[str, ...], k: int, c
 
 def test_saved_classifiers_carry_the_map_and_predict_as_simulated(job: Any, features: Features, tmp_path: Path) -> None:
     found = job(tmp_path / "out", projections=("11", "full"))
-    by_head = {row.head: row for row in found.simulation.rows if row.setting.projection == 11}
+    by_head = {row.head: row for row in found.report.rows if row.setting.projection == 11}
     for name in HEADS:
         loaded = fm.load(tmp_path / "out" / "heads" / f"{name}.safetensors")
         assert loaded.feature_map == RandomProjection(DIM, 11, 3)
@@ -180,7 +180,7 @@ def test_a_job_is_resumed_by_its_projection(job: Any, tmp_path: Path) -> None:
 
 def test_the_last_round_is_one_shot_behind_the_projection(job: Any) -> None:
     found = job(heads=("fedcof", "gh-lda"), projections=("8",), participation=("3",), seeds=2)
-    once = {(row.head, each.seed): each.accuracy for row in found.simulation.rows for each in row.outcomes}
+    once = {(row.head, each.seed): each.accuracy for row in found.report.rows for each in row.outcomes}
     assert len(found.document["rounds"]) == 4
     for curve in found.document["rounds"]:
         assert curve["points"][-1]["accuracy"] == pytest.approx(once[curve["head"], curve["seed"]])

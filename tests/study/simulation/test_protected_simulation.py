@@ -152,8 +152,8 @@ def test_an_examination_names_attackers_and_who_moves_the_head() -> None:
     assert shield is not None
     found = shield.examination("fedncm", head, spec)
     assert found is not None
-    assert found["attackers"] == [each["client"] for each in found["dropped"]]
-    assert found["influence"][0]["client"] in found["attackers"]
+    assert found.attackers == tuple(each.client for each in found.dropped)
+    assert found.influence[0].client in found.attackers
     plain = federation(Protection(obfuscation="uniform:0.5"), "fedncm").shield
     assert plain is not None
     assert plain.examination("fedncm", head, spec) is None

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 import fedmoments as fm
 from fedmoments.core.heads import Head
+from fedmoments.core.observations import Report
 from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
 from fedmoments.samples.features import Features, Samples
@@ -143,7 +144,9 @@ def test_results_are_json(features: Features) -> None:
     result = simulate(features, ["fedcof", "fedncm"], clients=[1, 5], splits=["iid"], seeds=2)
     read = json.loads(result.to_json())
     assert read == json.loads(json.dumps(result.to_dict()))
-    assert read["data"] == {"name": "toy", "train": 400, "test": 300, "dim": 8, "classes": 6}
+    sizes = {name: read["data"][name] for name in ("name", "train", "test", "dim", "classes")}
+    assert sizes == {"name": "toy", "train": 400, "test": 300, "dim": 8, "classes": 6}
+    assert [row.outcomes for row in Report.from_dict(read).rows] == [row.outcomes for row in result.rows]
 
 
 def test_progress_counts_every_step(features: Features) -> None:

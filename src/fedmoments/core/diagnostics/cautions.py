@@ -60,11 +60,6 @@ class Caution:
     figures: tuple[float, ...] = ()
     partners: tuple[int, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the caution, ready for JSON."""
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        return plain if self.partners else {name: value for name, value in plain.items() if name != "partners"}
-
 
 @dataclass(frozen=True, eq=False)
 class Findings:

@@ -1,19 +1,17 @@
 """Everything that statistics tell about whether the assumptions of Gaussian heads hold, in one value."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmoments.core.diagnostics.cautions import Caution, Findings, cautions_of
 from fedmoments.core.diagnostics.holdings import Holdings, holdings_of
 from fedmoments.core.diagnostics.neighbours import Neighbours, nearest_classes
 from fedmoments.core.diagnostics.shapes import NEEDS as SHAPE_NEEDS
-from fedmoments.core.diagnostics.shapes import Gaussianity, Tail, gaussianity
+from fedmoments.core.diagnostics.shapes import Gaussianity, gaussianity
 from fedmoments.core.diagnostics.spectrum import Spectrum, spectrum_of
 from fedmoments.core.diagnostics.subspace import FisherCurve, HeldOut, fisher_curve
 from fedmoments.core.gaussian import (
@@ -104,42 +102,6 @@ class Diagnostics:
     def missing(self) -> tuple[str, ...]:
         """Moments that would have to be measured as well for everything to be known."""
         return tuple(dict.fromkeys(name for gap in self.unknown for name in gap.moments))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON: what is not known is None."""
-        return {
-            "dim": self.dim,
-            "samples": self.n_samples,
-            "measured": self.measured,
-            "classes": self._classes(),
-            "holdings": _holdings(self.holdings),
-            "gaussianity": None if self.gaussianity is None else _gaussianity(self.gaussianity),
-            "spectra": {name: asdict(spectrum) for name, spectrum in self.spectra.items()},
-            "fisher": {name: _plain(vars(curve)) for name, curve in self.curves.items()},
-            "bias": None
-            if self.bias is None
-            else {"overall": _number(self.bias.overall), "shift": _number(self.bias.shift)},
-            "cautions": [caution.to_dict() for caution in self.cautions],
-            "unknown": [_plain(vars(gap)) for gap in self.unknown],
-        }
-
-    def _classes(self) -> dict[str, list[Any]]:
-        """Return columns of one value a class."""
-        held = self.holdings
-        columns: dict[str, list[Any]] = {"samples": held.counts.tolist()}
-        if held.held_by is not None and held.singles is not None:
-            columns |= {"held_by": held.held_by.tolist(), "singles": held.singles.tolist()}
-        if self.gaussianity is not None:
-            for name in ("skewness", "kurtosis"):
-                by_class = getattr(self.gaussianity, name).by_class
-                for place, figure in enumerate(("mean", "median", "p90")):
-                    columns[f"{name}_{figure}"] = _numbers(by_class[:, place])
-        if self.bias is not None:
-            columns["bias"] = _numbers(self.bias.relative)
-        if self.neighbours is not None:
-            columns["nearest"] = [None if label < 0 else label for label in self.neighbours.nearest.tolist()]
-            columns["distance"] = _numbers(self.neighbours.distance)
-        return columns
 
 
 def diagnose(
@@ -259,47 +221,3 @@ def _checked(test: HeldOut, stats: Statistics) -> HeldOut:
             f"of the shapes {X.shape} and {y.shape} arrived"
         )
     return X, y
-
-
-def _holdings(held: Holdings) -> dict[str, Any]:
-    here = held.counts[held.present]
-    facts: dict[str, Any] = {
-        "classes": len(held.counts),
-        "empty": int((~held.present).sum()),
-        "samples": _three(here),
-        "imbalance": held.imbalance,
-        "rows": held.rows,
-        "held_by": None,
-        "singles": None,
-        "single_share": held.single_share,
-    }
-    if held.held_by is not None and held.singles is not None:
-        facts |= {"held_by": _three(held.held_by[held.present]), "singles": int(held.singles.sum())}
-    return facts
-
-
-def _three(values: NDArray[np.integer]) -> dict[str, float]:
-    return {"least": int(values.min()), "median": float(np.median(values)), "most": int(values.max())}
-
-
-def _gaussianity(shapes: Gaussianity) -> dict[str, Any]:
-    numbers = {name: getattr(shapes, name) for name in ("coordinates", "constant", "lost", "too_few")}
-    return {**numbers, "skewness": _tail(shapes.skewness), "kurtosis": _tail(shapes.kurtosis)}
-
-
-def _tail(tail: Tail) -> dict[str, Any]:
-    figures = {name: _number(getattr(tail, name)) for name in ("mean", "median", "p90", "by_chance")}
-    histogram = {"edges": tail.edges.tolist(), "counts": tail.counts.tolist(), "beyond": tail.beyond}
-    return {**figures, "histogram": histogram}
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _numbers(values: Sequence[float] | NDArray[np.float64]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -15,7 +15,7 @@ counted, as are those that do not vary.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,8 @@ class Tail:
     edges: Floats
     counts: NDArray[np.int64]
     beyond: int
+
+    undefined: ClassVar[tuple[str, ...]] = ("mean", "median", "p90", "by_chance")  # NaN where none is known
 
 
 @dataclass(frozen=True, eq=False)

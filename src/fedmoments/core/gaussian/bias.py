@@ -10,6 +10,7 @@ the ratio of their traces is 1 up to noise; clients of different domains raise i
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,8 @@ class CovarianceBias:
     exact_trace: Floats
     held_by: NDArray[np.int64]
     counts: NDArray[np.int64]
+
+    derived: ClassVar[tuple[str, ...]] = ("overall", "relative", "shift")  # written beside the fields, for readers
 
     @property
     def relative(self) -> Floats:

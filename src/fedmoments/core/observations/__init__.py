@@ -2,7 +2,8 @@
 
 A simulation, rounds, budgets, tuning, a reproduction and a deployed federation all emit :class:`Observation`. Memory,
 tables, files and pages read it: ``at`` and ``matching`` find observations by place, ``mean``, ``spread`` and
-``interval`` are over seeds. JSON is written and read at the edge alone, by :mod:`fedmoments.core.observations.codec`.
+``interval`` are over seeds. A :class:`Report` holds all that one run found. JSON is written and read at the edge alone,
+by :mod:`fedmoments.core.observations.codec`.
 """
 
 from fedmoments.core.observations.observation import (
@@ -15,16 +16,20 @@ from fedmoments.core.observations.observation import (
     sorted_values,
 )
 from fedmoments.core.observations.paired import Interval, student_interval
+from fedmoments.core.observations.report import Report, read_report
 from fedmoments.core.observations.results import Comparison, Pivot, Results
-from fedmoments.core.observations.rows import Outcome, Row, Setting
+from fedmoments.core.observations.rows import Outcome, Row
+from fedmoments.core.observations.setting import SWEPT, Setting
 
 __all__ = [
     "ACCURACY",
+    "SWEPT",
     "Comparison",
     "Interval",
     "Observation",
     "Outcome",
     "Pivot",
+    "Report",
     "Results",
     "Row",
     "Scalar",
@@ -32,6 +37,7 @@ __all__ = [
     "is_known",
     "is_share",
     "matching",
+    "read_report",
     "sorted_values",
     "student_interval",
 ]

@@ -2,7 +2,9 @@
 
 A frozen dataclass becomes a mapping of its fields, a tuple or an array a list, bytes base64 text; a number that is not
 finite becomes null. Reading follows the annotations of the fields, so that a document that was cut, or is of another
-release, is refused by the name of what is wrong in it.
+release, is refused by the name of what is wrong in it. What a class names in ``derived`` is written besides, for
+whoever reads the file without this package; reading does not believe it but works it out again. What it names in
+``undefined`` is NaN where the document has null.
 """
 
 import base64
@@ -15,6 +17,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmoments.errors import FileFormatError
 
@@ -45,7 +48,10 @@ def to_plain(value: Any) -> Any:
 def _builtin(value: Any) -> Any:
     """Return a dataclass as a dictionary, NumPy's arrays and numbers as Python's, and anything else as it is."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        if hasattr(value, "flattened"):
+            return value.flattened()
+        names = (*(field.name for field in fields(value)), *getattr(value, "derived", ()))
+        return {name: getattr(value, name) for name in names}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
@@ -77,13 +83,17 @@ def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
     """
     if not isinstance(plain, Mapping):
         raise FileFormatError(f"{whose} holds {plain!r} where a {kind.__name__} belongs")
+    nested = getattr(kind, "nested", None)
+    plain = plain if nested is None else nested(plain, whose)
     hints, known = _hints(kind), {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     for name in plain:
-        if name not in known:
+        if name not in known and name not in getattr(kind, "derived", ()):
             raise FileFormatError(f"{whose} holds '{name}', which a {kind.__name__} does not have")
     given: dict[str, Any] = {}
     for name, field in known.items():
-        if name in plain:
+        if name in plain and plain[name] is None and name in getattr(kind, "undefined", ()):
+            given[name] = math.nan
+        elif name in plain:
             given[name] = _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
         elif field.default is MISSING and field.default_factory is MISSING:
             raise FileFormatError(f"{whose} lacks '{name}' of a {kind.__name__}")
@@ -113,10 +123,21 @@ def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:
 
 def _read_list(origin: Any, arguments: tuple[Any, ...], plain: list[Any], name: str, whose: str) -> Any:
     if origin is np.ndarray:
-        return np.asarray(plain, typing.get_args(arguments[1])[0])
+        return _read_array(typing.get_args(arguments[1])[0], plain, name, whose)
     kinds = arguments[:1] * len(plain) if arguments[1:] == (...,) else arguments
     _require(len(kinds) == len(plain), plain, name, f"a list of {len(kinds)}", whose)
     return tuple(_read(kind, item, name, whose) for kind, item in zip(kinds, plain, strict=True))
+
+
+def _read_array(kind: Any, plain: list[Any], name: str, whose: str) -> NDArray[Any]:
+    """Return an array of numbers; null is NaN in one of floats, and nothing is rounded to a whole number."""
+    try:
+        array = np.asarray(plain, np.float64 if np.issubdtype(kind, np.floating) else None)
+    except (ValueError, TypeError):
+        array = np.asarray("ragged")
+    wanted = "f" if np.issubdtype(kind, np.floating) else "iub"
+    _require(array.dtype.kind in wanted or not array.size, plain, name, f"numbers of type {kind.__name__}", whose)
+    return array.astype(kind)
 
 
 def _read_union(kinds: tuple[Any, ...], plain: Any, name: str, whose: str) -> Any:

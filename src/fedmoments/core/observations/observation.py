@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.paired import Interval, student_interval
@@ -54,6 +54,8 @@ class Observation:
     seeds: tuple[int, ...] = ()
     unit: str = ""
 
+    derived: ClassVar[tuple[str, ...]] = ("mean", "spread")
+
     @property
     def method(self) -> str:
         """Name of the head or baseline that it is of; empty where there is none."""
@@ -80,6 +82,16 @@ class Observation:
         return statistics.stdev(self.known) if len(self.known) > 1 else None
 
     @property
+    def low(self) -> float:
+        """Lowest value; NaN where nothing could be measured."""
+        return min(self.known, default=math.nan)
+
+    @property
+    def high(self) -> float:
+        """Highest value; NaN where nothing could be measured."""
+        return max(self.known, default=math.nan)
+
+    @property
     def interval(self) -> Interval | None:
         """Student's interval of the mean over seeds (95 %), or None for fewer than two."""
         return student_interval(self.known)
@@ -90,12 +102,12 @@ class Observation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON, with mean and spread for whoever reads the file without this package."""
-        return {**to_plain(self), "mean": self.mean, "spread": self.spread}
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Observation":
         """Read what :meth:`to_dict` wrote."""
-        return from_plain(cls, {key: value for key, value in plain.items() if key not in ("mean", "spread")})
+        return from_plain(cls, plain)
 
 
 def is_known(value: float | None) -> TypeGuard[float]:

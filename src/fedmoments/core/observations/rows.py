@@ -2,16 +2,17 @@
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.observation import ACCURACY, Observation
+from fedmoments.core.observations.setting import SWEPT, Setting
 from fedmoments.errors import FileFormatError
 
-__all__ = ["BYTES_PER_NUMBER", "Outcome", "Row", "Setting"]
+__all__ = ["BYTES_PER_NUMBER", "Outcome", "Row"]
 
 #: Bytes of a number on the wire, as in the papers: FP32.
 BYTES_PER_NUMBER = 4
@@ -20,44 +21,6 @@ _DERIVED = (
     *("accuracy", "accuracy_std", "up_bytes_per_client", "up_bytes_total", "fit_seconds", "client_seconds"),
     *("reasons", "notes", "choice"),
 )
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A point of a sweep, or the federation that ran.
-
-    Parameters
-    ----------
-    clients
-        Number of clients, or None when the data themselves say it (splits ``domain`` and ``id``).
-    split
-        The scheme as it was typed; None where nobody split anything.
-    means_per_client
-        Means that a client sends of a class, for heads that use them.
-    shrinkage
-        For heads that have that hyper-parameter; None leaves each head's own.
-    projection
-        Dimensions of the public random projection that features are measured behind; None for the features as they
-        are.
-    budget
-        Bytes that the rows of one client may take, as it was typed, for heads on scatter sketches; None leaves these
-        their default, and is the setting of all other heads.
-    epsilon, privacy
-        Of differential privacy, None without; whatever else protects, in words, None for nothing.
-    """
-
-    clients: int | None = None
-    split: str | None = None
-    means_per_client: int = 1
-    shrinkage: str | None = None
-    projection: int | None = None
-    budget: str | None = None
-    epsilon: float | None = None
-    privacy: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the setting, ready for JSON."""
-        return {field.name: getattr(self, field.name) for field in fields(Setting)}
 
 
 @dataclass(frozen=True)
@@ -226,40 +189,40 @@ class Row:
         """Return, for every seed, how many test samples this method is right on and the other one wrong."""
         theirs = {outcome.seed: outcome.hits for outcome in other.outcomes}
         pairs = [(outcome.hits, theirs.get(outcome.seed, b"")) for outcome in self.outcomes]
-        bits = [tuple(np.frombuffer(each, np.uint8) for each in pair) for pair in pairs]
+        bits = [tuple(np.frombuffer(hits, np.uint8) for hits in pair) for pair in pairs]
         return tuple(
-            float(np.unpackbits(ours & ~hits).sum()) if len(ours) and len(ours) == len(hits) else None
-            for ours, hits in bits
+            float(np.unpackbits(mine & ~others).sum()) if len(mine) and len(mine) == len(others) else None
+            for mine, others in bits
         )
 
+    def flattened(self) -> dict[str, Any]:
+        """Return what a document holds of the row: its setting beside its figures, and what follows from its seeds."""
+        own = {name: getattr(self, name) for name in ("head", "baseline", "sends", "hyper", "detail", *_DERIVED)}
+        return {**own, **self.setting.to_dict(), "seeds": self.outcomes}
+
+    @staticmethod
+    def nested(plain: Mapping[str, Any], whose: str) -> dict[str, Any]:
+        """Return the fields that :meth:`flattened` wrote; what follows from the seeds is not believed."""
+        if not plain.get("seeds"):
+            raise FileFormatError(f"{whose} holds a row without 'seeds', which its figures are of: {str(plain)[:80]}")
+        own = {name: value for name, value in plain.items() if name not in {*SWEPT, *_DERIVED, "seeds"}}
+        setting = {name: value for name, value in plain.items() if name in SWEPT}
+        return {**own, "setting": setting, "outcomes": plain["seeds"]}
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the row ready for JSON, with what follows from its seeds for whoever reads the file by itself."""
-        return {
-            "head": self.head,
-            "baseline": self.baseline,
-            **self.setting.to_dict(),
-            "sends": self.sends,
-            "hyper": to_plain(self.hyper),
-            **{name: to_plain(getattr(self, name)) for name in _DERIVED},
-            "seeds": to_plain(self.outcomes),
-            "detail": self.detail,
-        }
+        """Return the row ready for JSON."""
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, plain: Any, whose: str = "the document") -> "Row":
-        """Read what :meth:`to_dict` wrote; what follows from the seeds is not believed but worked out again.
+        """Read what :meth:`to_dict` wrote.
 
         Raises
         ------
         FileFormatError
             When anything is missing, unknown or of another type.
         """
-        if not isinstance(plain, Mapping) or not plain.get("seeds"):
-            raise FileFormatError(f"{whose} holds a row without 'seeds', which its figures are of: {str(plain)[:80]}")
-        place = {field.name for field in fields(Setting)}
-        own = {name: value for name, value in plain.items() if name not in {*place, *_DERIVED, "seeds"}}
-        setting = {name: value for name, value in plain.items() if name in place}
-        return from_plain(cls, {**own, "setting": setting, "outcomes": plain["seeds"]}, whose)
+        return from_plain(cls, plain, whose)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

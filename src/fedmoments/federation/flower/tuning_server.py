@@ -15,10 +15,11 @@ from flwr.serverapp import Grid
 import fedmoments
 from fedmoments.core.classifier import Classifier, load, load_bytes
 from fedmoments.core.heads import presets
+from fedmoments.core.observations.codec import to_plain
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.flower.server import Progress, dismiss, wait_for_nodes
 from fedmoments.federation.flower.tuning_engine import GridEngine
-from fedmoments.federation.flower.tuning_report import page_document
+from fedmoments.federation.flower.tuning_report import tuning_report
 from fedmoments.federation.flower.tuning_run import Begun, RunFolder
 from fedmoments.federation.flower.tuning_task import Task
 from fedmoments.federation.policy import require_clear
@@ -157,7 +158,7 @@ class _Session:
             "seconds": time.perf_counter() - began,
         }
         folder.write_json("tuning.json", document)
-        write_report(folder.path / "report.html", page_document(document, self.store.terms))
+        write_report(folder.path / "report.html", tuning_report(document, self.store.terms))
         return outcome
 
 
@@ -294,6 +295,6 @@ def _document(outcome: TuningRun, begun: Begun, plan: TuningPlan) -> dict[str, A
         "best_round": outcome.tuned.best_round,
         "stopped": outcome.tuned.stopped,
         "resumed": outcome.tuned.resumed,
-        "points": [point.to_dict() for point in outcome.tuned.points],
+        "points": to_plain(outcome.tuned.points),
         "failures": outcome.failures,
     }

@@ -1,16 +1,14 @@
 """The bias diagnostic of FedCOF (Eq. 24): how far the free covariance is from the exact one, class by class."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from fedmoments.core.gaussian import CovarianceBias
+from fedmoments.core.observations import Report
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Symbol, Trace
 from fedmoments.pages.figure import figure
 from fedmoments.pages.formats import THIN, count, percent, shorten
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 
 __all__ = ["bias_chart", "bias_section"]
@@ -29,19 +27,22 @@ Known = tuple[int, float, float]  # class, clients that hold it, relative bias
 
 
 @section("bias", "Does the free covariance fit?", place=160)
-def bias_section(results: Results) -> Html | None:
+def bias_section(report: Report) -> Html | None:
     """Return the section, or None when the bias was not measured."""
-    bias = mapping(results.raw.get("bias"))
-    overall, known = as_number(bias.get("overall")), _known(bias)
+    bias = report.bias
+    if bias is None:
+        return None
+    known = _known(bias)
+    overall = bias.overall if math.isfinite(bias.overall) else None
     if overall is None and not known:
         return None
-    unknown = len(items(bias.get("relative"))) - len(known)
+    unknown = len(bias.relative) - len(known)
     lacking = f" {count(unknown, 'class', 'classes')} with fewer than two clients or samples "
     lacking += f"{'is' if unknown == 1 else 'are'} left out."
     return join(
         [
             lead(_meaning(overall)),
-            figure(bias_chart(results, known)) if known else None,
+            figure(bias_chart(report, known)) if known else None,
             note(
                 "FedCOF, Eq. 24: trace of the free covariance against the exact one, by class and the number K",
                 tag("sub", "c"),
@@ -51,14 +52,10 @@ def bias_section(results: Results) -> Html | None:
     )
 
 
-def _known(bias: Mapping[str, Any]) -> list[Known]:
+def _known(bias: CovarianceBias) -> list[Known]:
     """Return the classes whose bias is known."""
-    held, relative = ([as_number(value) for value in items(bias.get(key))] for key in ("held_by", "relative"))
-    return [
-        (label, clients, value)
-        for label, (clients, value) in enumerate(zip(held, relative, strict=False))
-        if clients and value is not None
-    ]
+    pairs = zip(bias.held_by.tolist(), bias.relative.tolist(), strict=True)
+    return [(label, clients, value) for label, (clients, value) in enumerate(pairs) if clients and math.isfinite(value)]
 
 
 def _meaning(overall: float | None) -> Html:
@@ -76,18 +73,18 @@ def _meaning(overall: float | None) -> Html:
     return join(["The covariance that FedCOF estimates from client means is ", size, " over all classes: ", end])
 
 
-def bias_chart(results: Results, known: list[Known]) -> Chart:
+def bias_chart(report: Report, known: list[Known]) -> Chart:
     """Return the bias of every class against the clients that hold it; those farthest from zero are named."""
-    far = sorted(known, key=lambda each: -abs(each[2]))
+    far = sorted(known, key=lambda known: -abs(known[2]))
     symbol = Symbol(size=4.0 if len(far) <= MOST_TOLD else 2.4, dot=True)
     points = [
         Point(
             clients,
             value,
-            tip=f"{results.class_name(label)}: {_signed(value)}, held by {count(clients, 'client')}"
+            tip=f"{report.data.class_name(label)}: {_signed(value)}, held by {count(clients, 'client')}"
             if rank < MOST_TOLD
             else "",
-            label=shorten(results.class_name(label), MOST_LETTERS) if rank < MOST_NAMED else "",
+            label=shorten(report.data.class_name(label), MOST_LETTERS) if rank < MOST_NAMED else "",
             weight=abs(value),
             symbol=symbol,
             kind="quiet",

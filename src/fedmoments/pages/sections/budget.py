@@ -1,33 +1,32 @@
 """What a budget of bytes buys: the curve, its figures, and what a bound on the server's memory costs."""
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.budget import BudgetCurve, BudgetCurves, BudgetPoint
 from fedmoments.pages.answer import noise_words
 from fedmoments.pages.budget_chart import Look, accuracy_scale, budget_chart
-from fedmoments.pages.budget_reading import BudgetCurve, BudgetCurves, BudgetPoint
 from fedmoments.pages.budget_tables import curve_table, points_table, recompressed_table
 from fedmoments.pages.figure import figure
 from fedmoments.pages.formats import bytes_, clients_words, count, list_of, percent, points, sentences
 from fedmoments.pages.markup import Html, Node, join, tag
-from fedmoments.pages.plain import as_number, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.scales import vertical
 from fedmoments.pages.shell import Opening, section
 
 __all__ = ["budget_answer", "budget_question", "budget_section", "is_budget"]
 
 
-def is_budget(results: Results) -> bool:
+def is_budget(report: Report) -> bool:
     """Return whether these are budget curves alone, and not the heads of a simulation."""
-    return not results.rows and bool(mapping(results.raw.get("budget_curve")))
+    return not report.rows and report.budget_curve is not None
 
 
-def budget_question(results: Results) -> Html:
+def budget_question(report: Report) -> Html:
     """Return the question that a page of budget curves answers."""
-    return join([f"With {_clients(results.budget)}, what does a budget of bytes buy?"])
+    return join([f"With {_clients(report.budget_curve or BudgetCurves())}, what does a budget of bytes buy?"])
 
 
-def budget_answer(results: Results) -> Html:
+def budget_answer(report: Report) -> Html:
     """Return the answer: the first head on sketches against the best of all others, for no more bytes."""
-    return _compared(results) or join(["No accuracy was measured under any budget."])
+    return _compared(report) or join(["No accuracy was measured under any budget."])
 
 
 #: What a page of this section alone says.
@@ -35,16 +34,16 @@ ALONE = Opening(is_budget, budget_question, budget_answer, "what one upload teac
 
 
 @section("budget", "What a budget buys", place=20, opens=ALONE)
-def budget_section(results: Results) -> Html | None:
+def budget_section(report: Report) -> Html | None:
     """Return the section, or None when there is neither a curve nor an accuracy after re-compression."""
-    curves = results.budget
-    if not curves.curves and not curves.recompressed:
+    curves = report.budget_curve
+    if curves is None or not (curves.curves or curves.recompressed):
         return None
     parts: list[Node] = []
     if curves.curves:
         parts += [
             tag("p", _lead(curves), class_="lead"),
-            None if is_budget(results) else tag("p", said, class_="lead") if (said := _compared(results)) else None,
+            None if is_budget(report) else tag("p", said, class_="lead") if (said := _compared(report)) else None,
             figure(budget_chart(curves.charted, Look.of(curves.curves))),
             tag("p", _note(curves), class_="note"),
             curve_table(curves),
@@ -56,7 +55,7 @@ def budget_section(results: Results) -> Html | None:
 
 
 def _clients(curves: BudgetCurves) -> str:
-    return clients_words(as_number(curves.about.get("clients")), curves.about.get("split"))
+    return clients_words(curves.clients, curves.split)
 
 
 def _lead(curves: BudgetCurves) -> str:
@@ -73,10 +72,9 @@ def _lead(curves: BudgetCurves) -> str:
 
 
 def _note(curves: BudgetCurves) -> str:
-    seeds = int(as_number(curves.about.get("seeds")) or 1)
-    spread = any(point.deviation for point in curves.points)
+    spread = any(point.std for point in curves.points)
     return sentences(
-        f"Band and bars: one standard deviation over {count(seeds, 'seed')}." if spread else "",
+        f"Band and bars: one standard deviation over {count(curves.seeds, 'seed')}." if spread else "",
         "Upright lines: float32 payloads as published, the mean over clients." if curves.means or curves.gram else "",
         _below(curves.charted),
         _beyond(curves),
@@ -104,10 +102,10 @@ def _beyond(curves: BudgetCurves) -> str:
 # ---------------------------------------------------------------------------------------------- in words
 
 
-def _compared(results: Results) -> Html | None:
+def _compared(report: Report) -> Html | None:
     """Return what the first head on sketches reaches at FedNCM's payload and at half of it, against all others."""
-    curves = results.budget
-    if not curves.sketches or curves.means is None:
+    curves = report.budget_curve
+    if curves is None or not curves.sketches or curves.means is None:
         return None
     ours = curves.sketches[0]
     whole, half = ours.best(curves.means), ours.best(curves.means / 2)
@@ -116,9 +114,9 @@ def _compared(results: Results) -> Html | None:
     said: list[Node] = ["At FedCOF’s payload, ", _bytes(curves.means), ", ", _name(ours), " reaches ", _share(whole)]
     rivals = [(curve, point) for curve in curves.others if (point := curve.best(curves.means)) is not None]
     if rivals:
-        rival, best = max(rivals, key=lambda each: each[1].accuracy)
+        rival, best = max(rivals, key=lambda rival: rival[1].accuracy)
         said += [", ", _distance(whole, best), " the best of all others, ", _name(rival), " (", _share(best), ")"]
-        said += [f", {noise}" if (noise := _noise(results, whole, best)) else None]
+        said += [f", {noise}" if (noise := _noise(report, whole, best)) else None]
     if half is not None and half is not whole:
         said += ["; at half of it, ", _share(half)]
     return join([*said, "."])
@@ -132,12 +130,12 @@ def _distance(one: BudgetPoint, other: BudgetPoint) -> Html:
     return tag("strong", f"{points(gain)} {'above' if gain > 0 else 'below'}")
 
 
-def _noise(results: Results, one: BudgetPoint, other: BudgetPoint) -> str:
+def _noise(report: Report, one: BudgetPoint, other: BudgetPoint) -> str:
     """Return words when the test samples do not tell two points apart that are not the same."""
     if round(one.accuracy - other.accuracy, 3) == 0:
         return ""
-    deviation = max(one.deviation or 0.0, other.deviation or 0.0)
-    return noise_words(results, (one.accuracy, other.accuracy), deviation, one.seeds or 1)
+    deviation = max(one.std or 0.0, other.std or 0.0)
+    return noise_words(report, (one.accuracy, other.accuracy), deviation, len(one.accuracies))
 
 
 def _name(curve: BudgetCurve) -> Html:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from fedmoments.core.observations import Row, Setting
+from fedmoments.core.observations import Report, Row, Setting
 from fedmoments.pages.answer import cheapest, frontier
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.chart import Chart, Point, Series, Symbol, Trace, bytes_scale, share_scale
@@ -12,7 +12,7 @@ from fedmoments.pages.choosing import chooser, panels
 from fedmoments.pages.figure import figure
 from fedmoments.pages.formats import THIN, bytes_, count, percent, sentences
 from fedmoments.pages.markup import Html, join
-from fedmoments.pages.reading import Results, is_drawn, methods_of, place_of
+from fedmoments.pages.reading import group_words, is_drawn, label_of, methods_of, place_of
 from fedmoments.pages.shell import section
 
 __all__ = ["frontier_chart", "frontier_section"]
@@ -22,58 +22,58 @@ MOST_SETTINGS = 24
 
 
 @section("bytes", "What bytes buy", place=10)
-def frontier_section(results: Results) -> Html | None:
+def frontier_section(report: Report) -> Html | None:
     """Return the section, or None when no head has both an accuracy and a size, or all share one upload."""
-    if results.is_federation:
+    if report.federation is not None:
         return None
-    settings = _drawn_settings(results)
+    settings = _drawn_settings(report)
     if not settings:
         return None
     shown = settings[:MOST_SETTINGS]
-    wanted = results.group_of(results.main_setting)
+    wanted = report.group_of(report.main_setting)
     main = wanted if wanted in shown else shown[0]
     keys = {setting: f"s{i}" for i, setting in enumerate(shown)}
-    options = [(key, results.group_words(setting)) for setting, key in keys.items()]
+    options = [(key, group_words(report, setting)) for setting, key in keys.items()]
     left_out = f"The first {MOST_SETTINGS} of {len(settings)} settings are drawn."
     return join(
         [
-            lead(_lead(results)),
+            lead(_lead(report)),
             chooser("setting", "Setting", options, keys[main]),
-            panels("setting", [(keys[s], _figure(results, s)) for s in shown], keys[main]),
-            note(sentences(*_notes(results), left_out if len(settings) > len(shown) else "")),
+            panels("setting", [(keys[s], _figure(report, s)) for s in shown], keys[main]),
+            note(sentences(*_notes(report), left_out if len(settings) > len(shown) else "")),
         ]
     )
 
 
-def _drawn_settings(results: Results) -> list[Setting]:
+def _drawn_settings(report: Report) -> list[Setting]:
     """Return the settings in which a head has both coordinates."""
-    return [setting for setting, rows in results.groups.items() if any(is_drawn(row) for row in rows)]
+    return [setting for setting, rows in report.groups.items() if any(is_drawn(row) for row in rows)]
 
 
-def _lead(results: Results) -> str:
+def _lead(report: Report) -> str:
     compared = "Baselines (grey squares) are compared with, and are not part of the line."
     return sentences(
         "Every dot is a head. The line joins those that no other head beats for as few bytes; to its lower right, "
         "bytes are wasted.",
-        compared if any(row.baseline for row in results.rows) else "",
+        compared if any(row.baseline for row in report.rows) else "",
     )
 
 
-def _notes(results: Results) -> list[str]:
-    """Return how to read the figures of these results."""
+def _notes(report: Report) -> list[str]:
+    """Return how to read the figures of these report."""
     swept = {
         "projection": "A number behind a head is the dimension of a random projection.",
         "budget": "A word behind a head is a client’s budget of bytes.",
     }
     return [
-        f"Bars: one standard deviation over {count(results.seeds, 'seed')}." if results.seeds > 1 else "",
+        f"Bars: one standard deviation over {count(report.seeds, 'seed')}." if report.seeds > 1 else "",
         "Filled: on the frontier; hollow: not. The horizontal axis is logarithmic.",
-        *(words for key, words in swept.items() if key in results.swept),
+        *(words for key, words in swept.items() if key in report.swept),
     ]
 
 
-def _figure(results: Results, setting: Setting) -> Html:
-    return figure(frontier_chart(results, _once(tuple(row for row in results.groups[setting] if is_drawn(row)))))
+def _figure(report: Report, setting: Setting) -> Html:
+    return figure(frontier_chart(report, _once(tuple(row for row in report.groups[setting] if is_drawn(row)))))
 
 
 def _once(rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -84,13 +84,13 @@ def _once(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     return tuple(kept.values())
 
 
-def frontier_chart(results: Results, rows: tuple[Row, ...]) -> Chart:
+def frontier_chart(report: Report, rows: tuple[Row, ...]) -> Chart:
     """Return accuracy against bytes: a point a row, and the line of those that no other beats for as few bytes."""
     best = frontier(rows)
     first = next(iter(cheapest(tuple(r for r in rows if r.setting.projection == rows[0].setting.projection))), None)
-    points = [_point(row, results.label(row), on_frontier=row in best, first=row is first) for row in rows]
+    points = [_point(row, label_of(report, row), on_frontier=row in best, first=row is first) for row in rows]
     reached = "; ".join(
-        f"{results.label(row)} {percent(row.accuracy)} with {bytes_(row.up_bytes_per_client)}" for row in best
+        f"{label_of(report, row)} {percent(row.accuracy)} with {bytes_(row.up_bytes_per_client)}" for row in best
     )
     return Chart(
         f"Accuracy against bytes sent per client, {methods_of(rows)}. On the frontier: {reached}",

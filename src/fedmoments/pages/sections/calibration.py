@@ -1,19 +1,17 @@
 """Whether confidence is earned: the reliability diagram of every head, and its expected calibration error."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from fedmoments.pages.answer import first_detail
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import Bin, HeadDetail
+from fedmoments.pages.answer import first_panel
 from fedmoments.pages.blocks import note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Trace, share_scale
 from fedmoments.pages.choosing import chooser, panels
-from fedmoments.pages.details import Detail
 from fedmoments.pages.figure import draw_alone
 from fedmoments.pages.formats import THIN, count, percent
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
+from fedmoments.pages.reading import Panel, panels_of
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Row, Table, bar_cell, number_cell
 
@@ -24,13 +22,13 @@ SHARE = replace(share_scale(f"confidence,{THIN}%", values=(0.0, 1.0), about=5), 
 
 
 @section("calibration", "Is confidence earned?", place=140)
-def calibration_section(results: Results) -> Html | None:
+def calibration_section(report: Report) -> Html | None:
     """Return the section, or None when no head was calibrated."""
-    details = [detail for detail in results.details if _bins(detail.calibration)]
-    if not details:
+    shown = [panel for panel in panels_of(report) if _bins(panel.detail)]
+    if not shown:
         return None
-    chosen = first_detail(results, details)
-    options = [(detail.key, detail.words) for detail in details]
+    chosen = first_panel(report, shown)
+    options = [(panel.key, panel.words) for panel in shown]
     return join(
         [
             tag(
@@ -42,61 +40,52 @@ def calibration_section(results: Results) -> Html | None:
             chooser("head", "Head", options, chosen),
             tag(
                 "div",
-                tag("div", panels("head", [(detail.key, _panel(detail)) for detail in details], chosen)),
-                _errors(details),
+                tag("div", panels("head", [(panel.key, _panel(panel)) for panel in shown], chosen)),
+                _errors(shown),
                 class_="columns",
             ),
         ]
     )
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Samples of about the same confidence: how many, how sure the head is of them, and how many are right."""
-
-    low: float
-    high: float
-    samples: float
-    confidence: float
-    accuracy: float
-
-    @property
-    def told(self) -> str:
-        """All of it, in a sentence."""
-        return (
-            f"{percent(self.low, 0)} to {percent(self.high, 0)} sure: {count(self.samples, 'sample')}, "
-            f"{percent(self.accuracy)} right at a mean confidence of {percent(self.confidence)}"
-        )
-
-
-def _bins(calibration: Mapping[str, Any]) -> list[Bin]:
+def _bins(detail: HeadDetail) -> list[Bin]:
     """Return the bins that hold samples."""
-    found = []
-    for each in map(mapping, items(calibration.get("bins"))):
-        low, high, samples, right = (as_number(each.get(key)) for key in ("low", "high", "count", "accuracy"))
-        if low is not None and high is not None and samples and right is not None:
-            sure = as_number(each.get("confidence")) or (low + high) / 2
-            found.append(Bin(low, high, samples, sure, right))
-    return found
+    bins = detail.calibration.bins if detail.calibration else ()
+    return [each for each in bins if each.count and each.accuracy is not None]
 
 
-def _panel(detail: Detail) -> Html:
-    ece = as_number(detail.calibration.get("ece"))
-    temperature = as_number(detail.calibration.get("temperature"))
+def _confidence(each: Bin) -> float:
+    return each.confidence or (each.low + each.high) / 2
+
+
+def _tip(each: Bin) -> str:
+    return (
+        f"{percent(each.low, 0)} to {percent(each.high, 0)} sure: {count(each.count, 'sample')}, "
+        f"{percent(each.accuracy)} right at a mean confidence of {percent(_confidence(each))}"
+    )
+
+
+def _panel(panel: Panel) -> Html:
+    detail, bins = panel.detail, _bins(panel.detail)
+    ece, temperature = _error(detail), detail.calibration.temperature if detail.calibration else None
     words = [f"expected calibration error {percent(ece)}"] if ece is not None else []
     words += [f"temperature {temperature:.3g}"] if temperature is not None else []
     return tag(
         "figure",
         tag("figcaption", tag("b", detail.head), f": {', '.join(words)}" if words else None),
-        *(draw_alone(make(detail.words, _bins(detail.calibration))) for make in (reliability_chart, samples_chart)),
+        *(draw_alone(make(panel.words, bins)) for make in (reliability_chart, samples_chart)),
         note("Bars: accuracy; short lines: mean confidence; below: samples."),
     )
 
 
+def _error(detail: HeadDetail) -> float | None:
+    return detail.calibration.ece if detail.calibration else None
+
+
 def reliability_chart(name: str, bins: list[Bin]) -> Chart:
     """Return accuracy against confidence, with the diagonal on which confidence is earned."""
-    bars = tuple(Point(0.0, each.accuracy, tip=each.told, span=(each.low, each.high)) for each in bins)
-    expected = [Trace(((each.low, each.confidence), (each.high, each.confidence)), "expected") for each in bins]
+    bars = tuple(Point(0.0, each.accuracy or 0.0, tip=_tip(each), span=(each.low, each.high)) for each in bins)
+    expected = [Trace(((each.low, _confidence(each)), (each.high, _confidence(each))), "expected") for each in bins]
     return Chart(
         f"Reliability diagram of {name}",
         SHARE,
@@ -109,16 +98,16 @@ def reliability_chart(name: str, bins: list[Bin]) -> Chart:
 
 def samples_chart(name: str, bins: list[Bin]) -> Chart:
     """Return how many samples there are of each confidence."""
-    bars = tuple(Point(0.0, each.samples, tip=each.told, span=(each.low, each.high), kind="counts") for each in bins)
+    bars = tuple(Point(0.0, each.count, tip=_tip(each), span=(each.low, each.high), kind="counts") for each in bins)
     y = Scale("samples", about=2, whole=True)
     return Chart(f"Samples by confidence of {name}", SHARE, y, (Series("", bars),), height=50.0)
 
 
-def _errors(details: list[Detail]) -> Html:
-    known = [(as_number(detail.calibration.get("ece")), detail) for detail in details]
+def _errors(shown: list[Panel]) -> Html:
+    known = [(_error(panel.detail), panel) for panel in shown]
     rows = [
-        Row(Cell(detail.words, kind="name"), (bar_cell(ece), number_cell(ece, percent(ece))))
-        for ece, detail in sorted(known, key=lambda each: 2.0 if each[0] is None else each[0])
+        Row(Cell(panel.words, kind="name"), (bar_cell(ece), number_cell(ece, percent(ece))))
+        for ece, panel in sorted(known, key=lambda pair: 2.0 if pair[0] is None else pair[0])
     ]
     table = Table("Expected calibration error by head, least first", (), tuple(rows), scrolls=False)
     return tag(

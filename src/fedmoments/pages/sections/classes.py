@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedmoments.pages.answer import first_detail
+from fedmoments.core.observations import Report
+from fedmoments.pages.answer import first_panel
 from fedmoments.pages.blocks import fold, note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, share_scale
 from fedmoments.pages.choosing import chooser, panels
-from fedmoments.pages.details import Detail
 from fedmoments.pages.figure import draw_alone
 from fedmoments.pages.formats import count, percent
 from fedmoments.pages.markup import Html, breakable, join, tag
-from fedmoments.pages.reading import Results
+from fedmoments.pages.reading import Panel, panels_of
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, Table, bar_cell, name_cell, number_cell
 
@@ -26,66 +26,70 @@ LEAST_STRIP, BINS = 12, 20
 
 
 @section("classes", "Classes and confusions", place=130)
-def classes_section(results: Results) -> Html | None:
+def classes_section(report: Report) -> Html | None:
     """Return the section, or None when no head has a confusion table."""
-    details = [detail for detail in results.details if detail.table is not None]
-    if not details:
+    shown = [panel for panel in panels_of(report) if panel.detail.confusion is not None]
+    if not shown:
         return None
-    chosen = first_detail(results, details)
-    options = [(detail.key, detail.words) for detail in details]
+    chosen = first_panel(report, shown)
+    options = [(panel.key, panel.words) for panel in shown]
     return join(
         [
             chooser("head", "Head", options, chosen),
-            panels("head", [(detail.key, _panel(results, detail)) for detail in details], chosen),
+            panels("head", [(panel.key, _panel(report, panel)) for panel in shown], chosen),
         ]
     )
 
 
-def _panel(results: Results, detail: Detail) -> Html:
-    known = np.flatnonzero(~np.isnan(detail.accuracies))
-    order = known[np.argsort(detail.accuracies[known], kind="stable")].tolist()
-    pairs = detail.confusions(MOST_PAIRS)
-    wrong = int(detail.tested.sum() - sum(np.diagonal(detail.table).tolist())) if detail.table is not None else 0
+def _panel(report: Report, panel: Panel) -> Html:
+    known = np.flatnonzero(~np.isnan(panel.detail.accuracies))
+    order = known[np.argsort(panel.detail.accuracies[known], kind="stable")].tolist()
+    pairs = panel.detail.confusions(MOST_PAIRS)
+    wrong = (
+        int(panel.detail.tested.sum() - sum(np.diagonal(panel.detail.confusion).tolist()))
+        if panel.detail.confusion is not None
+        else 0
+    )
     shown = order[: min(MOST_WORST, len(order))]
     return join(
         [
-            tag("p", _summary(detail, order, wrong), class_="lead"),
-            _strip(detail, order),
+            tag("p", _summary(panel, order, wrong), class_="lead"),
+            _strip(panel, order),
             tag(
                 "div",
                 tag(
                     "div",
                     tag("h3", "Worst classes" if len(order) > len(shown) else "Classes, worst first"),
-                    _class_list(results, detail, shown),
+                    _class_list(report, panel, shown),
                 ),
-                tag("div", tag("h3", "Confusions that hurt most"), _pair_list(results, detail, pairs, wrong)),
+                tag("div", tag("h3", "Confusions that hurt most"), _pair_list(report, panel, pairs, wrong)),
                 class_="columns",
             ),
-            _matrix(results, detail),
-            _all(results, detail, order) if len(order) > len(shown) else None,
+            _matrix(report, panel),
+            _all(report, panel, order) if len(order) > len(shown) else None,
         ]
     )
 
 
-def _summary(detail: Detail, order: list[int], wrong: int) -> Html:
-    total = int(detail.tested.sum())
-    seed = f" (seed {detail.seed})" if detail.seed is not None else ""
+def _summary(panel: Panel, order: list[int], wrong: int) -> Html:
+    total = int(panel.detail.tested.sum())
+    seed = f" (seed {panel.detail.seed})" if panel.detail.seed is not None else ""
     if not order:
-        return join([tag("b", detail.head), ": no class was tested."])
-    perfect = int((detail.accuracies[order] == 1).sum())
-    worst, best = (percent(float(detail.accuracies[order[end]])) for end in (0, -1))
+        return join([tag("b", panel.detail.head), ": no class was tested."])
+    perfect = int((panel.detail.accuracies[order] == 1).sum())
+    worst, best = (percent(float(panel.detail.accuracies[order[end]])) for end in (0, -1))
     words = (
         f"{seed} gets {count(wrong)} of {count(total, 'test sample')} wrong; classes range from {worst} to {best}, "
-        f"half of them at {percent(float(np.median(detail.accuracies[order])))} or better"
+        f"half of them at {percent(float(np.median(panel.detail.accuracies[order])))} or better"
     )
-    return join([tag("b", detail.head), words, f", and {count(perfect)} without an error." if perfect else "."])
+    return join([tag("b", panel.detail.head), words, f", and {count(perfect)} without an error." if perfect else "."])
 
 
-def _strip(detail: Detail, order: list[int]) -> Html | None:
+def _strip(panel: Panel, order: list[int]) -> Html | None:
     """Return all classes at a glance: a histogram of their accuracies."""
     if len(order) < LEAST_STRIP:
         return None
-    heights, edges = np.histogram(detail.accuracies[order], bins=BINS, range=(0.0, 1.0))
+    heights, edges = np.histogram(panel.detail.accuracies[order], bins=BINS, range=(0.0, 1.0))
     bars = [
         Point(
             0.0,
@@ -97,22 +101,22 @@ def _strip(detail: Detail, order: list[int]) -> Html | None:
         for number, (left, right) in zip(heights.tolist(), pairwise(edges.tolist()), strict=True)
     ]
     x = replace(share_scale("classes by accuracy, %", values=(0.0, 1.0), about=5), exact=True)
-    title = f"How many classes have which accuracy, {detail.words}"
+    title = f"How many classes have which accuracy, {panel.words}"
     chart = Chart(title, x, Scale(ticks=()), (Series("", tuple(bars)),), height=52.0)
     return tag("figure", draw_alone(chart), class_="strip")
 
 
-def _class_list(results: Results, detail: Detail, labels: list[int]) -> Html:
+def _class_list(report: Report, panel: Panel, labels: list[int]) -> Html:
     rows = []
     for label in labels:
-        accuracy, tested = float(detail.accuracies[label]), int(detail.tested[label])
+        accuracy, tested = float(panel.detail.accuracies[label]), int(panel.detail.tested[label])
         cells = (
             bar_cell(accuracy),
             number_cell(accuracy, percent(accuracy, 0)),
             Cell(count(tested), kind="number minor"),
         )
-        rows.append(Row(name_cell(breakable(results.class_name(label))), cells))
-    return _list(f"Accuracy of classes, {detail.words}", ("class", "", "accuracy", "tested"), rows)
+        rows.append(Row(name_cell(breakable(report.data.class_name(label))), cells))
+    return _list(f"Accuracy of classes, {panel.words}", ("class", "", "accuracy", "tested"), rows)
 
 
 def _list(caption: str, titles: tuple[str, ...], rows: list[Row]) -> Html:
@@ -120,38 +124,38 @@ def _list(caption: str, titles: tuple[str, ...], rows: list[Row]) -> Html:
     return Table(caption, columns, tuple(rows), scrolls=False).html()
 
 
-def _pair_list(results: Results, detail: Detail, pairs: list[tuple[int, int, int]], wrong: int) -> Html | None:
+def _pair_list(report: Report, panel: Panel, pairs: list[tuple[int, int, int]], wrong: int) -> Html | None:
     if not pairs:
         return note("Every test sample was classified correctly.")
-    rows = [_pair(results, detail, *pair) for pair in pairs]
+    rows = [_pair(report, panel, *pair) for pair in pairs]
     share = sum(number for _, _, number in pairs) / max(wrong, 1)
     return join(
         [
-            _list(f"Confusions, {detail.words}", ("pair", "samples", "of its class"), rows),
+            _list(f"Confusions, {panel.words}", ("pair", "samples", "of its class"), rows),
             note(f"Together {percent(share, 0)} of all errors."),
         ]
     )
 
 
-def _pair(results: Results, detail: Detail, true: int, predicted: int, number: int) -> Row:
-    names = [tag("span", breakable(results.class_name(label)), dir="auto") for label in (true, predicted)]
+def _pair(report: Report, panel: Panel, true: int, predicted: int, number: int) -> Row:
+    names = [tag("span", breakable(report.data.class_name(label)), dir="auto") for label in (true, predicted)]
     words = join([names[0], " ", tag("span", "taken for ", class_="minor nowrap"), names[1]])
-    share = percent(number / max(int(detail.tested[true]), 1), 0)
+    share = percent(number / max(int(panel.detail.tested[true]), 1), 0)
     cells = (Cell(tag("b", count(number)), kind="number"), Cell(share, kind="number minor"))
     return Row(Cell(words, kind="name"), cells)
 
 
-def _matrix(results: Results, detail: Detail) -> Html | None:
+def _matrix(report: Report, panel: Panel) -> Html | None:
     """Return the whole confusion matrix when it is small."""
-    if detail.table is None or len(detail.table) > MOST_MATRIX:
+    if panel.detail.confusion is None or len(panel.detail.confusion) > MOST_MATRIX:
         return None
-    names = [results.class_name(label) for label in range(len(detail.table))]
+    names = [report.data.class_name(label) for label in range(len(panel.detail.confusion))]
     columns = (Column("true ↓ predicted →", kind="minor"), *(Column(tag("span", name)) for name in names))
     rows = [
-        Row(Cell(names[label], dir="auto"), _shares(counts, label, max(int(detail.tested[label]), 1)))
-        for label, counts in enumerate(detail.table.tolist())
+        Row(Cell(names[label], dir="auto"), _shares(counts, label, max(int(panel.detail.tested[label]), 1)))
+        for label, counts in enumerate(panel.detail.confusion.tolist())
     ]
-    table = Table(f"Confusion matrix, {detail.words}", columns, tuple(rows), "matrix")
+    table = Table(f"Confusion matrix, {panel.words}", columns, tuple(rows), "matrix")
     return tag("div", tag("h3", "Confusion matrix"), table.html(), class_="below")
 
 
@@ -167,7 +171,7 @@ def _shares(counts: list[int], label: int, tested: int) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _all(results: Results, detail: Detail, order: list[int]) -> Html:
+def _all(report: Report, panel: Panel, order: list[int]) -> Html:
     listed = order[:MOST_LISTED]
     words = f"All {count(len(order))} classes" if len(listed) == len(order) else f"The {len(listed)} worst classes"
-    return fold(words, tag("div", _class_list(results, detail, listed), class_="flow"))
+    return fold(words, tag("div", _class_list(report, panel, listed), class_="flow"))

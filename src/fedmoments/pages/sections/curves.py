@@ -1,14 +1,14 @@
 """What rounds of tuning add to a head: the question, the answer, and curves against rounds, bytes and compute."""
 
+from fedmoments.core.observations import Observation, Report
+from fedmoments.core.observations.tuning import Reached, Tuning, TuningRun
 from fedmoments.pages.answer import noise_words
 from fedmoments.pages.figure import facets, figure
 from fedmoments.pages.formats import bytes_, clients_words, count, list_of, percent, points, sentences
 from fedmoments.pages.markup import Html, Node, join, tag
-from fedmoments.pages.plain import as_number, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import Opening, section
 from fedmoments.pages.tuning_chart import AXES, Against, accuracy_range, optimiser_name, tuning_chart
-from fedmoments.pages.tuning_reading import RANDOM, Figure, Reached, Run, Tuning
+from fedmoments.settings.plan import RANDOM
 
 __all__ = ["curves_section", "is_tuning", "tuning_answer", "tuning_question"]
 
@@ -18,46 +18,46 @@ STAGES = {"lp": "linear probing", "ft": "fine-tuning", "feat": "training the enc
 TALL, BESIDE = 276.0, 236.0
 
 
-def is_tuning(results: Results) -> bool:
+def is_tuning(report: Report) -> bool:
     """Return whether these are runs of tuning alone, and not the heads of a simulation."""
-    return not results.rows and bool(mapping(results.raw.get("tuning")))
+    return not report.rows and report.tuning is not None
 
 
-def tuning_question(results: Results) -> Html:
+def tuning_question(report: Report) -> Html:
     """Return the question that a page of tuning answers."""
-    about = results.tuning.about
-    who = f"With {clients_words(as_number(about.get('clients')), about.get('split'))}"
-    stage = STAGES.get(str(about.get("stage")), "federated optimisation")
+    tuning = report.tuning or Tuning()
+    who = f"With {clients_words(tuning.clients, tuning.split)}"
+    stage = STAGES.get(tuning.stage, "federated optimisation")
     return join([who, f", what is a one‑shot head worth as a start of {stage}?"])
 
 
-def tuning_answer(results: Results) -> Html:
+def tuning_answer(report: Report) -> Html:
     """Return the answer: how much sooner and how much higher than from a random start, and what tuning adds."""
-    tuning = results.tuning
-    ended = [run for run in tuning.runs if run.end]
+    tuning = report.tuning or Tuning()
+    ended = [run for run in tuning.runs if run.end.known]
     if not ended:
         return join(["No accuracy was measured: there were no test samples, or no round was finished."])
     leader = _leader(tuning, ended)
     random = tuning.random(leader.optimiser)
-    if leader.start == RANDOM or random is None or random.end is None:
+    if leader.start == RANDOM or random is None or not random.end.known:
         how = f", {optimiser_name(leader.optimiser)} reaches "
         said: list[Node] = ["From ", _name(leader.start), how, _share(leader.end), _after(leader.rounds)]
     else:
         said = [*_target(random), " From ", _name(leader.start), ", ", *_sooner(leader), ", and "]
-        said += _higher(results, leader, random)
-    top = max(ended, key=_height)
+        said += _higher(report, leader, random)
+    highest = max(ended, key=_height)
     more: list[Node] = []
-    if top is not leader and _height(top) - _height(leader) > 5e-4:
-        more = [" The highest of all runs is ", _name(top.start), f" with {optimiser_name(top.optimiser)}, at "]
-        more += [_share(top.end), "."]
-    return join([*said, _gain(results, leader), ".", *more])
+    if highest is not leader and _height(highest) - _height(leader) > 5e-4:
+        more = [" The highest of all runs is ", _name(highest.start), f" with {optimiser_name(highest.optimiser)}, at "]
+        more += [_share(highest.end), "."]
+    return join([*said, _gain(report, leader), ".", *more])
 
 
-def _height(run: Run) -> float:
-    return run.end.mean if run.end else 0.0
+def _height(run: TuningRun) -> float:
+    return run.end.mean or 0.0
 
 
-def _leader(tuning: Tuning, ended: list[Run]) -> Run:
+def _leader(tuning: Tuning, ended: list[TuningRun]) -> TuningRun:
     """Return the run to speak of: of the first optimiser with a random start, the one that ends highest."""
     for optimiser in tuning.optimisers:
         mine = [run for run in ended if run.optimiser == optimiser and run.start != RANDOM]
@@ -66,18 +66,18 @@ def _leader(tuning: Tuning, ended: list[Run]) -> Run:
     return max([run for run in ended if run.start != RANDOM] or ended, key=_height)
 
 
-def _target(random: Run) -> list[Node]:
+def _target(random: TuningRun) -> list[Node]:
     """Return where the random start ends."""
-    spent = random.spent("bytes")
-    rounds = f" after {count(random.rounds.mean, 'round')} of " if random.rounds else " with "
+    spent = random.spent("total_bytes").mean
+    rounds = f" after {count(random.rounds.mean, 'round')} of "
     cost = f" ({bytes_(spent)})" if spent else ""
     return ["A random start reaches ", _share(random.end), rounds, optimiser_name(random.optimiser), f"{cost}."]
 
 
-def _sooner(run: Run) -> list[Node]:
+def _sooner(run: TuningRun) -> list[Node]:
     """Return when a run was where the random start ends."""
     reached = run.reached
-    if reached is None or reached.target is None:
+    if reached is None:
         return [f"{optimiser_name(run.optimiser)} begins at ", _share(run.first)]
     if not reached.hit or reached.rounds is None:
         return ["it ", tag("strong", "never"), " gets there"]
@@ -92,42 +92,42 @@ def _rounds(reached: Reached) -> str:
     return count(number, "round") if number == int(number) else f"{number:.1f} rounds"
 
 
-def _higher(results: Results, run: Run, random: Run) -> list[Node]:
+def _higher(report: Report, run: TuningRun, random: TuningRun) -> list[Node]:
     """Return how much higher a run ends than the random start, if that can be told."""
     gain = _height(run) - _height(random)
-    if noise := _noise(results, run.end, random.end):
+    if noise := _noise(report, run.end, random.end):
         return ["ends at ", _share(run.end), f", {noise}"]
     way = "higher" if gain >= 0 else "lower"
     return ["ends ", tag("strong", f"{points(gain)} {way}"), ", at ", _share(run.end)]
 
 
-def _gain(results: Results, run: Run) -> str | None:
+def _gain(report: Report, run: TuningRun) -> str | None:
     """Return what tuning added to the head that a run started from."""
-    if run.start == RANDOM or run.first is None or run.end is None:
+    if run.start == RANDOM or run.first.mean is None or run.end.mean is None:
         return None
     gain = run.end.mean - run.first.mean
-    if noise := _noise(results, run.end, run.first):
+    if noise := _noise(report, run.end, run.first):
         return f": {'up' if gain >= 0 else 'down'} from the head’s own {percent(run.first.mean)}, {noise}"
     return f": {points(gain)} {'above' if gain >= 0 else 'below'} the head itself"
 
 
-def _noise(results: Results, one: Figure | None, other: Figure | None) -> str:
-    if one is None or other is None:
+def _noise(report: Report, one: Observation, other: Observation) -> str:
+    if one.mean is None or other.mean is None:
         return ""
-    deviation = max(one.deviation or 0.0, other.deviation or 0.0)
-    return noise_words(results, (one.mean, other.mean), deviation, min(one.seeds, other.seeds))
+    deviation = max(one.spread or 0.0, other.spread or 0.0)
+    return noise_words(report, (one.mean, other.mean), deviation, min(len(one.known), len(other.known)))
 
 
 def _name(start: str) -> Html:
     return tag("span", start, class_="head")
 
 
-def _share(figure: Figure | None) -> Html:
-    return tag("strong", percent(figure.mean if figure else None), class_="nowrap")
+def _share(accuracy: Observation) -> Html:
+    return tag("strong", percent(accuracy.mean), class_="nowrap")
 
 
-def _after(rounds: Figure | None) -> str:
-    return f" after {count(rounds.mean, 'round')}" if rounds else ""
+def _after(rounds: Observation) -> str:
+    return f" after {count(rounds.mean, 'round')}"
 
 
 # ---------------------------------------------------------------------------------------------- curves
@@ -138,11 +138,11 @@ ALONE = Opening(is_tuning, tuning_question, tuning_answer, "what tuning adds to 
 
 
 @section("curves", "What rounds add to a head", place=80, opens=ALONE)
-def curves_section(results: Results) -> Html | None:
+def curves_section(report: Report) -> Html | None:
     """Return the curves of every optimiser, or None when no accuracy is known."""
-    tuning = results.tuning
-    bounds = accuracy_range(tuning)
-    if bounds is None or not tuning.runs:
+    tuning = report.tuning
+    bounds = accuracy_range(tuning) if tuning else None
+    if tuning is None or bounds is None or not tuning.runs:
         return None
     shown = [chart for optimiser in tuning.optimisers if (chart := _figures(tuning, optimiser, bounds))]
     return join([tag("p", _lead(tuning), class_="lead"), *shown, tag("p", _notes(tuning, bounds), class_="note")])
@@ -177,13 +177,13 @@ def _figures(tuning: Tuning, optimiser: str, bounds: tuple[float, float]) -> Htm
 
 
 def _has(tuning: Tuning, optimiser: str, against: Against) -> bool:
-    spots = [spot for run in tuning.under(optimiser) for spot, figure in run.trail if figure]
-    return any(against.spot(spot) is not None for spot in spots)
+    tested = [waypoint for run in tuning.under(optimiser) for waypoint in run.trail if waypoint.accuracy.known]
+    return any(against.waypoint(waypoint) is not None for waypoint in tested)
 
 
 def _notes(tuning: Tuning, bounds: tuple[float, float]) -> str:
     stopped = [curve for run in tuning.runs for curve in run.curves if curve.stopped]
-    missing = list(dict.fromkeys(run.start for run in tuning.runs if run.end is None))
+    missing = list(dict.fromkeys(run.start for run in tuning.runs if not run.end.known))
     return sentences(
         _priced(tuning),
         f"Lines: mean over {count(tuning.seeds, 'seed')}; bands: lowest and highest seed." if tuning.seeds > 1 else "",
@@ -196,7 +196,7 @@ def _notes(tuning: Tuning, bounds: tuple[float, float]) -> str:
 def _priced(tuning: Tuning) -> str:
     """Return whose costs are drawn."""
     words = {"bytes": "Bytes", "flops": "FLOPs"}
-    known = [word for key, word in words.items() if any(_has(tuning, each, AXES[key]) for each in tuning.optimisers)]
+    known = [word for key, word in words.items() if any(_has(tuning, name, AXES[key]) for name in tuning.optimisers)]
     return f"{' and '.join(known)} are those of all clients together, from the head’s own upload on." if known else ""
 
 
@@ -204,8 +204,8 @@ def _of_random(tuning: Tuning, floor: float) -> list[str]:
     """Return what the charts show of random starts."""
     randoms = [run for run in map(tuning.random, tuning.optimisers) if run]
     target = {tuning.target(run.optimiser) for run in randoms} - {None}
-    least = min((run.first.mean for run in randoms if run.first), default=floor)
-    free = (0, 0) in [(run.trail[0][0].round, run.trail[0][0].bytes) for run in randoms]
+    least = min((run.first.mean for run in randoms if run.first.mean is not None), default=floor)
+    free = (0, 0) in [(run.trail[0].round, run.trail[0].bytes) for run in randoms]
     return [
         "Dashed: where the random start ends." if target else "",
         f"The random start begins at {percent(least)}, below the axis." if least < floor else "",

@@ -1,17 +1,20 @@
 """Do the assumptions of Gaussian heads hold? What deserves a second look, figures, and every class."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.diagnostics import Caution, Conditioning, Diagnostics, Gaussianity, Spectrum, Unknown
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import Diagnosis
 from fedmoments.pages.blocks import bullets, fold, note, titled
 from fedmoments.pages.diagnostic_charts import fisher_figures, holders_figure, tail_figure
 from fedmoments.pages.figure import facets
 from fedmoments.pages.formats import clients_words, count, list_of, percent, shorten, three_digits
 from fedmoments.pages.markup import Html, breakable, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import Opening, section
 from fedmoments.pages.table import Cell, Column, Row, Table, number_cell, sortable
 
@@ -24,29 +27,32 @@ MOST_LETTERS = 28
 #: Median |excess kurtosis| and |skewness| up to which coordinates count as near to, and as not far from, a Gaussian's.
 NEAR, FAR = (1.0, 0.5), (3.0, 1.5)
 
+#: Place of the median among the figures of a class: mean, median and 90 %.
+MEDIAN = 1
 SOURCES = {"exact": "exact (gram)", "free": "free (client means)"}
 
 
-def is_diagnosis(results: Results) -> bool:
+def is_diagnosis(report: Report) -> bool:
     """Return whether these are diagnostics alone: no head was fitted."""
-    return not results.rows and bool(mapping(results.raw.get("diagnostics")))
+    return not report.rows and report.diagnosis is not None
 
 
-def diagnosis_question(results: Results) -> Html:
+def diagnosis_question(report: Report) -> Html:
     """Return the question that a page of diagnostics alone answers."""
-    found = mapping(results.raw.get("diagnostics"))
-    clients = as_number(found.get("clients"))
-    who = f"With {clients_words(clients, found.get('split'))}" if clients else "In these statistics"
+    about = report.diagnosis or Diagnosis()
+    who = f"With {clients_words(about.clients, about.split)}" if about.clients else "In these statistics"
     return join([who, ", do the assumptions of Gaussian heads hold?"])
 
 
-def diagnosis_answer(results: Results) -> Html:
+def diagnosis_answer(report: Report) -> Html:
     """Return the answer in a few sentences."""
-    found = mapping(results.raw.get("diagnostics"))
-    parts = [_shape(found), _directions(found), _means(found)]
-    number = len(items(found.get("cautions")))
+    diagnostics = report.diagnosis.diagnostics if report.diagnosis else None
+    if diagnostics is None:
+        return join(["Nothing was diagnosed."])
+    number = len(diagnostics.cautions)
     look = f"{count(number, 'thing deserves', 'things deserve')} a second look." if number else None
-    return join([part for part in (*parts, look) if part], " ")
+    parts = (_shape(diagnostics.gaussianity), _directions(diagnostics), _means(diagnostics), look)
+    return join([part for part in parts if part], " ")
 
 
 #: What a page of this section alone says.
@@ -54,48 +60,46 @@ ALONE = Opening(is_diagnosis, diagnosis_question, diagnosis_answer, "what one up
 
 
 @section("diagnostics", "Do the assumptions hold?", place=150, short="Assumptions", opens=ALONE)
-def diagnostics_section(results: Results) -> Html | None:
+def diagnostics_section(report: Report) -> Html | None:
     """Return the section, or None when nothing was diagnosed."""
-    found = mapping(results.raw.get("diagnostics"))
-    if found.get("reason"):
-        return note(f"Not diagnosed: {found['reason']}.")
-    if not found:
+    diagnosis = report.diagnosis
+    if diagnosis is None:
         return None
-    shapes = mapping(found.get("gaussianity"))
-    charts = fisher_figures(mapping(found.get("fisher")))
-    charts += [
-        chart
-        for key, title in (("skewness", "|skewness|"), ("kurtosis", "|excess kurtosis|"))
-        if (chart := tail_figure(mapping(shapes.get(key)), title)) is not None
-    ]
-    held = holders_figure(items(mapping(found.get("classes")).get("held_by")))
-    table = _spectra(mapping(found.get("spectra")))
-    charts += [each for each in (held, table) if each is not None]
+    diagnostics = diagnosis.diagnostics
+    if diagnostics is None:
+        return note(f"Not diagnosed: {diagnosis.reason}.")
+    charts = _charts(diagnostics)
     return join(
         [
-            None if is_diagnosis(results) else tag("p", diagnosis_answer(results), class_="lead"),
-            _cautions(results, items(found.get("cautions"))),
+            None if is_diagnosis(report) else tag("p", diagnosis_answer(report), class_="lead"),
+            _cautions(report, diagnostics.cautions),
             facets(charts) if charts else None,
-            _left_out(shapes),
-            _unknown(items(found.get("unknown")), found.get("measure")),
-            _all_classes(results, mapping(found.get("classes"))),
+            _left_out(diagnostics.gaussianity),
+            _unknown(diagnostics.unknown, diagnosis.measure),
+            _all_classes(report, diagnostics),
         ]
     )
+
+
+def _charts(diagnostics: Diagnostics) -> list[Html]:
+    shapes, held_by = diagnostics.gaussianity, diagnostics.holdings.held_by
+    charts: list[Html | None] = [*fisher_figures(diagnostics.curves)]
+    if shapes is not None:
+        charts += [tail_figure(shapes.skewness, "|skewness|"), tail_figure(shapes.kurtosis, "|excess kurtosis|")]
+    charts += [None if held_by is None else holders_figure(held_by), _spectra(diagnostics.spectra)]
+    return [chart for chart in charts if chart is not None]
 
 
 # ---------------------------------------------------------------------------------------------- in a sentence
 
 
-def _shape(found: Mapping[str, Any]) -> Html | None:
-    shapes = mapping(found.get("gaussianity"))
-    skew, kurt = (_known(mapping(shapes.get(key)), "median", "mean") for key in ("skewness", "kurtosis"))
-    if skew is None or kurt is None:
+def _shape(shapes: Gaussianity | None) -> Html | None:
+    if shapes is None or not shapes.coordinates:
         return None
-    word = _distance(kurt[0], skew[0])
-    chance = [_known(mapping(shapes.get(key)), "by_chance") for key in ("skewness", "kurtosis")]
-    by_chance = " and ".join(f"{each[0]:.2g}" for each in chance if each)
-    figures = f": mean |skewness| {skew[1]:.3g}, mean |excess kurtosis| {kurt[1]:.3g}"
-    figures += f" (Gaussian samples would show {by_chance})." if all(chance) else "."
+    skew, kurt = shapes.skewness, shapes.kurtosis
+    word = _distance(kurt.median, skew.median)
+    figures = f": mean |skewness| {skew.mean:.3g}, mean |excess kurtosis| {kurt.mean:.3g}"
+    figures += f" (Gaussian samples would show {skew.by_chance:.2g} and {kurt.by_chance:.2g})."
     return join(["Inside a class, coordinates are ", tag("strong", word), figures])
 
 
@@ -106,36 +110,28 @@ def _distance(kurtosis: float, skewness: float) -> str:
     return "far from Gaussian" if kurtosis > FAR[0] or skewness > FAR[1] else "moderately far from Gaussian"
 
 
-def _known(found: Mapping[str, Any], *keys: str) -> list[float] | None:
-    """Return the numbers of some keys, or None when one of them is none."""
-    numbers = [number for key in keys if (number := as_number(found.get(key))) is not None]
-    return numbers if len(numbers) == len(keys) else None
-
-
-def _directions(found: Mapping[str, Any]) -> Html | None:
-    for name, curve in mapping(found.get("fisher")).items():
-        sizes, enough = items(mapping(curve).get("directions")), as_number(mapping(curve).get("enough"))
-        last = as_number(sizes[-1]) if sizes else None
-        if last is None or enough is None:
+def _directions(diagnostics: Diagnostics) -> Html | None:
+    for name, curve in diagnostics.curves.items():
+        if not curve.directions:
             continue
-        full = as_number(mapping(curve).get("full_accuracy"))
-        share = f"{percent(0.995)} of the energy"
-        words = f"{count(enough)} of {count(last, 'Fisher direction')} keep {share}"
-        if enough == last > 1:
+        last, share = curve.directions[-1], f"{percent(0.995)} of the energy"
+        words = f"{count(curve.enough)} of {count(last, 'Fisher direction')} keep {share}"
+        if curve.enough == last > 1:
             words = f"All {count(last)} Fisher directions are needed for {share}"
-        priors = " with balanced priors" if mapping(curve).get("priors") == "balanced" else ""
+        priors = " with balanced priors" if curve.priors == "balanced" else ""
+        full = curve.full_accuracy
         words += f"; LDA on the {name} covariance{priors} reaches {percent(full)}." if full is not None else "."
         return join([words])
     return None
 
 
-def _means(found: Mapping[str, Any]) -> Html | None:
-    held = mapping(mapping(found.get("holdings")).get("held_by"))
-    least, most = as_number(held.get("least")), as_number(held.get("most"))
-    if least is None or most is None:
+def _means(diagnostics: Diagnostics) -> Html | None:
+    held = diagnostics.holdings
+    if held.held_by is None:
         return None
+    here = held.held_by[held.present]
+    least, most, single = int(here.min()), int(here.max()), held.single_share
     several = count(least) if least == most else f"{count(least)} to {count(most)}"
-    single = as_number(mapping(found.get("holdings")).get("single_share"))
     end = f"; {percent(single, 0)} of them are of one sample." if single else "."
     return join([f"Each class is known by {several} client mean{'' if most == 1 else 's'}{end}"])
 
@@ -143,35 +139,30 @@ def _means(found: Mapping[str, Any]) -> Html | None:
 # ---------------------------------------------------------------------------------------------- tables
 
 
-def _cautions(results: Results, cautions: Sequence[Any]) -> Html | None:
-    rows = tuple(_caution(results, mapping(each)) for each in cautions)
+def _cautions(report: Report, cautions: Sequence[Caution]) -> Html | None:
+    rows = tuple(_caution(report, caution) for caution in cautions)
     if not rows:
         return note("Nothing that was looked at gives a reason to worry.")
     caption = "What deserves a second look, and what to do about it"
     return Table(caption, (Column("Worth a second look"), Column("What to do")), rows, "list cautions").html()
 
 
-def _caution(results: Results, caution: Mapping[str, Any]) -> Row:
-    names = _named(results, caution)
-    more = len(items(caution.get("classes"))) - len(names)
+def _caution(report: Report, caution: Caution) -> Row:
+    names = _named(report, caution)
+    more = len(caution.classes) - len(names)
     listed = list_of([*names, f"{more:,} more"] if more > 0 else names, MOST_NAMED + 1)
     under = tag("div", breakable(listed), class_="minor", dir="auto") if names else None
-    what, advice = (str(caution.get(key) or "") for key in ("what", "advice"))
-    return Row(Cell(join([what, under]), kind="name"), (Cell(_unbroken(advice)),))
+    return Row(Cell(join([caution.what, under]), kind="name"), (Cell(_unbroken(caution.advice)),))
 
 
-def _named(results: Results, caution: Mapping[str, Any]) -> list[str]:
+def _named(report: Report, caution: Caution) -> list[str]:
     """Return the first classes that a caution is about, each with its partner and what was measured of it."""
-    labels, figures, partners = (
-        [as_number(each) for each in items(caution.get(key))] for key in ("classes", "figures", "partners")
-    )
     names = []
-    for label, figure, partner in zip_longest(labels[:MOST_NAMED], figures[:MOST_NAMED], partners[:MOST_NAMED]):
-        if label is not None:
-            name = results.class_name(int(label))
-            name += f" and {results.class_name(int(partner))}" if partner is not None else ""
-            words = _figure(str(caution.get("kind") or ""), figure)
-            names.append(f"{name} ({words})" if words else name)
+    for place, label in enumerate(caution.classes[:MOST_NAMED]):
+        name = report.data.class_name(label)
+        name += f" and {report.data.class_name(caution.partners[place])}" if place < len(caution.partners) else ""
+        words = _figure(caution.kind, caution.figures[place] if place < len(caution.figures) else None)
+        names.append(f"{name} ({words})" if words else name)
     return names
 
 
@@ -197,13 +188,12 @@ def _bias(value: float) -> str:
     return f"{sign}{percent(abs(value), 0)}"
 
 
-def _spectra(spectra: Mapping[str, Any]) -> Html | None:
-    known = [
-        (name, key, mapping(mapping(spectrum).get(key)))
+def _spectra(spectra: Mapping[str, Spectrum]) -> Html | None:
+    rows = [
+        _spectrum(name, when, getattr(spectrum, when))
         for name, spectrum in spectra.items()
-        for key in ("before", "after")
+        for when in ("before", "after")
     ]
-    rows = [_spectrum(*each) for each in known if as_number(each[2].get("rank")) is not None]
     if not rows:
         return None
     titles = ("covariance", "condition", "rank", "effective", "tr²/tr(Σ²)")
@@ -213,23 +203,20 @@ def _spectra(spectra: Mapping[str, Any]) -> Html | None:
     return titled("Pooled covariance", table.html(), note(said))
 
 
-def _spectrum(name: str, key: str, spectrum: Mapping[str, Any]) -> Row:
-    condition = as_number(spectrum.get("condition"))
-    shown = [_power(condition) if condition is not None else "singular", count(as_number(spectrum.get("rank")))]
-    shown += [three_digits(as_number(spectrum.get(figure))) for figure in ("effective_rank", "participation")]
-    words = join([SOURCES.get(name, name), tag("span", f" {key} shrinkage", class_="minor")])
+def _spectrum(name: str, when: str, one: Conditioning) -> Row:
+    shown = [_power(one.condition) if one.condition is not None else "singular", count(one.rank)]
+    shown += [three_digits(one.effective_rank), three_digits(one.participation)]
+    words = join([SOURCES.get(name, name), tag("span", f" {when} shrinkage", class_="minor")])
     return Row(Cell(words), tuple(Cell(word, kind="number") for word in shown))
 
 
-def _left_out(shapes: Mapping[str, Any]) -> Html | None:
+def _left_out(shapes: Gaussianity | None) -> Html | None:
+    if shapes is None:
+        return None
     parts = [
-        (
-            as_number(shapes.get("constant")),
-            "coordinate of a class does not vary",
-            "coordinates of a class do not vary",
-        ),
-        (as_number(shapes.get("lost")), "lost its digits in the sums", "lost their digits in the sums"),
-        (as_number(shapes.get("too_few")), "class has fewer than four samples", "classes have fewer than four samples"),
+        (shapes.constant, "coordinate of a class does not vary", "coordinates of a class do not vary"),
+        (shapes.lost, "lost its digits in the sums", "lost their digits in the sums"),
+        (shapes.too_few, "class has fewer than four samples", "classes have fewer than four samples"),
     ]
     words = [count(number, one, several) for number, one, several in parts if number]
     if not words:
@@ -237,36 +224,37 @@ def _left_out(shapes: Mapping[str, Any]) -> Html | None:
     return note(f"Left out of skewness and kurtosis: {list_of(words)}.")
 
 
-def _unknown(unknown: Sequence[Any], command: Any) -> Html | None:
-    known = [each for each in map(mapping, unknown) if each.get("what") and each.get("why")]
-    if not known:
+def _unknown(unknown: Sequence[Unknown], command: str | None) -> Html | None:
+    if not unknown:
         return None
-    shown = bullets([f"{each['what']}: {each['why']}" for each in known])
-    words = note("To know everything, let every client run ", tag("code", str(command))) if command else None
+    shown = bullets([f"{gap.what}: {gap.why}" for gap in unknown])
+    words = note("To know everything, let every client run ", tag("code", command)) if command else None
     return tag("div", tag("h3", "Not known"), shown, words, class_="below")
 
 
-#: Columns of the table of classes: key, title.
-COLUMNS = (
-    ("samples", "Samples"),
-    ("held_by", "Means"),
-    ("singles", "Single"),
-    ("skewness_median", "|skewness|"),
-    ("kurtosis_median", "|kurtosis|"),
-    ("bias", "Bias"),
-    ("distance", "Distance"),
-)
+def _columns(diagnostics: Diagnostics) -> dict[str, NDArray[np.float64]]:
+    """Return what is known of every class: title -> (C,)."""
+    held, shapes, bias, near = (
+        getattr(diagnostics, part) for part in ("holdings", "gaussianity", "bias", "neighbours")
+    )
+    columns = {
+        "Samples": held.counts,
+        "Means": held.held_by,
+        "Single": held.singles,
+        "|skewness|": None if shapes is None else shapes.skewness.by_class[:, MEDIAN],
+        "|kurtosis|": None if shapes is None else shapes.kurtosis.by_class[:, MEDIAN],
+        "Bias": None if bias is None else bias.relative,
+        "Distance": None if near is None else near.distance,
+    }
+    return {title: np.asarray(column, np.float64) for title, column in columns.items() if column is not None}
 
 
-def _all_classes(results: Results, classes: Mapping[str, Any]) -> Html | None:
-    columns = {key: items(classes.get(key)) for key, _ in COLUMNS if items(classes.get(key))}
-    number = max((len(column) for column in columns.values()), default=0)
-    if not number:
-        return None
-    nearest = items(classes.get("nearest"))
-    titles = [Column("Class"), *(Column(title, number=True) for key, title in COLUMNS if key in columns)]
-    titles += [Column("Nearest class")] if nearest else []
-    rows = [_class(results, columns, nearest, label) for label in range(min(number, MOST_LISTED))]
+def _all_classes(report: Report, diagnostics: Diagnostics) -> Html:
+    columns, number = _columns(diagnostics), len(diagnostics.holdings.counts)
+    nearest = None if diagnostics.neighbours is None else diagnostics.neighbours.nearest
+    titles = [Column("Class"), *(Column(title, number=True) for title in columns)]
+    titles += [Column("Nearest class")] if nearest is not None else []
+    rows = [_class(report, columns, nearest, label) for label in range(min(number, MOST_LISTED))]
     words = f"The first {MOST_LISTED} of {count(number)} classes"
     said = (
         "Means: of clients that hold the class (K_c); single: those of one sample. |skewness| and |excess kurtosis|: "
@@ -280,17 +268,19 @@ def _all_classes(results: Results, classes: Mapping[str, Any]) -> Html | None:
     )
 
 
-def _class(results: Results, columns: Mapping[str, Sequence[Any]], nearest: Sequence[Any], label: int) -> Row:
+def _class(
+    report: Report, columns: Mapping[str, NDArray[np.float64]], nearest: NDArray[np.int64] | None, label: int
+) -> Row:
     cells = []
-    for key, column in columns.items():
-        value = as_number(column[label]) if label < len(column) else None
-        words = _bias(value) if key == "bias" and value is not None else three_digits(value)
+    for title, column in columns.items():
+        value = float(column[label]) if math.isfinite(column[label]) else None
+        words = _bias(value) if title == "Bias" and value is not None else three_digits(value)
         cells.append(number_cell(value, words))
-    if nearest:
-        other = as_number(nearest[label]) if label < len(nearest) else None
-        name = "–" if other is None else shorten(results.class_name(int(other)), MOST_LETTERS)
+    if nearest is not None:
+        other = int(nearest[label])
+        name = "–" if other < 0 else shorten(report.data.class_name(other), MOST_LETTERS)
         cells.append(Cell(name, kind="minor nowrap", dir="auto"))
-    return Row(Cell(shorten(results.class_name(label), MOST_LETTERS), dir="auto"), tuple(cells))
+    return Row(Cell(shorten(report.data.class_name(label), MOST_LETTERS), dir="auto"), tuple(cells))
 
 
 def _power(value: float) -> str:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedmoments.core.observations import Report
 from fedmoments.pages.blocks import bullets, pairs
 from fedmoments.pages.formats import bytes_, seconds
 from fedmoments.pages.markup import Html, join
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, number_cell, sortable
 
@@ -26,23 +25,22 @@ COLUMNS = [Column(title, number=True) for title in TITLES]
 
 
 @section("federation", "What happened", place=40)
-def federation_section(results: Results) -> Html | None:
-    """Return the section, or None when these are not the results of a federation."""
-    federation = mapping(results.raw.get("federation"))
-    if not federation:
+def federation_section(report: Report) -> Html | None:
+    """Return the section, or None when these are not the report of a federation."""
+    federation = report.federation
+    if federation is None:
         return None
-    rounds = [mapping(each) for each in items(federation.get("rounds"))]
-    troubles = [trouble for each in rounds for trouble in _troubles(each)]
-    troubles += [_trouble(mapping(each), "did not evaluate") for each in items(federation.get("failures"))]
-    names = {"Federation": "name", "Id": "id", "State": "state"}
+    troubles = [trouble for entry in federation.rounds for trouble in _troubles(entry)]
+    troubles += [_trouble(entry, "did not evaluate") for entry in federation.failures]
+    names = {"Federation": federation.name, "Id": federation.id, "State": federation.state}
     return join(
         [
-            sortable("What each round brought", COLUMNS, list(map(_row, rounds))) if rounds else None,
-            bullets(
-                [_spread(name, mapping(each)) for name, each in mapping(federation.get("spread")).items()], most=MOST
-            ),
+            sortable("What each round brought", COLUMNS, list(map(_row, federation.rounds)))
+            if federation.rounds
+            else None,
+            bullets([_spread(name, spread) for name, spread in federation.spread.items()], most=MOST),
             bullets(troubles, most=MOST, elsewhere="federation.json"),
-            pairs([(name, federation.get(key)) for name, key in names.items()], code=list(names)),
+            pairs(names.items(), code=list(names)),
         ]
     )
 
@@ -52,7 +50,7 @@ def _spread(head: str, spread: Mapping[str, Any]) -> str:
     if "nodes" not in spread:
         return f"{head} was tested by {spread.get('clients', '?')} clients, whose results were only seen added up"
     low, middle, high, share = (
-        f"{100 * (as_number(spread.get(key)) or 0.0):.1f}" for key in ("lowest", "median", "highest", "largest_share")
+        f"{100 * (spread.get(key) or 0.0):.1f}" for key in ("lowest", "median", "highest", "largest_share")
     )
     return (
         f"{head} has {low} to {high} % on {spread['nodes']} nodes, median {middle}; no node has more than {share} % of "
@@ -60,18 +58,18 @@ def _spread(head: str, spread: Mapping[str, Any]) -> str:
     )
 
 
-def _row(report: Mapping[str, Any]) -> Row:
-    counts = mapping(report.get("counts"))
-    numbers = [len(items(report.get("asked"))), report.get("accepted", "")]
-    numbers += [counts.get(key, len(items(report.get(key)))) for key in TROUBLES]
-    size, took = as_number(report.get("bytes")), as_number(report.get("seconds"))
+def _row(entry: Mapping[str, Any]) -> Row:
+    counts = entry.get("counts", {})
+    numbers = [len(entry["asked"]), entry["accepted"]]
+    numbers += [counts.get(key, len(entry[key])) for key in TROUBLES]
+    size, took = entry["bytes"], entry["seconds"]
     cells = [Cell(str(number), kind="number") for number in numbers]
     cells += [number_cell(size, bytes_(size)), number_cell(took, seconds(took))]
-    return Row(Cell(str(report.get("number", "")), kind="number"), tuple(cells))
+    return Row(Cell(str(entry["number"]), kind="number"), tuple(cells))
 
 
-def _troubles(report: Mapping[str, Any]) -> list[str]:
-    return [_trouble(mapping(each), words) for key, (_, words) in TROUBLES.items() for each in items(report.get(key))]
+def _troubles(entry: Mapping[str, Any]) -> list[str]:
+    return [_trouble(trouble, words) for key, (_, words) in TROUBLES.items() for trouble in entry[key]]
 
 
 def _trouble(trouble: Mapping[str, Any], what: str) -> str:

@@ -5,20 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmoments.core.observations import Row
+from fedmoments.core.observations import SWEPT, Report, Row
 from fedmoments.pages.answer import frontier
 from fedmoments.pages.blocks import bullets, fold, note
 from fedmoments.pages.formats import THIN, bytes_, count, seconds
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.reading import SWEPT, Results, setting_word
+from fedmoments.pages.reading import setting_words
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, number_cell, share_cell, sortable
 from fedmoments.pages.table import Row as TableRow
 
 __all__ = ["heads_section"]
 
-#: Parts of a setting that are numbers, or are sorted by one.
-NUMBERS = ("clients", "means_per_client", "projection", "budget", "epsilon")
 #: So many rows that could not be fitted are not folded.
 UNFOLDED = 6
 
@@ -32,21 +30,21 @@ class _Field:
 
 
 @section("heads", "All heads", place=30)
-def heads_section(results: Results) -> Html | None:
+def heads_section(report: Report) -> Html | None:
     """Return the table of heads and settings, best first, and why some could not be fitted."""
-    if not results.rows:
+    if not report.rows:
         return None
-    best = {id(row) for rows in results.groups.values() for row in frontier(rows)}
-    order = sorted(results.rows, key=lambda row: -1.0 if row.accuracy is None else row.accuracy, reverse=True)
-    fields = _fields(results)
+    best = {id(row) for rows in report.groups.values() for row in frontier(rows)}
+    order = sorted(report.rows, key=lambda row: -1.0 if row.accuracy is None else row.accuracy, reverse=True)
+    fields = _fields(report)
     rows = [_row(row, fields, on_frontier=id(row) in best) for row in order]
     columns = [Column("Head"), *(field.column for field in fields)]
     return join(
         [
             sortable("Accuracy, upload and time of every head", columns, rows, sorted_by=1),
-            note(_note(results)),
-            _failures(results, [row for row in order if row.reasons]),
-            _hypers(results),
+            note(_note(report)),
+            _failures(report, [row for row in order if row.reasons]),
+            _hypers(report),
         ]
     )
 
@@ -56,22 +54,22 @@ def _row(row: Row, fields: Sequence[_Field], *, on_frontier: bool) -> TableRow:
     return TableRow(_name(row, on_frontier=on_frontier), cells, row.head, "best" if on_frontier else "")
 
 
-def _fields(results: Results) -> list[_Field]:
+def _fields(report: Report) -> list[_Field]:
     fields = [
         _Field(Column(f"Accuracy{THIN}", number=True), _accuracy),
         _Field(Column("Bytes a client", number=True), lambda row: _sized(row.up_bytes_per_client)),
         _Field(Column("All clients", number=True), lambda row: _sized(row.up_bytes_total)),
-        *(_swept(key, results.dim) for key in results.swept if key in SWEPT),
+        *(_swept(key, report.data.dim) for key in report.swept),
         _Field(Column("Solve", number=True), lambda row: _timed(row.fit_seconds)),
     ]
-    if _works(results):
+    if _works(report):
         fields.append(_Field(Column("Clients’ work", number=True), lambda row: _timed(row.client_seconds)))
     return [*fields, _Field(Column("Sends"), _sends)]
 
 
-def _works(results: Results) -> bool:
+def _works(report: Report) -> bool:
     """Return whether the work of clients is known."""
-    return any(row.client_seconds is not None for row in results.rows)
+    return any(row.client_seconds is not None for row in report.rows)
 
 
 def _name(row: Row, *, on_frontier: bool) -> Cell:
@@ -99,11 +97,12 @@ def _sends(row: Row) -> Cell:
 
 
 def _swept(key: str, dim: float | None) -> _Field:
-    title = SWEPT[key] if key == "epsilon" else SWEPT[key].capitalize()
-    kind = "number" if key in NUMBERS else "nowrap"
+    part = SWEPT[key]
+    title = part.name if len(part.name) == 1 else part.name.capitalize()
+    kind = "number" if part.number else "nowrap"
     return _Field(
-        Column(title, number=key in NUMBERS),
-        lambda row: Cell(setting_word(row.setting, key), _order(row, key, dim), kind),
+        Column(title, number=part.number),
+        lambda row: Cell(row.setting.word(key), _order(row, key, dim), kind),
     )
 
 
@@ -113,22 +112,22 @@ def _order(row: Row, key: str, dim: float | None) -> Any:
     return (dim if key == "projection" and value is None else value) or ""
 
 
-def _note(results: Results) -> str:
+def _note(report: Report) -> str:
     said = ["A mark ◆ is on the frontier of accuracy against bytes."]
-    said += ["± is one standard deviation over seeds."] if results.seeds > 1 else []
+    said += ["± is one standard deviation over seeds."] if report.seeds > 1 else []
     said.append("Counts of samples go with every upload and are not priced.")
-    if any(row.baseline for row in results.rows):
+    if any(row.baseline for row in report.rows):
         said.append(
             "Baselines are compared with: what their clients send does not add up, and the frontier is the heads’."
         )
-    if _works(results):
+    if _works(report):
         said.append("Clients’ work is the time of all clients together, apart from the server’s.")
     return " ".join(said)
 
 
-def _hypers(results: Results) -> Html | None:
+def _hypers(report: Report) -> Html | None:
     """Return the hyper-parameters of every head, once for all settings that share them."""
-    known = dict.fromkeys((row.head, _pairs(row.hyper)) for row in results.rows if row.hyper)
+    known = dict.fromkeys((row.head, _pairs(row.hyper)) for row in report.rows if row.hyper)
     shown = bullets([join([tag("b", head), ": ", words]) for head, words in sorted(known)])
     return fold("Hyper-parameters", shown) if shown else None
 
@@ -138,11 +137,11 @@ def _pairs(hyper: Mapping[str, Any]) -> str:
     return ", ".join(f"{str(key).replace('_', ' ')} {value}" for key, value in shown)
 
 
-def _failures(results: Results, rows: Sequence[Row]) -> Html | None:
+def _failures(report: Report, rows: Sequence[Row]) -> Html | None:
     if not rows:
         return None
-    several = len(results.settings) > 1
-    where = [f" ({results.setting_words(row.setting)})" if several else "" for row in rows]
+    several = len(report.settings) > 1
+    where = [f" ({setting_words(report, row.setting)})" if several else "" for row in rows]
     shown = [
         join([tag("b", row.head), f"{place}: ", " · ".join(row.reasons)])
         for row, place in zip(rows, where, strict=True)

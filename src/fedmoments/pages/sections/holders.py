@@ -1,21 +1,21 @@
 """Who holds what: clients × classes as a heat map, with how much a client holds and how many clients hold a class."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import Holders
+from fedmoments.core.observations.setting import split_words
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.figure import both
-from fedmoments.pages.formats import count, sentences, shorten, split_words
+from fedmoments.pages.formats import count, sentences, shorten
 from fedmoments.pages.labels import text_width
 from fedmoments.pages.markup import Html, Node, join, json_block, tag
-from fedmoments.pages.plain import as_number, items, mapping
 from fedmoments.pages.plot import svg
 from fedmoments.pages.png import shade_uri
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 
 __all__ = ["holders_section"]
@@ -55,16 +55,15 @@ class _Map:
 
 
 @section("holders", "Who holds what", place=110, short="Who holds what")
-def holders_section(results: Results) -> Html | None:
-    """Return the section, or None when the results do not say who holds what."""
-    holders = mapping(results.raw.get("holders"))
-    n_clients = int(as_number(holders.get("n_clients")) or len(items(holders.get("clients"))))
-    cells = _cells(holders, n_clients, results.n_classes)
-    if cells is None or not n_clients or not results.n_classes:
+def holders_section(report: Report) -> Html | None:
+    """Return the section, or None when the report do not say who holds what."""
+    holders = report.holders
+    if holders is None or not holders.n_clients or not report.data.classes or not len(holders.cells):
         return None
-    names = [str(name) for name in items(holders.get("clients"))]
-    names = names if len(names) == n_clients else [f"client {i}" for i in range(n_clients)]
-    heat = _map(cells, names, [results.class_name(label) for label in range(results.n_classes)])
+    cells = _cells(holders, report.data.classes)
+    named = len(holders.clients) == holders.n_clients
+    names = list(holders.clients) if named else [f"client {i}" for i in range(holders.n_clients)]
+    heat = _map(cells, names, [report.data.class_name(label) for label in range(report.data.classes)])
     return join(
         [
             lead(_facts(cells, heat.n_clients, heat.n_classes), _which(holders)),
@@ -75,9 +74,9 @@ def holders_section(results: Results) -> Html | None:
     )
 
 
-def _which(holders: Mapping[str, Any]) -> str:
+def _which(holders: Holders) -> str:
     """Return which split is shown."""
-    split, seed = holders.get("split"), holders.get("seed")
+    split, seed = holders.split, holders.seed
     words = [split_words(split) if split else "", f"seed {seed}" if seed is not None else ""]
     return f" Split: {', '.join(filter(None, words))}." if any(words) else ""
 
@@ -93,14 +92,11 @@ def _legend(heat: _Map) -> str:
     )
 
 
-def _cells(holders: Mapping[str, Any], n_clients: int, n_classes: int) -> NDArray[np.int64] | None:
-    """Return client, class and samples of every cell (n, 3) inside the table, or None where there is none."""
-    found = [cell for cell in items(holders.get("cells")) if len(items(cell)) == 3 and None not in cell]
-    table = np.asarray(found).reshape(-1, 3)
-    if not found or table.dtype.kind not in "iu":
-        return None
-    inside = (table >= 0).all(axis=1) & (table[:, 0] < n_clients) & (table[:, 1] < n_classes)
-    return table[inside].astype(np.int64)
+def _cells(holders: Holders, n_classes: int) -> NDArray[np.int64]:
+    """Return client, class and samples of every cell (n, 3) inside the table."""
+    cells = holders.cells
+    inside = (cells >= 0).all(axis=1) & (cells[:, 0] < holders.n_clients) & (cells[:, 1] < n_classes)
+    return np.asarray(cells[inside])
 
 
 def _facts(cells: NDArray[np.int64], n_clients: int, n_classes: int) -> str:

@@ -1,13 +1,14 @@
 """What went wrong or needs a word: unreadable samples, heads that made do or chose, and what the splits report."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import SplitReport
+from fedmoments.core.observations.setting import split_words
 from fedmoments.pages.blocks import bullets, note, titled
-from fedmoments.pages.formats import count, split_words
+from fedmoments.pages.formats import count
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
+from fedmoments.pages.reading import setting_words
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, number_cell, sortable
 
@@ -28,11 +29,11 @@ SIZES = {
 
 
 @section("notes", "Problems and splits", place=170)
-def notes_section(results: Results) -> Html | None:
+def notes_section(report: Report) -> Html | None:
     """Return the section, or None when there is nothing to say."""
-    problems = [mapping(each) for each in items(results.data.get("problems"))]
-    shown = [join([tag("code", str(each.get("where", "?"))), ": ", str(each.get("why", ""))]) for each in problems]
-    lesser = dict.fromkeys((row.head, told) for row in results.rows for told in row.notes)
+    problems = report.data.problems
+    shown = [join([tag("code", problem.where), ": ", problem.why]) for problem in problems]
+    lesser = dict.fromkeys((row.head, sentence) for row in report.rows for sentence in row.notes)
     parts = [
         titled(
             f"{count(len(problems), 'sample')} could not be used",
@@ -40,28 +41,28 @@ def notes_section(results: Results) -> Html | None:
         ),
         titled(
             "Fitted in a lesser way than asked for",
-            bullets([join([tag("b", head), ": ", told]) for head, told in lesser]),
+            bullets([join([tag("b", head), ": ", sentence]) for head, sentence in lesser]),
         ),
         titled(
             "Chosen from the statistics, on the first seed",
-            bullets([join([tag("b", head), " ", choice]) for head, choice in _choices(results).items()]),
+            bullets([join([tag("b", head), " ", choice]) for head, choice in _choices(report).items()]),
         ),
-        _splits([mapping(each) for each in items(results.raw.get("splits"))]),
+        _splits(report.splits),
     ]
     return join(parts) if any(parts) else None
 
 
-def _choices(results: Results) -> Mapping[str, str]:
+def _choices(report: Report) -> Mapping[str, str]:
     """Return what heads chose for themselves, in the first setting in which they did."""
     choices: dict[str, str] = {}
-    for row in results.rows:
+    for row in report.rows:
         if row.choice:
-            where = results.setting_words(row.setting)
+            where = setting_words(report, row.setting)
             choices.setdefault(row.head, f"{row.choice} ({where})" if where else row.choice)
     return choices
 
 
-def _splits(splits: Sequence[Mapping[str, Any]]) -> Html | None:
+def _splits(splits: Sequence[SplitReport]) -> Html | None:
     if not splits:
         return None
     columns = [Column("Split"), *(Column(title, number=True) for title in SIZES.values()), Column("Notes")]
@@ -70,8 +71,8 @@ def _splits(splits: Sequence[Mapping[str, Any]]) -> Html | None:
     return titled("Splits", table, note(cut))
 
 
-def _split(split: Mapping[str, Any]) -> Row:
-    numbers = [as_number(split.get(key)) for key in SIZES]
-    words = [str(word) for word in (split.get("why"), *items(split.get("notes"))) if word]
+def _split(split: SplitReport) -> Row:
+    numbers = [getattr(split, key) for key in SIZES]
+    words = [word for word in (split.why, *split.notes) if word]
     cells = [number_cell(number, count(number)) for number in numbers]
-    return Row(Cell(split_words(split.get("scheme", "?"))), (*cells, Cell(" · ".join(words) or "–", kind="minor")))
+    return Row(Cell(split_words(split.scheme)), (*cells, Cell(" · ".join(words) or "–", kind="minor")))

@@ -1,14 +1,14 @@
 """How to run it again: the command, the effective configuration, and fingerprints of what went in."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import HeadDetail
 from fedmoments.pages.blocks import copied, lead, pairs, titled
 from fedmoments.pages.formats import seconds
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 from fedmoments.settings.toml import to_toml
 
@@ -19,64 +19,62 @@ DIGITS = 16
 
 
 @section("reproduce", "How to reproduce this", place=180)
-def reproduce_section(results: Results) -> Html | None:
+def reproduce_section(report: Report) -> Html | None:
     """Return the section, or None when nothing is known."""
-    raw = results.raw
-    config = mapping(raw.get("config"))
     parts = [
-        copied("Command", str(raw["command"])) if raw.get("command") else None,
-        copied("Configuration", to_toml(config).strip(), file="run.toml", wrap=False) if config else None,
-        _origin(results),
-        _digests(results),
+        copied("Command", report.command) if report.command else None,
+        copied("Configuration", to_toml(report.config).strip(), file="run.toml", wrap=False) if report.config else None,
+        _origin(report),
+        _digests(report.details),
     ]
     return join(parts) if any(parts) else None
 
 
-def _origin(results: Results) -> Html | None:
-    raw, data, encoder = results.raw, results.data, mapping(results.data.get("encoder"))
+def _origin(report: Report) -> Html | None:
+    data, encoder = report.data, report.data.encoder
     known = [
-        ("fedmoments", raw.get("version")),
-        ("Created", str(raw.get("created") or "").replace("T", " ")[:19]),
-        ("Took", _duration(as_number(raw.get("seconds")), mapping(raw.get("timings")))),
-        ("Data", data.get("name")),
-        ("Digest of the data", data.get("digest")),
+        ("Created", report.created.replace("T", " ")[:19]),
+        ("Took", _duration(report.seconds, report.timings)),
+        ("Data", data.name),
+        ("Digest of the data", data.digest),
         ("Encoder", encoder.get("name")),
         ("Fingerprint of the encoder", encoder.get("fingerprint")),
         ("Runtime", encoder.get("runtime")),
         ("Preprocessing", _pairs(encoder.get("preprocessing"))),
     ]
-    return titled("Origin", pairs(known, code=["Digest of the data", "Fingerprint of the encoder"]))
+    if not any(value for _, value in known):
+        return None
+    codes = ["Digest of the data", "Fingerprint of the encoder"]
+    return titled("Origin", pairs([("fedmoments", report.version), *known], code=codes))
 
 
-def _digests(results: Results) -> Html | None:
+def _digests(details: Sequence[HeadDetail]) -> Html | None:
     """Return the classifiers' digests, which those of a deployed federation can be compared with."""
-    details = [mapping(each) for each in items(results.raw.get("details"))]
-    known = [each for each in details if each.get("digest") or each.get("digest_reason")]
-    measured = next((str(each["measured"]) for each in known if each.get("measured")), None)
+    known = [detail for detail in details if detail.digest or detail.digest_reason]
+    measured = next((detail.measured for detail in known if detail.measured), None)
     said = (
         f"A deployed federation of these clients, each sending {measured}, merges the same statistics bit for bit, and "
         "fits the same classifiers where its linear algebra runs in as many threads."
     )
-    shown = pairs((str(each.get("head", "?")), _digest(each)) for each in known)
+    shown = pairs((detail.head, _digest(detail)) for detail in known)
     return titled("Digests", lead(said if measured else None), shown)
 
 
-def _digest(detail: Mapping[str, Any]) -> Html:
-    if not detail.get("digest"):
-        return join([f"none: {detail.get('digest_reason')}"])
-    both = [tag("code", str(detail[name])[:DIGITS]) for name in ("digest", "statistics_digest") if detail.get(name)]
+def _digest(detail: HeadDetail) -> Html:
+    if not detail.digest:
+        return join([f"none: {detail.digest_reason}"])
+    both = [tag("code", digest[:DIGITS]) for digest in (detail.digest, detail.statistics_digest) if digest]
     return join(both, " from statistics ")
 
 
-def _duration(whole: float | None, timings: Any) -> str | None:
-    parts = [(str(name), as_number(value)) for name, value in timings.items()]
-    words = ", ".join(f"{name} {seconds(value)}" for name, value in parts if value is not None)
+def _duration(whole: float | None, timings: Mapping[str, float]) -> str | None:
+    words = ", ".join(f"{name} {seconds(value)}" for name, value in timings.items())
     if whole is None:
         return words or None
     return f"{seconds(whole)} ({words})" if words else seconds(whole)
 
 
 def _pairs(value: Any) -> str | None:
-    if not mapping(value):
+    if not isinstance(value, Mapping) or not value:
         return None if value is None else str(value)
     return ", ".join(f"{k} {v if isinstance(v, str) else json.dumps(v, default=str)}" for k, v in value.items())

@@ -1,15 +1,14 @@
 """Accuracy after each round, when clients took part a few at a time, until every client was seen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import RoundCurve
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Style, share_scale
 from fedmoments.pages.figure import facets, figure
-from fedmoments.pages.formats import count, percent, split_words
+from fedmoments.pages.formats import clients_words, count, percent
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number, items, mapping
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 
 __all__ = ["rounds_section"]
@@ -18,25 +17,21 @@ __all__ = ["rounds_section"]
 MOST_CHARTS, MOST_POINTS, MOST_HEADS = 8, 60, 14
 
 Curve = dict[int, tuple[float, float]]  # round -> accuracy, clients seen
+Kind = tuple[int, str | None, int, bool]  # clients, split, clients a round, replacement
 
 
 @section("rounds", "Accuracy per round", place=70)
-def rounds_section(results: Results) -> Html | None:
+def rounds_section(report: Report) -> Html | None:
     """Return the section, or None when there were no rounds."""
-    groups: dict[tuple[Any, ...], dict[str, list[Curve]]] = {}
-    for run in map(mapping, items(results.raw.get("rounds"))):
-        curve = _curve(run)
-        if curve:
-            key = tuple(run.get(part) for part in ("clients", "split", "per_round", "replacement"))
-            groups.setdefault(key, {}).setdefault(str(run.get("head", "?")), []).append(curve)
+    groups = _groups(report.rounds)
     if not groups:
         return None
     heads = dict.fromkeys(head for group in groups.values() for head in group)
     styles = {head: Style.numbered(number) for number, head in enumerate(heads)}
-    places = len({key[:2] for key in groups}) > 1
+    several = len({kind[:2] for kind in groups}) > 1
     charts = [
-        _group(key, curves, styles, several=len(groups) > 1, placed=places)
-        for key, curves in list(groups.items())[:MOST_CHARTS]
+        _group(kind, curves, styles, beside=len(groups) > 1, placed=several)
+        for kind, curves in list(groups.items())[:MOST_CHARTS]
     ]
     return join(
         [
@@ -52,34 +47,32 @@ def rounds_section(results: Results) -> Html | None:
     )
 
 
-def _curve(run: Mapping[str, Any]) -> Curve:
-    found: Curve = {}
-    for point in map(mapping, items(run.get("points"))):
-        number, accuracy = as_number(point.get("round")), as_number(point.get("accuracy"))
-        if number is not None and accuracy is not None:
-            found[int(number)] = accuracy, as_number(point.get("seen")) or 0.0
-    return dict(sorted(found.items()))
+def _groups(rounds: Sequence[RoundCurve]) -> dict[Kind, dict[str, list[Curve]]]:
+    """Return the curves of every chart, by how clients take part, and by head."""
+    most: dict[tuple[str | None, int, bool], int] = {}
+    for run in rounds:
+        how = run.split, run.per_round, run.replacement
+        most[how] = max(most.get(how, 0), run.clients)
+    groups: dict[Kind, dict[str, list[Curve]]] = {}
+    for run in rounds:
+        curve = {point.round: (point.accuracy, float(point.seen)) for point in run.points if point.accuracy is not None}
+        if curve:
+            kind = (most[run.split, run.per_round, run.replacement], run.split, run.per_round, run.replacement)
+            groups.setdefault(kind, {}).setdefault(run.head, []).append(dict(sorted(curve.items())))
+    return groups
 
 
 def _group(
-    key: tuple[Any, ...],
-    curves: Mapping[str, list[Curve]],
-    styles: Mapping[str, Style],
-    *,
-    several: bool,
-    placed: bool,
+    kind: Kind, curves: Mapping[str, list[Curve]], styles: Mapping[str, Style], *, beside: bool, placed: bool
 ) -> Html:
-    clients, split, per_round, replacement = key
-    words = f"{count(as_number(per_round), 'client')} a round" if per_round else "Rounds"
-    words += {True: ", with replacement", False: ", without replacement"}.get(replacement, "")
-    where = f"{count(as_number(clients), 'client')}" if clients else ""
-    where += f" ({split_words(split)})" if split else ""
-    every = [curve for each in curves.values() for curve in each]
+    clients, split, per_round, replacement = kind
+    words = f"{count(per_round, 'client')} a round, {'with' if replacement else 'without'} replacement"
+    every = [curve for several in curves.values() for curve in several]
     return join(
         [
-            tag("h3", words, tag("small", f" {where}") if where and placed else None),
-            figure(_chart(curves, styles, words, height=226.0 if several else 286.0), beside=several),
-            tag("p", _coverage(every, as_number(clients)), class_="note"),
+            tag("h3", words, tag("small", f" {clients_words(clients, split)}") if placed else None),
+            figure(_chart(curves, styles, words, height=226.0 if beside else 286.0), beside=beside),
+            tag("p", _coverage(every, clients), class_="note"),
         ]
     )
 
@@ -103,15 +96,12 @@ def _mean(head: str, curves: list[Curve]) -> tuple[Point, ...]:
 def _mean_point(head: str, curves: list[Curve], number: int) -> Point:
     now = [curve[max(past)] for curve in curves if (past := [r for r in curve if r <= number])]
     accuracies, seen = [accuracy for accuracy, _ in now], fmean(seen for _, seen in now)
-    told = f"{head}, round {number}: {percent(fmean(accuracies))}"
-    told += f", {count(seen, 'client')} seen" if seen else ""
-    return Point(float(number), fmean(accuracies), min(accuracies), max(accuracies), told)
+    tip = f"{head}, round {number}: {percent(fmean(accuracies))}, {count(seen, 'client')} seen"
+    return Point(float(number), fmean(accuracies), min(accuracies), max(accuracies), tip)
 
 
-def _coverage(curves: list[Curve], clients: float | None) -> str | None:
+def _coverage(curves: list[Curve], clients: int) -> str:
     """Return when every client was seen."""
-    if not clients:
-        return None
     whole = [[number for number, (_, seen) in curve.items() if seen >= clients] for curve in curves]
     if not all(whole):
         most = max(seen for curve in curves for _, seen in curve.values())

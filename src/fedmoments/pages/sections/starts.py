@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from itertools import chain
 
+from fedmoments.core.observations import Observation, Report
+from fedmoments.core.observations.tuning import Tuning, TuningRun
 from fedmoments.pages.blocks import note
 from fedmoments.pages.formats import THIN, bytes_, count, flops_, percent, sentences, shorten
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.plain import as_number
-from fedmoments.pages.reading import Results
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, number_cell, share_cell, sortable
 from fedmoments.pages.tuning_chart import optimiser_name
-from fedmoments.pages.tuning_reading import Curve, Figure, Run, Tuning
 
 __all__ = ["starts_section"]
 
@@ -22,10 +21,10 @@ UNKNOWN = number_cell(None, "–")
 
 
 @section("starts", "Every start and optimiser", place=90)
-def starts_section(results: Results) -> Html | None:
+def starts_section(report: Report) -> Html | None:
     """Return the tables, or None when nothing was tuned."""
-    tuning = results.tuning
-    if not tuning.runs:
+    tuning = report.tuning
+    if tuning is None or not tuning.runs:
         return None
     after = _after(tuning)
     return join(
@@ -37,7 +36,7 @@ def starts_section(results: Results) -> Html | None:
     )
 
 
-def _row(run: Run, cells: Iterable[Cell]) -> Row:
+def _row(run: TuningRun, cells: Iterable[Cell]) -> Row:
     name = (
         tag("span", shorten(run.start, MOST_LETTERS), title=run.start) if len(run.start) > MOST_LETTERS else run.start
     )
@@ -48,11 +47,11 @@ def _numbers(*titles: str) -> list[Column]:
     return [Column(title, number=True) for title in titles]
 
 
-def _accuracy(figure: Figure | None) -> Cell:
-    if figure is None:
+def _accuracy(accuracy: Observation) -> Cell:
+    if accuracy.mean is None:
         return UNKNOWN
-    spread = f" ± {figure.deviation * 100:.1f}" if figure.deviation is not None else ""
-    return number_cell(figure.mean, f"{percent(figure.mean)}{spread}")
+    spread = f" ± {accuracy.spread * 100:.1f}" if accuracy.spread is not None else ""
+    return number_cell(accuracy.mean, f"{percent(accuracy.mean)}{spread}")
 
 
 # ---------------------------------------------------------------------------------------------- what was reached
@@ -62,7 +61,7 @@ def _reached(tuning: Tuning) -> Html:
     compared = any(run.reached for run in tuning.runs)
     columns = [*NAMES, *_numbers("Before", f"At the end{THIN}", "Highest (round)")]
     columns += _numbers("Rounds to target", "Bytes to target") if compared else []
-    order = sorted(tuning.runs, key=lambda run: run.end.mean if run.end else -1.0, reverse=True)
+    order = sorted(tuning.runs, key=lambda run: -1.0 if run.end.mean is None else run.end.mean, reverse=True)
     rows = [
         _row(run, [_accuracy(run.first), _end(run), _highest(run), *(_when(run) if compared else ())]) for run in order
     ]
@@ -84,40 +83,40 @@ def _reached_note(tuning: Tuning, *, compared: bool) -> str:
     return " ".join(said)
 
 
-def _end(run: Run) -> Cell:
-    return share_cell(run.end.mean, run.end.deviation) if run.end else number_cell(None, "not tested")
+def _end(run: TuningRun) -> Cell:
+    return share_cell(run.end.mean, run.end.spread) if run.end.known else number_cell(None, "not tested")
 
 
-def _highest(run: Run) -> Cell:
-    if run.highest is None or run.highest_round is None:
+def _highest(run: TuningRun) -> Cell:
+    if not run.highest.known:
         return UNKNOWN
     when = tag("span", f" ({_range(run.highest_round)})", class_="spread")
     return number_cell(run.highest.mean, join([percent(run.highest.mean), when]))
 
 
-def _when(run: Run) -> list[Cell]:
+def _when(run: TuningRun) -> list[Cell]:
     """Return rounds and bytes until the random start's end."""
     reached = run.reached
-    if reached is None or reached.target is None:
+    if reached is None:
         return [UNKNOWN, UNKNOWN]
     if not reached.hit or reached.rounds is None:
         return [number_cell(None, tag("span", "never", class_="failed")), UNKNOWN]
     some = None
-    if reached.seeds is not None and reached.hit < reached.seeds:
+    if reached.hit < reached.seeds:
         some = tag("span", f" ({reached.hit} of {count(reached.seeds, 'seed')})", class_="spread")
     rounds = join([f"{reached.rounds:,.1f}".removesuffix(".0"), some])
     return [number_cell(reached.rounds, rounds), number_cell(reached.bytes, bytes_(reached.bytes))]
 
 
-def _range(figure: Figure) -> str:
-    return f"{figure.low:,.0f}" if figure.low == figure.high else f"{figure.low:,.0f}–{figure.high:,.0f}"
+def _range(rounds: Observation) -> str:
+    return f"{rounds.low:,.0f}" if rounds.low == rounds.high else f"{rounds.low:,.0f}–{rounds.high:,.0f}"
 
 
 # ---------------------------------------------------------------------------------------------- what it cost
 
 
 def _costs(tuning: Tuning) -> Html:
-    compute = any(run.spent("flops") is not None for run in tuning.runs)
+    compute = any(run.spent("flops").known for run in tuning.runs)
     columns = [*NAMES, *_numbers("Rounds", "Up", "Down", "Against formula")]
     columns += _numbers(*(["Compute"] if compute else []), "Learning rate", "Temperature")
     rows = [_row(run, _spent(run, compute=compute)) for run in tuning.runs]
@@ -126,14 +125,15 @@ def _costs(tuning: Tuning) -> Html:
     return join([sortable("Bytes, operations and settings of every run", columns, rows), note(said)])
 
 
-def _spent(run: Run, *, compute: bool) -> list[Cell]:
-    ratio, flops = _ratio(run), run.spent("flops")
+def _spent(run: TuningRun, *, compute: bool) -> list[Cell]:
+    ratio, flops = _ratio(run), run.spent("flops").mean
+    both_ways = [run.spent(way).mean for way in ("up", "down")]
     return [
-        number_cell(run.rounds.mean, _range(run.rounds)) if run.rounds else UNKNOWN,
-        *(number_cell(run.spent(way), bytes_(run.spent(way))) for way in ("up", "down")),
+        number_cell(run.rounds.mean, _range(run.rounds)),
+        *(number_cell(size, bytes_(size)) for size in both_ways),
         number_cell(ratio, _against(ratio)),
         *([number_cell(flops, flops_(flops))] if compute else []),
-        _several(as_number(curve.plan.get("lr")) for curve in run.curves),
+        _several(curve.plan.lr for curve in run.curves),
         _several(curve.temperature for curve in run.curves),
     ]
 
@@ -143,9 +143,9 @@ def _several(numbers: Iterable[float | None]) -> Cell:
     return Cell(" · ".join(f"{number:g}" for number in known) or "–", kind="number")
 
 
-def _ratio(run: Run) -> float | None:
+def _ratio(run: TuningRun) -> float | None:
     """Return bytes measured over bytes by formula, less one."""
-    measured, formula = run.spent("bytes"), run.spent("formula")
+    measured, formula = run.spent("total_bytes").mean, run.spent("formula_bytes").mean
     return measured / formula - 1 if measured is not None and formula else None
 
 
@@ -163,25 +163,17 @@ def _against(ratio: float | None) -> str:
 
 def _after(tuning: Tuning) -> Html | None:
     """Return accuracies of heads refitted on tuned features, and of the probe before and after."""
-    curves = [curve for run in tuning.runs for curve in run.curves]
-    heads = list(dict.fromkeys(chain.from_iterable(curve.refit for curve in curves)))
-    probed = any(map(_is_probed, curves))
+    heads = list(dict.fromkeys(chain.from_iterable(run.refits for run in tuning.runs)))
+    probed = any(curve.probe is not None for run in tuning.runs for curve in run.curves)
     titles = [f"{head}, refitted" for head in heads] + (["Probe before", "Probe after"] if probed else [])
     if not titles:
         return None
-    found = [(run, _figures_after(run, heads, probed=probed)) for run in tuning.runs]
-    rows = [_row(run, map(_accuracy, [run.end, *figures])) for run, figures in found if any(figures)]
+    whens = ("before", "after") if probed else ()
+    rows = []
+    for run in tuning.runs:
+        accuracies = [*map(run.refitted, heads), *map(run.probed, whens)]
+        if any(accuracy.known for accuracy in accuracies):
+            rows.append(_row(run, map(_accuracy, [run.end, *accuracies])))
     probe = "Probe: ridge on features before and after, which tells what tuning did to the encoder." * probed
     said = sentences("Refitted: heads in closed form on features of the tuned model.", probe)
     return join([sortable("Refits and probes", [*NAMES, *_numbers("Tuned", *titles)], rows), note(said)])
-
-
-def _is_probed(curve: Curve) -> bool:
-    return curve.before is not None or curve.after is not None
-
-
-def _figures_after(run: Run, heads: Iterable[str], *, probed: bool) -> list[Figure | None]:
-    figures = [Figure.of(curve.refit.get(head) for curve in run.curves) for head in heads]
-    if probed:
-        figures += [Figure.of(curve.before for curve in run.curves), Figure.of(curve.after for curve in run.curves)]
-    return figures

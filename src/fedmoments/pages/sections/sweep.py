@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmoments.core.observations import Row, Setting
+from fedmoments.core.observations import SWEPT, Report, Row, Setting
+from fedmoments.core.observations.setting import spelled
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Style, bytes_scale, share_scale
 from fedmoments.pages.figure import facets, figure
 from fedmoments.pages.formats import bytes_, percent, sentences
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.reading import PAYLOAD, SWEPT, Results, is_drawn, methods_of, setting_spelled, setting_word
+from fedmoments.pages.reading import PAYLOAD, is_drawn, methods_of
 from fedmoments.pages.shell import section
 
 __all__ = ["sweep_section"]
@@ -19,37 +20,28 @@ __all__ = ["sweep_section"]
 MOST_CHARTS = 12
 #: Numbers that are nearer to each other than this factor are words.
 LEAST_FACTOR = 1.5
-#: What is swept, in a sentence.
-NAMES = SWEPT | {
-    "clients": "number of clients",
-    "means_per_client": "number of means per client",
-    "projection": "dimension of a random projection",
-    "budget": "bytes that a client may send",
-    "epsilon": "budget ε of differential privacy",
-}
-#: What a horizontal axis shows.
-TITLES = SWEPT | {
-    "projection": "dimensions measured",
-    "budget": "bytes sent per client",
-    "epsilon": "ε, the more the less private",
-}
 
 
 @section("sweep", "What the settings change", place=60)
-def sweep_section(results: Results) -> Html | None:
+def sweep_section(report: Report) -> Html | None:
     """Return the section, or None without a sweep or a fitted head."""
-    rows = [row for row in results.rows if row.accuracy is not None]
-    if not results.swept or not rows:
+    rows = [row for row in report.rows if row.accuracy is not None]
+    if not report.swept or not rows:
         return None
-    along = _along(results)
-    others = [key for key in results.swept if key != along]
+    along = _along(report)
+    others = [key for key in report.swept if key != along]
     groups = _groups(rows, others)
-    sweep = _sweep(results, rows, along)
+    sweep = _sweep(report, rows, along)
     charts = [_facet(sweep, dict(fixed), here, len(groups)) for fixed, here in list(groups.items())[:MOST_CHARTS]]
-    every = f", for every {' and '.join(NAMES[key] for key in others)}" if others else ""
+    every = f", for every {' and '.join(map(_subject, others))}" if others else ""
     return join(
-        [lead(f"How accuracy changes with the {NAMES[along]}{every}."), facets(charts), note(_note(len(groups)))]
+        [lead(f"How accuracy changes with the {_subject(along)}{every}."), facets(charts), note(_note(len(groups)))]
     )
+
+
+def _subject(key: str) -> str:
+    """Return what is swept, in a sentence."""
+    return SWEPT[key].subject or SWEPT[key].name
 
 
 def _groups(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[tuple[str, Any], ...], list[Row]]:
@@ -78,15 +70,15 @@ class _Sweep:
     styles: Mapping[tuple[str, bool], Style]
 
 
-def _along(results: Results) -> str:
+def _along(report: Report) -> str:
     """Return what the horizontal axis shows: the swept part with most values, a number rather than a word."""
 
     def rank(key: str) -> tuple[int, bool]:
-        values = [getattr(setting, key) for setting in results.settings]
-        number = _sized(results.rows) if key == "budget" else _numbers(key, values, results.dim) is not None
+        values = [getattr(setting, key) for setting in report.settings]
+        number = _sized(report.rows) if key == "budget" else _numbers(key, values, report.data.dim) is not None
         return len(set(values)), number
 
-    return max(results.swept, key=rank)
+    return max(report.swept, key=rank)
 
 
 def _sized(rows: Sequence[Row]) -> bool:
@@ -106,46 +98,47 @@ def _numbers(key: str, values: Sequence[Any], dim: float | None) -> dict[Any, fl
     return found if least > 0 and most / least >= LEAST_FACTOR else None
 
 
-def _sweep(results: Results, rows: Sequence[Row], along: str) -> _Sweep:
+def _sweep(report: Report, rows: Sequence[Row], along: str) -> _Sweep:
     reach = tuple((row.accuracy or 0) + sign * (row.accuracy_std or 0) for row in rows for sign in (-1, 1))
     styles = {
         (head, baseline): Style.numbered(number, baseline=baseline)
         for baseline in (False, True)
         for number, head in enumerate(dict.fromkeys(row.head for row in rows if row.baseline == baseline))
     }
-    scale, where = _across(results, rows, along)
+    scale, where = _across(report, rows, along)
     return _Sweep(along, scale, share_scale(values=reach), where, styles)
 
 
-def _across(results: Results, rows: Sequence[Row], along: str) -> tuple[Scale, Callable[[Row], float]]:
+def _across(report: Report, rows: Sequence[Row], along: str) -> tuple[Scale, Callable[[Row], float]]:
     """Return the horizontal scale, of bytes, numbers or words, and where a row lies on it."""
-    title = f"{TITLES[along]} (logarithmic)"
+    title = f"{SWEPT[along].axis or SWEPT[along].name} (logarithmic)"
     if along == "budget" and _sized(rows):
         return bytes_scale(
             title, values=tuple(row.up_bytes_per_client for row in rows)
         ), lambda row: row.up_bytes_per_client
     values = list(dict.fromkeys(getattr(row.setting, along) for row in rows))
-    numbers = None if along == "budget" else _numbers(along, values, results.dim)
+    numbers = None if along == "budget" else _numbers(along, values, report.data.dim)
     places = numbers or {value: float(place) for place, value in enumerate(values)}
     ticks = tuple(sorted((places[value], _tick(along, value, numbers)) for value in values))
-    words = Scale((TITLES | {"budget": SWEPT["budget"]})[along], "words", ticks=ticks)
+    axis = SWEPT[along].name if along == "budget" else SWEPT[along].axis or SWEPT[along].name
+    words = Scale(axis, "words", ticks=ticks)
     scale = Scale(title, "log", "{:g}".format, tuple(places.values()), ticks=ticks)
     return scale if numbers else words, lambda row: places[getattr(row.setting, along)]
 
 
 def _tick(along: str, value: Any, numbers: Mapping[Any, float] | None) -> str:
-    return f"{numbers[value]:,g}" if numbers and value else setting_word(Setting(**{along: value}), along)
+    return f"{numbers[value]:,g}" if numbers and value else Setting(**{along: value}).word(along)
 
 
 def _facet(sweep: _Sweep, fixed: Mapping[str, Any], rows: Sequence[Row], charts: int) -> Html:
     """Return one chart, under what is fixed in it."""
-    words = ", ".join(setting_spelled(Setting(**{key: value}), key) for key, value in fixed.items())
+    words = ", ".join(spelled(key, value) for key, value in fixed.items())
     series = []
     for (head, baseline), style in sweep.styles.items():
         mine = sorted((row for row in rows if (row.head, row.baseline) == (head, baseline)), key=sweep.where)
         if mine:
             series.append(Series(head, _points(mine, sweep), style))
-    title = f"Accuracy against {SWEPT[sweep.along]}{f', {words}' if words else ''}: {methods_of(rows)}."
+    title = f"Accuracy against {SWEPT[sweep.along].name}{f', {words}' if words else ''}: {methods_of(rows)}."
     chart = Chart(title, sweep.x, sweep.y, tuple(series), height=306.0 if charts == 1 else 226.0)
     return join([tag("h3", words) if words else None, figure(chart, beside=charts > 1)])
 
@@ -164,7 +157,7 @@ def _points(rows: Sequence[Row], sweep: _Sweep) -> tuple[Point, ...]:
 
 
 def _tip(row: Row, along: str) -> str:
-    told = f"{row.head}, {setting_spelled(row.setting, along)}: {percent(row.accuracy)}"
+    told = f"{row.head}, {row.setting.spelled([along])}: {percent(row.accuracy)}"
     told += f" ± {row.accuracy_std * 100:.1f}" if row.accuracy_std is not None else ""
     told += f", {bytes_(row.up_bytes_per_client)} a client" if along in PAYLOAD else ""
     return told + (", a baseline" if row.baseline else "")

@@ -1,8 +1,8 @@
 """What a report shows of all this: who was left out and why, and who moves the head."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
 
+from fedmoments.core.observations.parts import ClientInfluence, Dropped, Examination
 from fedmoments.privacy.robust.filtering import Suspicion
 from fedmoments.privacy.robust.influence import Influence
 
@@ -17,8 +17,8 @@ def robust_record(
     head: str = "",
     attack: str | None = None,
     attackers: Iterable[Hashable] = (),
-) -> dict[str, Any]:
-    """Return the part ``robust`` of results, plain values for JSON.
+) -> Examination:
+    """Return the part ``robust`` of results.
 
     Parameters
     ----------
@@ -35,24 +35,20 @@ def robust_record(
     --------
     >>> left_out = Suspicion({"c": "samples: too many"})
     >>> record = robust_record(left_out, clients=9, attack="flip:0.1", attackers=["c", "d"])
-    >>> record["dropped"], record["caught"], record["false"]
-    ([{'client': 'c', 'reason': 'samples: too many'}], 1, 0)
+    >>> record.dropped, record.caught, record.false
+    ((Dropped(client='c', reason='samples: too many'),), 1, 0)
     """
     dropped = suspicion.dropped if suspicion else {}
-    record: dict[str, Any] = {
-        "clients": clients,
-        "examined": suspicion is not None,
-        "dropped": [{"client": str(client), "reason": reason} for client, reason in dropped.items()],
-        "untested": suspicion.untested if suspicion else 0,
-        "head": head,
-        "influence": [influence.to_dict() for influence in influences],
-    }
-    if attack is not None:
-        who = frozenset(attackers)
-        record |= {
-            "attack": attack,
-            "attackers": sorted(str(client) for client in who),
-            "caught": len(who & set(dropped)),
-            "false": len(set(dropped) - who),
-        }
-    return record
+    who = frozenset(attackers)
+    return Examination(
+        clients,
+        suspicion is not None,
+        tuple(Dropped(str(client), reason) for client, reason in dropped.items()),
+        suspicion.untested if suspicion else 0,
+        head,
+        tuple(ClientInfluence(**influence.to_dict()) for influence in influences),
+        attack,
+        tuple(sorted(str(client) for client in who)),
+        None if attack is None else len(who & set(dropped)),
+        None if attack is None else len(set(dropped) - who),
+    )

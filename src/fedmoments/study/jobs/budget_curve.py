@@ -7,16 +7,17 @@ fewer dimensions, its numbers in float32, as it was published; its own point is 
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from fedmoments.core.costs.budgets import plan_of, sketch_sizes
 from fedmoments.core.gaussian.recompression import recompress
 from fedmoments.core.heads import Head
-from fedmoments.core.observations import Outcome
+from fedmoments.core.observations.budget import SKETCH, BudgetCurve, BudgetCurves, BudgetPoint, Recompressed
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples import Split
@@ -43,8 +44,8 @@ WIDTH = 4
 
 def budget_curve(
     features: Features, config: StudySettings, setting: Point, *, progress: Progress | None = None
-) -> dict[str, Any]:
-    """Return the curve of every head of a job, ready for JSON.
+) -> BudgetCurves:
+    """Return the curve of every head of a job.
 
     Parameters
     ----------
@@ -57,53 +58,88 @@ def budget_curve(
     progress
         Called before every step.
     """
-    plain = replace(setting, budget=None, projection=None, shrinkage=None)
+    setting = replace(setting, budget=None, projection=None, shrinkage=None)
     methods = choose_methods(config.heads, config.hyper)
     heads = {name: head for name, head in methods.items() if isinstance(head, Head) and not head.has_own_map}
     seeds = range(config.seed, config.seed + config.seeds)
-    splits = {seed: make_split(features, plain.clients, plain.split, seed) for seed in seeds}
-    classes = statistics.fmean(_classes(features, split) for split in splits.values())
-    budgets = _budgets(features, classes)
-    found: list[dict[str, Any]] = []
-    limit = config.memory_limit * 1e9
+    splits = {seed: make_split(features, setting.clients, setting.split, seed) for seed in seeds}
+    study = _Study(features, setting, splits, config.memory_limit * 1e9)
+    curves = []
     for done, (name, head) in enumerate(heads.items()):
-        points: list[dict[str, Any]] = []
-        for budget, dimensions, own in _steps(head, budgets, features.dim, classes):
+
+        def say(budget: str | None, done: int = done, name: str = name) -> None:
             if progress:
                 progress(done, len(heads), f"budget curve, {name}, {budget or 'as published'}")
-            where = replace(plain, budget=budget if head.needs.has_sketch else None, projection=dimensions)
-            outcomes = [
-                federation_of(features, splits[seed], [head], where, seed=seed, memory_limit=limit).outcome(head)
-                for seed in seeds
-            ]
-            point = _point(budget, outcomes, _dimensions(where, features), own=own)
-            if point and head.needs.has_sketch:
-                point["rank"] = statistics.fmean(_rank(features, split, where) for split in splits.values())
+
+        curves.append(study.curve(name, head, say))
+    means = WIDTH * features.dim * study.classes
+    return BudgetCurves(
+        tuple(curves),
+        tuple(study.recompressed(heads)),
+        means,
+        means + WIDTH * features.dim * (features.dim + 1) / 2,
+        setting.clients,
+        setting.split,
+        features.dim,
+        features.n_classes,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Study:
+    """One federation under all budgets, on every seed."""
+
+    features: Features
+    setting: Point
+    splits: Mapping[int, Split]
+    memory_limit: float
+
+    @cached_property
+    def classes(self) -> float:
+        """How many classes a client with samples holds, mean over clients and seeds."""
+        return statistics.fmean(_classes(self.features, split) for split in self.splits.values())
+
+    def federation(self, head: Head, setting: Point, seed: int) -> Federation:
+        """Return the federation of a seed."""
+        limit = self.memory_limit
+        return federation_of(self.features, self.splits[seed], [head], setting, seed=seed, memory_limit=limit)
+
+    def curve(self, name: str, head: Head, say: Callable[[str | None], None]) -> BudgetCurve:
+        """Return the curve of a head, without points where no seed could be fitted."""
+        points = []
+        for step in _steps(head, _budgets(self.features, self.classes), self.features.dim, self.classes):
+            say(step.budget)
+            point = self._point(head, step)
             points += [point] if point else []
-        found.append({"head": name, "kind": "sketch" if head.needs.has_sketch else "projected", "points": points})
-    means = WIDTH * features.dim * classes
-    bounded = {name: head for name, head in heads.items() if head.needs.has_sketch and not head.slow}
-    first = splits[config.seed]
-    return {
-        "clients": plain.clients,
-        "split": plain.split,
-        "seeds": len(seeds),
-        "dim": features.dim,
-        "n_classes": features.n_classes,
-        "means": means,
-        "gram": means + WIDTH * features.dim * (features.dim + 1) / 2,
-        "curves": found,
-        "recompressed": [
-            each
-            for name, head in bounded.items()
-            for each in _recompressed(
-                name, head, federation_of(features, first, [head], plain, seed=config.seed, memory_limit=limit)
-            )
-        ],
-    }
+        return BudgetCurve(name, SKETCH if head.needs.has_sketch else "projected", tuple(points))
+
+    def _point(self, head: Head, step: "_Step") -> BudgetPoint | None:
+        sketched = head.needs.has_sketch
+        where = replace(self.setting, budget=step.budget if sketched else None, projection=step.dimensions)
+        outcomes = [self.federation(head, where, seed).outcome(head) for seed in self.splits]
+        fitted = [(outcome, outcome.accuracy) for outcome in outcomes if outcome.accuracy is not None]
+        if not fitted:
+            return None
+        ranks = [_rank(self.features, split, where) for split in self.splits.values()] if sketched else []
+        return BudgetPoint(
+            tuple(accuracy for _, accuracy in fitted),
+            tuple(outcome.up_bytes / max(outcome.clients, 1) for outcome, _ in fitted),
+            tuple(outcome.seed for outcome, _ in fitted),
+            step.budget,
+            _dimensions(where, self.features),
+            statistics.fmean(ranks) if ranks else None,
+            step.own,
+        )
+
+    def recompressed(self, heads: Mapping[str, Head]) -> Iterator[Recompressed]:
+        """Yield what a bound on the server's memory costs the quick heads on sketches, on the first seed."""
+        first = next(iter(self.splits))
+        for name, head in heads.items():
+            if head.needs.has_sketch and not head.slow:
+                yield from _recompressed(name, head, self.federation(head, self.setting, first))
 
 
-def _recompressed(name: str, head: Head, federation: Federation) -> Iterator[dict[str, Any]]:
+def _recompressed(name: str, head: Head, federation: Federation) -> Iterator[Recompressed]:
     """Yield what is left of a head's accuracy when the server keeps no more sketch rows than d, d/2 and d/4."""
     try:
         received = federation.received(head)
@@ -114,8 +150,8 @@ def _recompressed(name: str, head: Head, federation: Federation) -> Iterator[dic
         few = recompress(received, max(rows, 2))
         if len(few.sketches) == len(received.sketches):  # there were no more rows than that
             continue
-        found = {"rows": len(few.sketches.rows), "of": len(received.sketches.rows), "blocks": len(few.sketches)}
-        yield {"head": name, **found, "accuracy": _accuracy(head, few, federation), "unbounded": unbounded}
+        kept, of, accuracy = len(few.sketches.rows), len(received.sketches.rows), _accuracy(head, few, federation)
+        yield Recompressed(name, kept, of, len(few.sketches), accuracy, unbounded)
 
 
 def _accuracy(head: Head, stats: Statistics, federation: Federation) -> float:
@@ -132,31 +168,37 @@ def _classes(features: Features, split: Split) -> float:
 def _budgets(features: Features, classes: float) -> dict[str, float]:
     """Return budgets up to Fed3R's payload, with the numbers that a client may send; those for nothing left out."""
     most = 1 + (features.dim + 1) / 2 / max(classes, 1e-9)
-    found: dict[str, float] = {}
-    for place, word in enumerate(BUDGETS):
+    allowed: dict[str, float] = {}
+    for place, budget in enumerate(BUDGETS):
         factor = 2.0 ** (place - 3)
         try:
-            plan_of(word, n_classes=features.n_classes, dim=features.dim)
+            plan_of(budget, n_classes=features.n_classes, dim=features.dim)
         except InputError:  # not one dimension: features have few
             continue
         if factor < most:
-            found[word] = factor * features.dim * classes
-    return {**found, LAST: math.inf}
+            allowed[budget] = factor * features.dim * classes
+    return {**allowed, LAST: math.inf}
 
 
-def _steps(
-    head: Head, budgets: dict[str, float], dim: int, classes: float
-) -> Iterator[tuple[str | None, int | None, bool]]:
-    """Yield (budget, dimensions of a projection, whether it is the head as published) of every point of a curve."""
+class _Step(NamedTuple):
+    """A point of a curve: its budget, the dimensions of its projection, and whether it is the head as published."""
+
+    budget: str | None
+    dimensions: int | None = None
+    own: bool = False
+
+
+def _steps(head: Head, budgets: dict[str, float], dim: int, classes: float) -> Iterator[_Step]:
+    """Yield the points of a curve."""
     if head.needs.has_sketch:
-        yield from ((budget, None, False) for budget in budgets)
+        yield from map(_Step, budgets)
         return
     own = _floats(head, dim, classes)
     for budget, floats in budgets.items():
         most = bisect_right(range(1, dim), floats, key=lambda k: _floats(head, k, classes)) if floats < own else 0
         if most:
-            yield budget, most, False
-    yield None, None, True
+            yield _Step(budget, most)
+    yield _Step(None, own=True)
 
 
 def _floats(head: Head, dim: int, classes: float) -> float:
@@ -179,21 +221,3 @@ def _rank(features: Features, split: Split, setting: Point) -> float:
     plan, width = plan_of(setting.budget, n_classes=features.n_classes, dim=features.dim)
     cells = split.cells(features.train.y, features.n_classes)
     return sketch_sizes(plan, width or features.dim, cells).rows / max(int((np.diff(cells.indptr) > 0).sum()), 1)
-
-
-def _point(budget: str | None, outcomes: list[Outcome], dimensions: int | None, *, own: bool) -> dict[str, Any]:
-    """Return the point of a curve; nothing is in it where no seed could be fitted."""
-    fitted = [outcome for outcome in outcomes if outcome.accuracy is not None]
-    accuracies = [outcome.accuracy for outcome in fitted if outcome.accuracy is not None]
-    if not fitted:
-        return {}
-    return {
-        "budget": budget,
-        "bytes": statistics.fmean(outcome.up_bytes / max(outcome.clients, 1) for outcome in fitted),
-        "accuracy": statistics.fmean(accuracies),
-        "std": statistics.stdev(accuracies) if len(accuracies) > 1 else None,
-        "seeds": len(fitted),
-        "dimensions": dimensions,
-        "rank": None,
-        "own": own,
-    }

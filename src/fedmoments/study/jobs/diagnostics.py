@@ -1,16 +1,15 @@
 """Diagnostics of a data set in one federation, of statistics files, and the page and file that they leave."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import fedmoments
 from fedmoments.core.diagnostics import NEEDS, Diagnostics, diagnose
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import Diagnosis
 from fedmoments.core.statistics import Ledger, StatisticsSpec
 from fedmoments.errors import NotEnoughDataError
-from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
@@ -20,14 +19,14 @@ from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs.encoding import encode_data
 from fedmoments.study.simulation.points import Point, make_split
 from fedmoments.study.simulation.projection import make_projection, map_features
+from fedmoments.study.simulation.sweep import split_report
 
 __all__ = [
     "MOST_DIM",
-    "Diagnosis",
+    "DiagnosisResult",
     "about_federation",
     "diagnose_data",
     "diagnose_features",
-    "diagnosis_document",
     "write_diagnosis",
 ]
 
@@ -42,12 +41,21 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
-    """Diagnostics, the document that is written of them, and the files that were."""
+class DiagnosisResult:
+    """The report of a diagnosis, and the files that were written."""
 
-    diagnostics: Diagnostics
-    document: dict[str, Any]
+    report: Report
     files: list[Path]
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Which federation was diagnosed, and what was found."""
+        return self.report.diagnosis or Diagnosis()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return self.report.to_dict()
 
 
 def diagnose_features(features: Features, split: Split, setting: Point, *, seed: int = 0) -> Diagnostics:
@@ -69,8 +77,8 @@ def diagnose_features(features: Features, split: Split, setting: Point, *, seed:
     >>> y = np.arange(60) % 2
     >>> part = Samples(np.random.default_rng(0).normal(size=(60, 3)) + 9 * y[:, None], y)
     >>> features = Features("toy", 2, part, part)
-    >>> found = diagnose_features(features, make_split(features, 5, "iid", 0), Point(5, "iid"))
-    >>> found.curves["free"].full_accuracy
+    >>> diagnostics = diagnose_features(features, make_split(features, 5, "iid", 0), Point(5, "iid"))
+    >>> diagnostics.curves["free"].full_accuracy
     1.0
     """
     if not split.sizes.any():
@@ -83,15 +91,9 @@ def diagnose_features(features: Features, split: Split, setting: Point, *, seed:
     return diagnose(ledger, test=(test.X, test.y) if len(test) else None)
 
 
-def about_federation(split: Split, setting: Point, seed: int) -> dict[str, Any]:
-    """Return which federation diagnostics are of, ready for JSON."""
-    return {
-        "clients": split.n_clients,
-        "split": setting.split,
-        "means_per_client": setting.means_per_client,
-        "projection": setting.projection,
-        "seed": seed,
-    }
+def about_federation(split: Split, setting: Point, seed: int) -> Diagnosis:
+    """Return which federation diagnostics are of."""
+    return Diagnosis(split.n_clients, setting.split, setting.means_per_client, setting.projection, seed)
 
 
 def diagnose_data(
@@ -101,7 +103,7 @@ def diagnose_data(
     command: str = "",
     cache_dir: Any = None,
     progress: Progress | None = None,
-) -> Diagnosis:
+) -> DiagnosisResult:
     """Encode data, split them over clients as the first setting of a job says, and diagnose what clients would send.
 
     Parameters
@@ -129,50 +131,19 @@ def diagnose_data(
     split = make_split(encoded.features, clients, scheme, config.seed)
     if progress:
         progress(0, 1, "diagnosing")
-    found = diagnose_features(encoded.features, split, setting, seed=config.seed)
-    about = about_federation(split, setting, config.seed)
-    document = diagnosis_document(found, encoded.describe(), about, command=command)
-    document["config"] = {name: value for name, value in config.to_dict().items() if name not in _OF_HEADS}
-    document["splits"] = [{"seed": config.seed, **split.report()}]
-    return Diagnosis(found, document, write_diagnosis(out, document) if out else [])
+    diagnostics = diagnose_features(encoded.features, split, setting, seed=config.seed)
+    about = replace(about_federation(split, setting, config.seed), diagnostics=diagnostics)
+    kept = {name: value for name, value in config.to_dict().items() if name not in _OF_HEADS}
+    splits = (split_report(split, config.seed),)
+    report = Report(
+        (), encoded.describe(), splits=splits, diagnosis=about, bias=diagnostics.bias, config=kept, command=command
+    )
+    return DiagnosisResult(report, write_diagnosis(out, report) if out else [])
 
 
-def diagnosis_document(
-    found: Diagnostics, data: Mapping[str, Any], about: Mapping[str, Any], *, command: str = ""
-) -> dict[str, Any]:
-    """Return diagnostics in the form that reports are drawn from, ready for JSON.
-
-    Parameters
-    ----------
-    found
-        The diagnostics.
-    data
-        Name, sizes and class names of what was measured.
-    about
-        Clients, split and seed, as far as there are any.
-    command
-        What the user typed.
-    """
-    document: dict[str, Any] = {
-        "format": 1,
-        "version": fedmoments.__version__,
-        "command": command,
-        "data": dict(data),
-        "seeds": 1,
-        "rows": [],
-        "diagnostics": {**about, **found.to_dict()},
-    }
-    classes = document["diagnostics"]["classes"]
-    if found.bias is not None:
-        overall = document["diagnostics"]["bias"]["overall"]
-        document["bias"] = {"overall": overall, "relative": classes["bias"], "held_by": classes["held_by"]}
-    return document
-
-
-def write_diagnosis(folder: Path, document: Mapping[str, Any]) -> list[Path]:
+def write_diagnosis(folder: Path, report: Report) -> list[Path]:
     """Write ``diagnostics.json`` and ``report.html``; each appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
-    write_whole(folder / "diagnostics.json", text.encode())
-    write_report(folder / "report.html", document)
+    report.write(folder / "diagnostics.json")
+    write_report(folder / "report.html", report)
     return [folder / "report.html", folder / "diagnostics.json"]

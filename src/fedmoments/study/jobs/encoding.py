@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
+from fedmoments.core.observations.parts import Data
+from fedmoments.core.observations.parts import Problem as SampleProblem
 from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
 from fedmoments.samples.dataset import DataSet
@@ -62,23 +64,23 @@ class Encoded:
         public_map = self.features.public_map.fingerprint() if self.features.public_map else ""
         return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), public_map]
 
-    def describe(self) -> dict[str, Any]:
-        """Return what results say of the data, ready for JSON."""
+    def describe(self) -> Data:
+        """Return what results say of the data."""
         features = self.features
-        return {
-            "name": self.data.name,
-            "description": self.data.description,
-            "train": len(features.train),
-            "test": len(features.test),
-            "dim": features.dim,
-            "classes": features.n_classes,
-            "class_names": list(self.data.class_names),
-            "modality": self.data.modality,
-            "digest": self.data.digest,
-            "feature_map": features.public_map.describe() if features.public_map else None,
-            "problems": [{"where": problem.where, "why": problem.why} for problem in self.problems],
-            "encoder": {**self.encoder.note(self.options), "preprocessing": dict(self.encoder.preprocessing)},
-        }
+        return Data(
+            self.data.name,
+            self.data.description,
+            len(features.train),
+            len(features.test),
+            features.dim,
+            features.n_classes,
+            tuple(self.data.class_names),
+            self.data.modality,
+            self.data.digest,
+            feature_map=features.public_map.describe() if features.public_map else None,
+            problems=tuple(SampleProblem(problem.where, problem.why) for problem in self.problems),
+            encoder={**self.encoder.note(self.options), "preprocessing": dict(self.encoder.preprocessing)},
+        )
 
 
 def encode_data(

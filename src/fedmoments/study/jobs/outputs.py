@@ -2,38 +2,19 @@
 
 import csv
 import io
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.observations import Row
+from fedmoments.core.observations import SWEPT, Report, Row
 from fedmoments.files import write_whole
-from fedmoments.pages import Results, write_report
+from fedmoments.pages import write_report
 
 __all__ = ["COLUMNS", "to_csv", "write_outputs"]
 
+_FIGURES = ("accuracy", "up_bytes_total", "up_bytes_per_client", "fit_seconds", "client_seconds", "reason")
 #: Columns of results.csv: one row for every setting, head and seed.
-COLUMNS = (
-    "head",
-    "clients",
-    "split",
-    "means_per_client",
-    "shrinkage",
-    "seed",
-    "accuracy",
-    "up_bytes_total",
-    "up_bytes_per_client",
-    "fit_seconds",
-    "reason",
-    "projection",
-    "client_seconds",
-    "baseline",
-    "epsilon",
-    "privacy",
-    "budget",
-)
+COLUMNS = ("head", "baseline", *SWEPT, "seed", *_FIGURES)
 
 
 def to_csv(rows: Iterable[Row]) -> str:
@@ -44,7 +25,7 @@ def to_csv(rows: Iterable[Row]) -> str:
     >>> from fedmoments.core.observations import Outcome, Setting
     >>> row = Row("fedncm", Setting(10, "iid"), "counts + sums", {}, (Outcome(0, 0.9, 10, 640, 10, 0.1),))
     >>> print(to_csv([row]).splitlines()[1])
-    fedncm,10,iid,1,,0,0.9,2560,256.0,0.1,,,,False,,,
+    fedncm,False,10,iid,1,,,,,,0,0.9,2560,256.0,0.1,,
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
@@ -59,19 +40,14 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def write_outputs(
-    folder: Path,
-    document: Mapping[str, Any],
-    rows: Sequence[Row],
-    configuration: str,
-    classifiers: Mapping[str, Classifier],
+    folder: Path, report: Report, configuration: str, classifiers: Mapping[str, Classifier]
 ) -> list[Path]:
     """Write all files of a job and return their paths; each appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
-    texts = {"results.json": text, "results.csv": to_csv(rows), "config.toml": configuration}
-    for name, text in texts.items():
-        write_whole(folder / name, text.encode())
-    write_report(folder / "report.html", Results(document, tuple(rows)))
+    report.write(folder / "results.json")
+    write_whole(folder / "results.csv", to_csv(report.rows).encode())
+    write_whole(folder / "config.toml", configuration.encode())
+    write_report(folder / "report.html", report)
     heads = folder / "heads"
     heads.mkdir(exist_ok=True)
     for former in heads.glob("*.safetensors"):  # of an earlier run in this folder, with another configuration
@@ -79,4 +55,4 @@ def write_outputs(
             former.unlink()
     for name, classifier in classifiers.items():
         classifier.save(heads / f"{name}.safetensors")
-    return [folder / name for name in ("report.html", *texts)] + [heads]
+    return [folder / name for name in ("report.html", "results.json", "results.csv", "config.toml")] + [heads]

@@ -7,6 +7,7 @@ from typing import Any
 import fedmoments
 from fedmoments.core.classifier import Classifier, load
 from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.core.observations.codec import to_plain
 from fedmoments.errors import InputError
 from fedmoments.samples import Split
 from fedmoments.samples.encoders.encoder import Encoder
@@ -171,12 +172,12 @@ def run_probe(
         "format": 1,
         "version": fedmoments.__version__,
         "command": command,
-        "data": about,
+        "data": to_plain(about),
         "config": config.to_dict(),
         "probe": {
             "tuned": after is not before,
-            "encoder": about["encoder"],
-            "base": before.describe()["encoder"],
+            "encoder": about.encoder,
+            "base": before.describe().encoder,
             "head": None if tuned.head is None else str(tuned.head),
             "split": None if split is None else {"scheme": split.scheme, "clients": split.n_clients},
             **found.to_dict(),
@@ -223,7 +224,7 @@ def _split(config: StudySettings, encoded: Encoded, *, dealt: bool) -> Split | N
 
 def _noted(classifier: Classifier, encoded: Encoded, config: StudySettings) -> Classifier:
     """Return a refit that says which encoder it stands behind, so that it can be used for predictions."""
-    about = encoded.describe()["encoder"]
+    about = encoded.describe().encoder
     return classifier.noting(encoder=about, fingerprint=encoded.measured_as().digest, data=config.data)
 
 

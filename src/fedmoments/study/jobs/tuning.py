@@ -3,12 +3,15 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import fedmoments
+from fedmoments.core.observations import Report, Results
+from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.tuning import OneShot, Tuning, TuningCurve
 from fedmoments.errors import FileFormatError
 from fedmoments.files import write_whole
 from fedmoments.pages import write_report
@@ -18,7 +21,6 @@ from fedmoments.study.jobs.tuning_world import World
 from fedmoments.study.tuning_checks import check_tuning, start_word
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.loop import tune
-from fedmoments.tuning.reached import reached
 
 __all__ = ["TuningResult", "run_tuning"]
 
@@ -28,12 +30,27 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class TuningResult:
-    """What a job found: everything, ready for JSON; the files that were written; runs that were kept and replaced."""
+    """What a job found: the report, the files that were written, and runs that were kept and replaced."""
 
-    document: dict[str, Any]
+    report: Report
     files: list[Path]
     resumed: int
     replaced: int = 0
+
+    @property
+    def tuning(self) -> Tuning:
+        """All curves, and the heads that were not tuned."""
+        return self.report.tuning or Tuning()
+
+    @property
+    def results(self) -> Results:
+        """Every observation: ends, costs and curves of every start and optimiser, and of one-shot heads."""
+        return self.report.results
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return self.report.to_dict()
 
 
 def run_tuning(
@@ -69,11 +86,16 @@ def run_tuning(
     if fresh and out:
         shutil.rmtree(out / "curves", ignore_errors=True)
     job = _Job(config, encoded, out, progress)
-    curves, heads = job.run()
-    document = _document(config, encoded, (curves, heads), job.n_clients, command)
-    document["seconds"] = time.perf_counter() - clock
-    files = _write(out, document, config) if out else []
-    return TuningResult(document, files, job.resumed, job.replaced)
+    tuning = job.run()
+    report = Report(
+        data=encoded.describe(),
+        tuning=tuning,
+        config=config.to_dict(),
+        command=command,
+        seconds=time.perf_counter() - clock,
+    )
+    files = _write(out, report, config) if out else []
+    return TuningResult(report, files, job.resumed, job.replaced)
 
 
 class _Job:
@@ -82,14 +104,13 @@ class _Job:
     def __init__(self, config: TuningStudy, encoded: Encoded, out: Path | None, progress: Progress | None) -> None:
         self.config, self.encoded, self.out, self.progress = config, encoded, out, progress
         self.resumed, self.replaced = 0, 0
-        self.n_clients = 0
         self._done = 0
 
-    def run(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def run(self) -> Tuning:
         """Return all curves, and the one-shot heads of every seed."""
-        curves: list[dict[str, Any]] = []
-        heads: list[dict[str, Any]] = []
-        prepared = None
+        curves: list[TuningCurve] = []
+        heads: list[OneShot] = []
+        clients, prepared = 0, None
         if self.config.stage != "lp":
             from fedmoments.study.jobs.tuning_network import PreparedSamples
 
@@ -97,55 +118,72 @@ class _Job:
         for seed in range(self.config.seed, self.config.seed + self.config.seeds):
             world = World(self.config, self.encoded, seed, prepared)
             heads += world.heads
-            self.n_clients = len(world.holders)
-            for start in self.config.starts:
-                for optimiser in self.config.optimisers:
-                    curves.append(self._curve(world, start, optimiser))
-        return curves, heads
+            clients = len(world.holders)
+            for start, optimiser in product(self.config.starts, self.config.optimisers):
+                curves.append(self._curve(world, start, optimiser))
+        first = TuningPlan(**self.config.plan)
+        return Tuning(
+            self.config.stage,
+            clients,
+            self.config.splits[0],
+            first.per_round(clients),
+            first.replacement,
+            first.rounds,
+            None if self.config.stage == "lp" else first.batchnorm,
+            tuple(curves),
+            tuple(heads),
+        )
 
-    def _curve(self, world: World, start: str, optimiser: str) -> dict[str, Any]:
+    def _curve(self, world: World, start: str, optimiser: str) -> TuningCurve:
         """Return one run, from the file of an earlier job if that has ended it."""
         plan = self.config.plan_of(start, optimiser, world.seed)
         basis = world.basis(start, plan)
-        name = run_name(start, plan)
-        kept = self.out / "curves" / f"{name}.json" if self.out else None
+        kept = self.out / "curves" / f"{run_name(start, plan)}.json" if self.out else None
         known = _read_curve(kept, plan, basis) if kept else None
         self.replaced += kept is not None and known is None and kept.exists()
-        if known is not None:
-            self.resumed, self._done = self.resumed + 1, self._done + 1
-            return known
+        self.resumed += known is not None
+        curve = known or self._run(world, start, plan, basis, kept)
+        self._done += 1
+        return curve
+
+    def _run(self, world: World, start: str, plan: TuningPlan, basis: str, kept: Path | None) -> TuningCurve:
+        """Run one run, from its checkpoint on if there is one, and keep it."""
         run = world.prepare(start, plan)
-        checkpoint = self.out / "curves" / f"{name}.checkpoint" if self.out else None
+        checkpoint = kept.with_suffix(".checkpoint") if kept else None
         if checkpoint:
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        runs = len(self.config.starts) * len(self.config.optimisers) * self.config.seeds
-
-        def say(done: int, total: int, told: str) -> None:
-            if self.progress:
-                self.progress(
-                    self._done * total + done, runs * total, f"{start}, {optimiser}, seed {world.seed}: {told}"
-                )
-
+        say = self._progress_of(f"{start}, {plan.optimiser}, seed {world.seed}")
         tuned = tune(plan, run.engine, run.arrays, prices=run.prices, checkpoint=checkpoint, basis=basis, progress=say)
-        self._done += 1
-        curve = {
-            "start": start,
-            "optimiser": optimiser,
-            "seed": world.seed,
-            "temperature": run.start.temperature,
-            "temperatures": run.temperatures,
-            "plan": plan.to_dict(),
-            "points": [point.to_dict() for point in tuned.points],
-            "best_round": tuned.best_round,
-            "stopped": tuned.stopped,
-            **run.refits(tuned.arrays),
-        }
+        refit, probe = run.refits(tuned.arrays)
+        curve = TuningCurve(
+            start,
+            plan.optimiser,
+            world.seed,
+            tuned.points,
+            plan,
+            run.start.temperature,
+            run.temperatures,
+            tuned.best_round,
+            tuned.stopped,
+            refit,
+            probe,
+        )
         if self.out and kept and checkpoint:
             if world.seed == self.config.seed:
-                run.save(self.out / "tuned" / name, tuned.arrays)
-            write_whole(kept, json.dumps({"basis": basis, "curve": curve}, allow_nan=False).encode())
+                run.save(self.out / "tuned" / kept.stem, tuned.arrays)
+            write_whole(kept, json.dumps({"basis": basis, "curve": to_plain(curve)}, allow_nan=False).encode())
             checkpoint.unlink(missing_ok=True)
         return curve
+
+    def _progress_of(self, name: str) -> Progress:
+        """Return what tells of one run among all."""
+        runs = len(self.config.starts) * len(self.config.optimisers) * self.config.seeds
+
+        def say(done: int, total: int, line: str) -> None:
+            if self.progress:
+                self.progress(self._done * total + done, runs * total, f"{name}: {line}")
+
+        return say
 
 
 def run_name(start: str, plan: TuningPlan) -> str:
@@ -159,54 +197,23 @@ def run_name(start: str, plan: TuningPlan) -> str:
     return f"{plan.stage}-{start_word(start)}-{plan.optimiser}-{plan.seed}"
 
 
-def _read_curve(path: Path, plan: TuningPlan, basis: str) -> dict[str, Any] | None:
+def _read_curve(path: Path, plan: TuningPlan, basis: str) -> TuningCurve | None:
     """Return the curve of an ended run with the same plan and data; None if there is none."""
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_bytes())
-        curve: dict[str, Any] = found["curve"]
-        same = found["basis"] == basis and curve["plan"] == json.loads(json.dumps(plan.to_dict()))
-    except (ValueError, KeyError, TypeError) as error:
+        document = json.loads(path.read_bytes())
+        if document["basis"] != basis:  # of other code or data: its form may be another one, too
+            return None
+        curve = from_plain(TuningCurve, document["curve"], str(path))
+    except (ValueError, KeyError, TypeError, FileFormatError) as error:
         raise FileFormatError(f"{path} is no curve of a run: delete it to run that anew") from error
-    return curve if same else None
+    return curve if curve.plan == plan else None
 
 
-def _document(
-    config: TuningStudy,
-    encoded: Encoded,
-    found: tuple[list[dict[str, Any]], list[dict[str, Any]]],
-    clients: int,
-    command: str,
-) -> dict[str, Any]:
-    first = TuningPlan(**config.plan)
-    curves, heads = found
-    return {
-        "format": 1,
-        "version": fedmoments.__version__,
-        "command": command,
-        "rows": [],
-        "data": encoded.describe(),
-        "config": config.to_dict(),
-        "tuning": {
-            "stage": config.stage,
-            "clients": clients,
-            "split": config.splits[0],
-            "per_round": first.per_round(clients),
-            "replacement": first.replacement,
-            "rounds": first.rounds,
-            "batchnorm": None if config.stage == "lp" else first.batchnorm,
-            "curves": curves,
-            "heads": heads,
-            "reached": reached(curves),
-        },
-    }
-
-
-def _write(out: Path, document: Mapping[str, Any], config: TuningStudy) -> list[Path]:
+def _write(out: Path, report: Report, config: TuningStudy) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
-    write_whole(out / "results.json", text.encode())
+    report.write(out / "results.json")
     write_whole(out / "config.toml", config.to_toml().encode())
-    write_report(out / "report.html", document)
+    write_report(out / "report.html", report)
     return [out / name for name in ("report.html", "results.json", "config.toml", "curves", "tuned")]

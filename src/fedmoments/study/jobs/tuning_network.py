@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.observations.tuning import Probe
 from fedmoments.errors import InputError
 from fedmoments.samples.encoders.registry import load_encoder
 from fedmoments.samples.features import Samples
@@ -90,12 +91,12 @@ class NetworkRun:
         self.engine: Engine = self._network
         self.arrays = self._network.initial()
 
-    def refits(self, arrays: Arrays) -> dict[str, Any]:
+    def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:
         """Return the accuracy of closed-form heads on the tuned features, and of the probe before and after."""
         world = self.world
         heads = world.config.refit
         if not heads:
-            return {"refit": {}, "probe": None}
+            return {}, None
         X_train, X_test = (self._network.features(arrays, part) for part in (world.prepared.train, world.prepared.test))
         tuned = replace(
             world.features,
@@ -103,12 +104,11 @@ class NetworkRun:
             test=Samples(X_test, world.features.test.y),
         )
         settings: dict[str, Any] = {"hyper": hyper_of(world.config, heads), "seed": world.seed}
-        found = refit(tuned, world.split, heads, **settings)
-        probe = None
-        if PROBE in heads:
-            before = refit(world.features, world.split, heads, **settings)[PROBE].accuracy
-            probe = {"before": before, "after": found[PROBE].accuracy}
-        return {"refit": {name: each.accuracy for name, each in found.items()}, "probe": probe}
+        accuracies = {name: head.accuracy for name, head in refit(tuned, world.split, heads, **settings).items()}
+        if PROBE not in heads:
+            return accuracies, None
+        before = refit(world.features, world.split, heads, **settings)[PROBE].accuracy
+        return accuracies, Probe(before, accuracies[PROBE])
 
     def save(self, folder: Path, arrays: Arrays) -> None:
         """Write the tuned encoder and the head behind it."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedmoments.core.classifier import Classifier, load
 from fedmoments.core.costs import client_flops
 from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.core.observations.tuning import OneShot, Probe
 from fedmoments.errors import InputError
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import DROPPED, Split, client_name
@@ -46,8 +47,8 @@ class Run(Protocol):
     start: Start
     temperatures: dict[str, float]
 
-    def refits(self, arrays: Arrays) -> dict[str, Any]:
-        """Return what closed-form heads make of the tuned encoder, ready for JSON."""
+    def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:
+        """Return the accuracy of closed-form heads on the tuned encoder, and that of the probe before and after."""
 
     def save(self, folder: Path, arrays: Arrays) -> None:
         """Write what was tuned."""
@@ -135,24 +136,15 @@ class World:
         return forward_flops(self.encoded.encoder)
 
     @cached_property
-    def heads(self) -> list[dict[str, Any]]:
-        """The one-shot heads of this seed, ready for JSON."""
-        found = []
+    def heads(self) -> list[OneShot]:
+        """The one-shot heads of this seed."""
+        shots = []
         for name, head in self.methods.items():
             outcome = self.federation().outcome(head)
             bill = self._bill(name, 0.0) if outcome.accuracy is not None else None
-            found.append(
-                {
-                    "head": name,
-                    "seed": self.seed,
-                    "accuracy": outcome.accuracy,
-                    "up": bill.up if bill else None,
-                    "up_formula": bill.up_formula if bill else None,
-                    "flops": bill.flops if bill else None,
-                    "reason": outcome.reason,
-                }
-            )
-        return found
+            shot = OneShot(name, self.seed, outcome.accuracy, reason=outcome.reason)
+            shots.append(replace(shot, up=bill.up, up_formula=bill.up_formula, flops=bill.flops) if bill else shot)
+        return shots
 
     def _bill(self, head: str, validation: float) -> Bill:
         """Return what a one-shot head costs before any round."""
@@ -249,8 +241,11 @@ class World:
 
     def notes(self) -> dict[str, Any]:
         """Return notes of origin for a tuned head on features of the encoder as it came."""
-        about = self.encoded.describe()
-        return {"encoder": about["encoder"], "fingerprint": self.encoded.measured_as().digest, "data": self.config.data}
+        return {
+            "encoder": self.encoded.describe().encoder,
+            "fingerprint": self.encoded.measured_as().digest,
+            "data": self.config.data,
+        }
 
 
 def _identities(config: TuningStudy, names: Sequence[str]) -> list[Any]:
@@ -278,9 +273,9 @@ class _Probing:
         self.engine: Engine = FeatureEngine(plan, self.start, world.parts, test)
         self.arrays = self.start.arrays()
 
-    def refits(self, arrays: Arrays) -> dict[str, Any]:  # noqa: ARG002 - the encoder stays, and so would any refit
+    def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:  # noqa: ARG002 - the encoder stays
         """Return nothing: the encoder is as it was."""
-        return {"refit": {}, "probe": None}
+        return {}, None
 
     def save(self, folder: Path, arrays: Arrays) -> None:
         """Write the tuned head."""

@@ -241,4 +241,4 @@ def _data(world: World) -> dict[str, Any]:
         encoded = world.encoded(name)
         fingerprints[encoded.encoder.name] = encoded.measured_as().digest
     kept = ("name", "description", "train", "test", "dim", "classes", "modality", "digest", "encoder")
-    return {**{key: first[key] for key in kept}, "fingerprints": fingerprints}
+    return {**{key: getattr(first, key) for key in kept}, "fingerprints": fingerprints}

@@ -18,7 +18,6 @@ from fedmoments.study.simulation.evaluation import Confusion, Evaluation, evalua
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.payload import upload_size
 from fedmoments.study.simulation.points import Point
-from fedmoments.study.simulation.results import SimulationResult
 from fedmoments.study.simulation.run import simulate, standard_heads
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "Evaluation",
     "Federation",
     "Point",
-    "SimulationResult",
     "evaluate",
     "predict_blocks",
     "simulate",

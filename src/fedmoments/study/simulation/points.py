@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, TypedDict
 
 from fedmoments.core.api import spec_for
 from fedmoments.core.costs.budgets import plan_of
@@ -20,14 +20,10 @@ from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.projection import make_projection
 
-__all__ = [
-    "Point",
-    "federation_of",
-    "is_sketched",
-    "make_split",
-    "methods_in",
-    "settings_of",
-]
+__all__ = ["Point", "Sweeps", "federation_of", "is_sketched", "make_split", "methods_in", "settings_of"]
+
+#: The split of a simulation that names none.
+DEFAULT_SPLIT = "dirichlet:0.1"
 
 
 @dataclass(frozen=True)
@@ -51,44 +47,72 @@ class Point(Setting):
         object.__setattr__(self, "privacy", rest.description or None)
 
 
-def settings_of(
-    methods: Mapping[str, Method],
-    *,
-    clients: Sequence[int],
-    splits: Sequence[str],
-    means: Sequence[int],
-    shrinkages: Sequence[str | None],
-    projections: Sequence[int | None],
-    protections: Sequence[Protection],
-    budgets: Sequence[str],
-) -> tuple[Point, ...]:
+class Sweeps(TypedDict, total=False):
+    """Values to sweep; all combinations are run. What is not given has the one value of a :class:`Point`.
+
+    clients
+        Numbers of clients; none means 100, or what the data say.
+    splits
+        Schemes, as they are typed.
+    means_per_client
+        Means that a client sends of a class.
+    shrinkages
+        For the heads that have it as a hyper-parameter; None leaves each head's own.
+    projections
+        Dimensions behind a public random projection, drawn from the seed of the run; None takes features as they are.
+    protections
+        What clients, sums and server do for privacy and against poison; masks and noise are drawn anew every time.
+    budgets
+        Bytes that a client's rows may take, swept over the heads on scatter sketches: ``means/2``, ``50KB``
+        (:mod:`fedmoments.core.statistics.sketch_plan`). All other heads run once, without one.
+    """
+
+    clients: Sequence[int]
+    splits: Sequence[str]
+    means_per_client: Sequence[int]
+    shrinkages: Sequence[str | None]
+    projections: Sequence[int | None]
+    protections: Sequence[Protection]
+    budgets: Sequence[str]
+
+
+def settings_of(methods: Mapping[str, Method], sweeps: Sweeps) -> tuple[Point, ...]:
     """Return all combinations in which anything runs, or say what is wrong with a value.
 
     Examples
     --------
     >>> from fedmoments.study.simulation.methods import choose_methods
-    >>> plain = {"shrinkages": [None], "projections": [None], "protections": [Protection()], "budgets": []}
-    >>> settings = settings_of(choose_methods(["fedcof"], {}), clients=[5, 10], splits=["iid"], means=[1], **plain)
+    >>> settings = settings_of(choose_methods(["fedcof"], {}), {"clients": [5, 10], "splits": ["iid"]})
     >>> [setting.clients for setting in settings]
     [5, 10]
     """
+    shrinkages, means = sweeps.get("shrinkages", [None]), sweeps.get("means_per_client", [1])
     for word in shrinkages:
         if word is not None:
             Shrinkage.parse(word)
     for several in means:
         if several < 1:
             raise InputError(f"means per client must be 1 or more, not {several}")
-    combined: dict[Point, None] = {}
-    for scheme in splits:
-        numbers: Sequence[int | None] = clients or [None if finds_clients(scheme) else CLIENTS]
-        for number, count, dimensions, shield, word in product(numbers, means, projections, protections, shrinkages):
-            combined[Point(number, scheme, count, word, dimensions, protection=shield)] = None
+    shared = product(means, sweeps.get("projections", [None]), sweeps.get("protections", [Protection()]), shrinkages)
+    combined = {
+        Point(number, scheme, count, word, dimensions, protection=shield): None
+        for (scheme, number), (count, dimensions, shield, word) in product(_places(sweeps), list(shared))
+    }
     if not combined:
         raise InputError(
             "there is nothing to simulate: give at least one split, shrinkage, projection, protection and "
             "number of means"
         )
-    return tuple(_with_budgets(list(combined), budgets, methods))
+    return tuple(_with_budgets(list(combined), sweeps.get("budgets", ()), methods))
+
+
+def _places(sweeps: Sweeps) -> list[tuple[str, int | None]]:
+    """Return every split with every number of clients that it is made for."""
+    places: list[tuple[str, int | None]] = []
+    for scheme in sweeps.get("splits", [DEFAULT_SPLIT]):
+        numbers: Sequence[int | None] = sweeps.get("clients") or [None if finds_clients(scheme) else CLIENTS]
+        places += [(scheme, number) for number in numbers]
+    return places
 
 
 def _with_budgets(settings: list[Point], budgets: Sequence[str], methods: Mapping[str, Method]) -> list[Point]:

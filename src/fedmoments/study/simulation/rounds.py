@@ -6,14 +6,13 @@ is that of one shot, whatever the order and however clients were drawn.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.heads import Head
-from fedmoments.core.observations import Observation, Scalar
+from fedmoments.core.observations.parts import RoundAccuracy, RoundCurve
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples.splits.draws import generator, shuffle
@@ -22,7 +21,7 @@ from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.merging import serve
 from fedmoments.study.simulation.notices import fit_notes
 
-__all__ = ["Participation", "Point", "RoundCurve", "participants", "simulate_rounds"]
+__all__ = ["Participation", "participants", "simulate_rounds"]
 
 Ints = NDArray[np.int64]
 
@@ -71,54 +70,6 @@ class Participation:
 
     def __str__(self) -> str:
         return f"{self.per_round}:replacement" if self.replacement else str(self.per_round)
-
-
-@dataclass(frozen=True)
-class Point:
-    """After a round: clients seen so far, and the accuracy (None where the head cannot be fitted yet)."""
-
-    round: int
-    seen: int
-    accuracy: float | None
-
-
-@dataclass(frozen=True)
-class RoundCurve:
-    """Accuracy of one head, round by round."""
-
-    head: str
-    participation: Participation
-    seed: int
-    points: tuple[Point, ...]
-
-    @property
-    def seen(self) -> int:
-        """How many clients were seen in the end."""
-        return self.points[-1].seen if self.points else 0
-
-    def observations(self, **place: Scalar) -> tuple[Observation, ...]:
-        """Return the accuracy after every round, at ``round``, ``seen`` and how clients took part, and at a place."""
-        where = {"head": self.head, **place, "participation": str(self.participation)}
-        return tuple(
-            Observation(
-                {**where, "round": point.round, "seen": point.seen},
-                (point.accuracy,),
-                "accuracy by round",
-                None if point.accuracy is not None else "too few clients were seen to fit it",
-                (self.seed,),
-            )
-            for point in self.points
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the curve, ready for JSON."""
-        return {
-            "head": self.head,
-            "per_round": self.participation.per_round,
-            "replacement": self.participation.replacement,
-            "seed": self.seed,
-            "points": [vars(point).copy() for point in self.points],
-        }
 
 
 def participants(n_clients: int, participation: Participation, seed: int) -> Iterator[Ints]:
@@ -184,18 +135,22 @@ def simulate_rounds(
     shared = {name: head for name, head in heads.items() if not head.has_own_map}
     holders = np.flatnonzero(federation.split.sizes > 0)
     turns = _turns(holders, participation, federation.seed)
-    points: dict[str, list[Point]] = {name: [] for name in shared}
+    points: dict[str, list[RoundAccuracy]] = {name: [] for name in shared}
     seen = 0
     for (number, group), total in zip(turns, federation.in_turns([group for _, group in turns]), strict=True):
         seen += len(group)
         served: dict[StatisticsSpec, Statistics] = {}
-        for name, head in shared.items() if seen < len(holders) else ():
-            points[name].append(Point(number, seen, _accuracy(head, total, served, federation)))
+        whole = seen == len(holders)
+        for name, head in shared.items():
+            accuracy = None if whole else _accuracy(head, total, served, federation)
+            points[name].append(RoundAccuracy(number, seen, accuracy))
         if progress:
             progress(seen, len(holders))
-    for name, head in shared.items() if turns and seen == len(holders) else ():
-        points[name].append(Point(turns[-1][0], seen, federation.outcome(head).accuracy))
-    return tuple(RoundCurve(name, participation, federation.seed, tuple(found)) for name, found in points.items())
+    if turns and seen == len(holders):
+        for name, head in shared.items():
+            points[name][-1] = replace(points[name][-1], accuracy=federation.outcome(head).accuracy)
+    how = (participation.per_round, participation.replacement, federation.seed)
+    return tuple(RoundCurve(name, *how, tuple(mine), federation.split.scheme) for name, mine in points.items())
 
 
 def _turns(holders: Ints, participation: Participation, seed: int) -> list[tuple[int, Ints]]:

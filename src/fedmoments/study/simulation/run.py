@@ -1,14 +1,15 @@
 """Whole federations for every setting, seed and head: one call, one table."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Unpack
 
-from fedmoments.privacy.protection import Protection
+from fedmoments.core.observations import Report
 from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory
 from fedmoments.study.simulation.methods import Method, standard_heads
-from fedmoments.study.simulation.results import SimulationResult
+from fedmoments.study.simulation.points import Sweeps
 from fedmoments.study.simulation.sweep import Progress, Table, plan_sweep
 
 __all__ = ["simulate", "standard_heads"]
@@ -18,20 +19,14 @@ def simulate(
     features: Features,
     heads: Iterable[str | Method],
     *,
-    clients: Sequence[int] = (),
-    splits: Sequence[str] = ("dirichlet:0.1",),
-    shrinkages: Sequence[str | None] = (None,),
-    means_per_client: Sequence[int] = (1,),
-    projections: Sequence[int | None] = (None,),
-    protections: Sequence[Protection] = (Protection(),),
-    budgets: Sequence[str] = (),
     seeds: int = 5,
     first_seed: int = 0,
     hyper: Mapping[str, Mapping[str, Any]] | None = None,
     memory_limit: float = 4e9,
     memory: Memory | None = None,
     progress: Progress | None = None,
-) -> SimulationResult:
+    **sweeps: Unpack[Sweeps],
+) -> Report:
     """Run a whole federation for every setting, seed and head.
 
     Parameters
@@ -40,14 +35,6 @@ def simulate(
         Training samples, which are split over clients, and test samples.
     heads
         Heads, and baselines to compare them with: names, or objects such as ``MyHead()``.
-    clients, splits, shrinkages, means_per_client, projections, protections
-        Values to sweep; all combinations are run. No number of clients means 100, or what the data say. A shrinkage
-        applies to the heads that have it as a hyper-parameter; None leaves each head's own. A projection is the number
-        of dimensions behind a public random one, drawn from the seed of the run; None takes features as they are.
-        Masks and the noise of a protection are drawn anew every time.
-    budgets
-        Bytes that a client's rows may take, swept over the heads on scatter sketches: ``means/2``, ``50KB``
-        (:mod:`fedmoments.core.statistics.sketch_plan`). All other heads run once, without one.
     seeds, first_seed
         How many, and the first of them: first_seed, first_seed + 1, …
     hyper
@@ -58,28 +45,36 @@ def simulate(
         What was found before; what is found now is added to it.
     progress
         Called before every step, and at the end.
+    **sweeps
+        Values to sweep: clients, splits, means_per_client, shrinkages, projections, protections and budgets
+        (:class:`~fedmoments.study.simulation.points.Sweeps`).
 
     Returns
     -------
-    SimulationResult
+    Report
         One row for every setting and head. A head that cannot be fitted in a setting has a row with the reason.
 
     Raises
     ------
     InputError
         When a name, a number or a split is wrong: before anything is measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.features import Features, Samples
+    >>> y = np.arange(200) % 4
+    >>> X = np.eye(4)[y] + np.random.default_rng(0).normal(scale=0.1, size=(200, 4))
+    >>> features = Features("toy", 4, train=Samples(X[:120], y[:120]), test=Samples(X[120:], y[120:]))
+    >>> report = simulate(features, ["fedncm", "fedcof"], clients=[5, 10], splits=["iid"], seeds=2)
+    >>> report.results.pivot("head", "clients").text("fedcof", 10)
+    '100.00 ± 0.00'
     """
     start = time.perf_counter()
     sweep = plan_sweep(
         features,
         heads,
-        clients=clients,
-        splits=splits,
-        shrinkages=shrinkages,
-        means_per_client=means_per_client,
-        projections=projections,
-        protections=protections,
-        budgets=budgets,
+        sweeps,
         seeds=seeds,
         first_seed=first_seed,
         hyper=hyper,
@@ -90,4 +85,4 @@ def simulate(
     table = Table(sweep)
     for held in sweep:
         table.add(held)
-    return table.result(time.perf_counter() - start)
+    return replace(table.report(), seconds=time.perf_counter() - start)

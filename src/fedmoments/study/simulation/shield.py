@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from fedmoments.core.costs import PayloadSize
 from fedmoments.core.heads import Head
+from fedmoments.core.observations.parts import Examination
 from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import NotEnoughDataError
 from fedmoments.privacy.modes.parties import Crowd, HeadAsked
@@ -185,8 +186,8 @@ class Shield:
         self.dropped |= {str(who): why for who, why in found.dropped.items()}
         return found
 
-    def examination(self, name: str, head: Head, spec: StatisticsSpec) -> dict[str, Any] | None:
-        """Return whom the server left out, and who moves a head most, ready for JSON; None where nobody looks.
+    def examination(self, name: str, head: Head, spec: StatisticsSpec) -> Examination | None:
+        """Return whom the server left out, and who moves a head most; None where nobody looks.
 
         Parameters
         ----------

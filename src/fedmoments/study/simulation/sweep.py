@@ -4,17 +4,18 @@ Whoever runs a sweep gets one federation after the other, not measured yet: what
 looks closer finds the fits that the table shows. One federation is in memory at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from fedmoments.core.costs.budgets import plan_of
 from fedmoments.core.heads import Head
-from fedmoments.core.observations import Outcome, Row, Setting
+from fedmoments.core.observations import Outcome, Report, Row, Setting
+from fedmoments.core.observations.codec import from_plain
+from fedmoments.core.observations.parts import Data, SplitReport
 from fedmoments.core.statistics import SketchPlan
 from fedmoments.errors import InputError
-from fedmoments.privacy.protection import Protection
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory
@@ -22,11 +23,18 @@ from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation.fit import Fit
 from fedmoments.study.simulation.measuring import Federation, sent_by
 from fedmoments.study.simulation.methods import Method, choose_methods
-from fedmoments.study.simulation.points import Point, federation_of, is_sketched, make_split, methods_in, settings_of
+from fedmoments.study.simulation.points import (
+    Point,
+    Sweeps,
+    federation_of,
+    is_sketched,
+    make_split,
+    methods_in,
+    settings_of,
+)
 from fedmoments.study.simulation.projection import make_projection
-from fedmoments.study.simulation.results import SimulationResult
 
-__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep"]
+__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "split_report"]
 
 #: Called with (steps done, steps in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -127,20 +135,24 @@ class Sweep:
         say.end()
 
     def _held(self, split: Split, settings: list[Point], seed: int, say: "_Steps") -> Iterator[Held]:
+        """Yield the settings of one split; those that differ in their shrinkage alone share a federation."""
         alike: dict[Point, list[Point]] = {}
         for setting in settings:
             alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
-        for common, several in alike.items():
-            for sketched in (False, True):
-                mine = [m for m in self.methods_in(common).values() if is_sketched(m) == sketched]
-                if not mine:
-                    continue
-                limit = self.memory_limit
-                federation = federation_of(self.features, split, mine, common, seed=seed, memory_limit=limit)
-                for setting in several:
-                    methods = {n: m for n, m in self.methods_in(setting).items() if is_sketched(m) == sketched}
-                    first = self.looks_closer and self.is_first(setting) and seed == self.seeds[0]
-                    yield Held(setting, seed, split, federation, methods, first, self.memory, say)
+        for (common, several), sketched in product(alike.items(), (False, True)):
+            mine = self._methods_in(common, sketched=sketched)
+            if not mine:
+                continue
+            limit = self.memory_limit
+            federation = federation_of(self.features, split, list(mine.values()), common, seed=seed, memory_limit=limit)
+            for setting in several:
+                first = self.looks_closer and self.is_first(setting) and seed == self.seeds[0]
+                methods = self._methods_in(setting, sketched=sketched)
+                yield Held(setting, seed, split, federation, methods, first, self.memory, say)
+
+    def _methods_in(self, setting: Point, *, sketched: bool) -> dict[str, Method]:
+        """Return what runs in a setting on scatter sketches, or without."""
+        return {name: each for name, each in self.methods_in(setting).items() if is_sketched(each) == sketched}
 
     def methods_in(self, setting: Point) -> dict[str, Method]:
         """Return what runs in a setting."""
@@ -176,38 +188,38 @@ class Table:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
         self._outcomes: dict[tuple[Point, str], list[Outcome]] = {}
-        self._reports: dict[tuple[int | None, str, int], dict[str, Any]] = {}
+        self._splits: dict[tuple[int | None, str, int], SplitReport] = {}
 
     def add(self, held: Held) -> None:
         """Fit and test everything that runs in a federation."""
         setting = held.setting
         place = (setting.clients, setting.split, held.seed)
-        if place not in self._reports:
-            self._reports[place] = {"seed": held.seed, **held.split.report()}
+        if place not in self._splits:
+            self._splits[place] = split_report(held.split, held.seed)
         for name, outcome in held.outcomes().items():
             self._outcomes.setdefault((setting, name), []).append(outcome)
 
-    def result(self, seconds: float) -> SimulationResult:
+    def report(self) -> Report:
         """Return the table, once everything was added."""
-        rows = [
-            _row(name, method, setting, self._outcomes[setting, name], self._sweep.features.n_classes)
-            for setting in self._sweep.settings
-            for name, method in self._sweep.methods_in(setting).items()
-        ]
-        return SimulationResult(self._sweep.features.summary(), tuple(self._reports.values()), tuple(rows), seconds)
+        sweep = self._sweep
+        rows = tuple(
+            _row(name, method, setting, self._outcomes[setting, name], sweep.features.n_classes)
+            for setting in sweep.settings
+            for name, method in sweep.methods_in(setting).items()
+        )
+        return Report(rows, Data(**sweep.features.summary()), len(sweep.seeds), tuple(self._splits.values()))
+
+
+def split_report(split: Split, seed: int) -> SplitReport:
+    """Return the sizes of a split."""
+    return from_plain(SplitReport, {**split.report(), "seed": seed})
 
 
 def plan_sweep(
     features: Features,
     heads: Iterable[str | Method],
+    sweeps: Sweeps,
     *,
-    clients: Sequence[int],
-    splits: Sequence[str],
-    shrinkages: Sequence[str | None],
-    means_per_client: Sequence[int],
-    projections: Sequence[int | None],
-    protections: Sequence[Protection],
-    budgets: Sequence[str],
     seeds: int,
     first_seed: int,
     hyper: Mapping[str, Mapping[str, Any]] | None,
@@ -225,26 +237,14 @@ def plan_sweep(
     methods = choose_methods(heads, hyper or {})
     if seeds < 1:
         raise InputError(f"seeds must be 1 or more, not {seeds}")
-    settings = settings_of(
-        methods,
-        clients=clients,
-        splits=splits,
-        means=means_per_client,
-        shrinkages=shrinkages,
-        projections=projections,
-        protections=protections,
-        budgets=budgets,
-    )
-    for budget, dimensions in product(budgets, projections):
-        plan_of(budget, n_classes=features.n_classes, dim=features.dim, projection=dimensions)
-    for dimensions in projections:
-        make_projection(dimensions, features.dim, first_seed)
+    settings = settings_of(methods, sweeps)
+    for setting in settings:
+        make_projection(setting.projection, features.dim, first_seed)
+        plan_of(setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection)
     places = {(s.clients, s.split): None for s in settings}
     first = {place: make_split(features, *place, seed=first_seed) for place in places}
-    every = range(first_seed, first_seed + seeds)
-    return Sweep(
-        features, methods, settings, tuple(budgets), every, memory_limit, memory, progress, first, looks_closer
-    )
+    every, budgets = range(first_seed, first_seed + seeds), tuple(sweeps.get("budgets", ()))
+    return Sweep(features, methods, settings, budgets, every, memory_limit, memory, progress, first, looks_closer)
 
 
 def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_classes: int) -> Row:

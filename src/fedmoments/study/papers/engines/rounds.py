@@ -10,6 +10,7 @@ from typing import Any
 from fedmoments.core.heads import Head, make_head
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations import Observation
+from fedmoments.core.observations.parts import RoundAccuracy
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
 from fedmoments.samples.features import Features
@@ -21,7 +22,7 @@ from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.points import make_split
 from fedmoments.study.simulation.projection import map_features
-from fedmoments.study.simulation.rounds import Participation, Point, simulate_rounds
+from fedmoments.study.simulation.rounds import Participation, simulate_rounds
 
 __all__ = ["run"]
 
@@ -79,7 +80,7 @@ def _curves(settings: Mapping[str, Any], world: World, encoder: str | None) -> l
     scheme, number, word = settings["split"], settings["number"], settings["word"]
     hyper = {head: values for head, values in settings.get("hyper", {}).items() if head in settings["heads"]}
     most = settings.get("points", 50)
-    curves: dict[str, list[list[Point]]] = {}
+    curves: dict[str, list[list[RoundAccuracy]]] = {}
     senders = 0
     for seed in world.each_seed:
         for name, head in choose_heads(settings["heads"], hyper).items():
@@ -102,7 +103,9 @@ def _curves(settings: Mapping[str, Any], world: World, encoder: str | None) -> l
     ]
 
 
-def _points(key: list[Any], head: Head, settings: Mapping[str, Any], world: World, encoder: str | None) -> list[Point]:
+def _points(
+    key: list[Any], head: Head, settings: Mapping[str, Any], world: World, encoder: str | None
+) -> list[RoundAccuracy]:
     """Return the curve of one head and seed, measured once."""
     seed = key[-1]
 
@@ -120,7 +123,9 @@ def _points(key: list[Any], head: Head, settings: Mapping[str, Any], world: Worl
         ]
 
     found = world.memory(encoder).once(key, measured)
-    return [Point(int(each.where["round"] or 0), int(each.where["seen"] or 0), each.values[0]) for each in found]
+    return [
+        RoundAccuracy(int(each.where["round"] or 0), int(each.where["seen"] or 0), each.values[0]) for each in found
+    ]
 
 
 def _participation(word: str, clients: int, points: int) -> Participation:
@@ -157,7 +162,7 @@ def _plain(features: Features, head: Head) -> tuple[Features, Head]:
 
 
 def _measurements(
-    where: Mapping[str, Any], curves: Sequence[Sequence[Point]], shares: Sequence[float], seeds: tuple[int, ...]
+    where: Mapping[str, Any], curves: Sequence[Sequence[RoundAccuracy]], shares: Sequence[float], seeds: tuple[int, ...]
 ) -> list[Observation]:
     """Return the curve of a head over all seeds."""
     spot = Spot(where, seeds)
@@ -167,7 +172,7 @@ def _measurements(
     return [*by_round, *_ends(spot, [points[-1] for points in curves]), *by_share]
 
 
-def _ends(spot: Spot, last: Sequence[Point]) -> list[Observation]:
+def _ends(spot: Spot, last: Sequence[RoundAccuracy]) -> list[Observation]:
     """Return where curves end, and in how many rounds they could have."""
     return [
         spot.observe((point.accuracy for point in last), stage="final"),
@@ -176,12 +181,12 @@ def _ends(spot: Spot, last: Sequence[Point]) -> list[Observation]:
     ]
 
 
-def _once_seen(points: Sequence[Point], share: float) -> float | None:
+def _once_seen(points: Sequence[RoundAccuracy], share: float) -> float | None:
     """Return the accuracy of the first fit after this share of all clients that ever took part."""
     return next(point.accuracy for point in points if point.seen >= share * points[-1].seen)
 
 
-def _at(points: Sequence[Point], number: int) -> float | None:
+def _at(points: Sequence[RoundAccuracy], number: int) -> float | None:
     """Return the accuracy of the last fit up to a round, or None before the first."""
     before = [point.accuracy for point in points if point.round <= number]
     return before[-1] if before else None

@@ -9,8 +9,9 @@ from itertools import product
 from typing import Any
 
 from fedmoments.core.heads import head_names, make_head
-from fedmoments.core.observations import Observation
-from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.core.observations import Observation, read_report
+from fedmoments.core.observations.tuning import Tuning
+from fedmoments.errors import FileFormatError, InputError, UnknownNameError
 from fedmoments.samples.splits.numbers import finds_clients
 from fedmoments.settings.plan import RANDOM
 from fedmoments.settings.study import StudySettings, TuningStudy
@@ -282,8 +283,8 @@ def _run(job: Job, world: World, step: tuple[int, int]) -> Curves:
         return Curves((), tuple(world.each_seed), job.plan.rounds, reason=job.reason)
     encoded = world.encoded(job.encoder)
     folder = world.folder(job.key(), job.encoder)
-    document = _kept(folder, job.config)
-    if document is not None:
+    tuning = _kept(folder, job.config)
+    if tuning is not None:
         world.memory(job.encoder).found += world.seeds
     else:
 
@@ -291,30 +292,26 @@ def _run(job: Job, world: World, step: tuple[int, int]) -> Curves:
             world.say(step[0] * total + done, step[1] * total, f"{job.place.stage} {what}")
 
         try:
-            found = run_tuning(job.config, folder, cache_dir=world.cache_dir, progress=say)
+            tuning = run_tuning(job.config, folder, cache_dir=world.cache_dir, progress=say).tuning
         except InputError as error:
             world.deviate(f"left out: {job.place.stage} from {job.place.start} with {job.place.optimiser}: {error}")
             return Curves((), tuple(world.each_seed), job.plan.rounds, reason=str(error))
-        document = found.document
         if folder is not None:  # networks are large, and nothing goes on from them
             shutil.rmtree(folder / "tuned", ignore_errors=True)
-    tuning = document["tuning"]
-    return Curves(
-        tuple(tuning["curves"]), tuple(world.each_seed), job.plan.rounds, tuning["clients"], _forward(encoded)
-    )
+    clients = tuning.clients or 0
+    return Curves(tuning.curves, tuple(world.each_seed), job.plan.rounds, clients, _forward(encoded))
 
 
-def _kept(folder: Any, config: TuningStudy) -> dict[str, Any] | None:
+def _kept(folder: Any, config: TuningStudy) -> Tuning | None:
     """Return what the very same job found before; None where it was not run to its end."""
     path = folder / "results.json" if folder is not None else None
     if path is None or not path.exists():
         return None
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
-        same = document["config"] == json.loads(json.dumps(config.to_dict()))
-    except (ValueError, KeyError, TypeError):
+        report = read_report(path)
+    except (FileFormatError, InputError):  # cut off, or of another release
         return None
-    return document if same else None
+    return report.tuning if report.config == json.loads(json.dumps(config.to_dict())) else None
 
 
 def _forward(encoded: Encoded) -> float | None:

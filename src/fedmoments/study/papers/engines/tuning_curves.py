@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedmoments.core.observations import Observation
+from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
 from fedmoments.settings.plan import RANDOM
 from fedmoments.study.papers.engines.seeds import Spot
-from fedmoments.tuning.reached import final_accuracy, reached
 
 __all__ = ["POINTS", "Curves", "Place", "measured", "thinned"]
 
@@ -76,7 +76,7 @@ class Curves:
     Parameters
     ----------
     curves
-        As results of tuning hold them; none where the job could not be run.
+        None where the job could not be run.
     seeds
         All seeds.
     rounds
@@ -89,7 +89,7 @@ class Curves:
         Why there are no curves.
     """
 
-    curves: tuple[Mapping[str, Any], ...]
+    curves: tuple[TuningCurve, ...]
     seeds: tuple[int, ...]
     rounds: int
     clients: int = 0
@@ -99,7 +99,7 @@ class Curves:
     @property
     def stopped(self) -> str | None:
         """Why a run did not go to its end: diverged, say."""
-        return next((curve["stopped"] for curve in self.curves if "diverged" in (curve["stopped"] or "")), None)
+        return next((curve.stopped for curve in self.curves if "diverged" in (curve.stopped or "")), None)
 
 
 def measured(done: Mapping[Place, Curves], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[Observation]:
@@ -136,12 +136,10 @@ def _ends(place: Place, curves: Curves, at: Sequence[int]) -> list[Observation]:
         return [spot.observe(missing, reason=curves.reason, **key) for key in narrower]
     runs, stopped = curves.curves, curves.stopped
     accuracies = [_after(spot, curves, number) for number in at] or [
-        spot.observe(map(final_accuracy, runs), reason=stopped)
+        spot.observe((run.final_accuracy for run in runs), reason=stopped)
     ]
     highest = spot.observe((max(_tested(run).values(), default=None) for run in runs), "highest accuracy", stopped)
-    refits = [
-        spot.observe((run["refit"][head] for run in runs), reason=stopped, refit=head) for head in runs[0]["refit"]
-    ]
+    refits = [spot.observe((run.refit[head] for run in runs), reason=stopped, refit=head) for head in runs[0].refit]
     return [*accuracies, highest, *refits]
 
 
@@ -155,17 +153,17 @@ def _after(spot: Spot, curves: Curves, number: int) -> Observation:
     return spot.observe((_tested(run).get(number) for run in curves.curves), reason=reason, after=number)
 
 
-def _tested(curve: Mapping[str, Any]) -> dict[int, float]:
+def _tested(curve: TuningCurve) -> dict[int, float]:
     """Return accuracies by round, of the rounds that were tested."""
-    return {point["round"]: point["accuracy"] for point in curve["points"] if point["accuracy"] is not None}
+    return {point.round: point.accuracy for point in curve.points if point.accuracy is not None}
 
 
 def _costs(place: Place, curves: Curves) -> list[Observation]:
     spot = _spot(place, curves)
-    ends = [curve["points"][-1] for curve in curves.curves]
-    observed = [spot.observe(((point["up"] + point["down"]) / 1e6 for point in ends), "megabytes")]
-    flops = [point["flops"] for point in ends]
-    if None not in flops:
+    ends = [curve.last for curve in curves.curves]
+    observed = [spot.observe((point.total_bytes / 1e6 for point in ends), "megabytes")]
+    flops = [point.flops for point in ends if point.flops is not None]
+    if len(flops) == len(ends):
         observed.append(spot.observe((number / 1e9 / curves.clients for number in flops), "gigaflops"))
         if curves.forward:
             observed.append(spot.observe((number / curves.forward for number in flops), "forward passes"))
@@ -189,7 +187,7 @@ def _by_round(place: Place, curves: Curves) -> list[Observation]:
     """Return the curve: accuracies by round, with the mean costs up to there as further keys."""
     spot = _spot(place, curves)
     tested = [_tested(curve) for curve in curves.curves]
-    points = [{point["round"]: point for point in curve["points"]} for curve in curves.curves]
+    points = [{point.round: point for point in curve.points} for curve in curves.curves]
     observed = []
     for number in thinned(sorted(set().union(*tested))):
         costs = _mean_costs([point[number] for point in points if number in point], curves.clients)
@@ -198,11 +196,12 @@ def _by_round(place: Place, curves: Curves) -> list[Observation]:
     return observed
 
 
-def _mean_costs(points: Sequence[Mapping[str, Any]], clients: int) -> dict[str, Any]:
+def _mean_costs(points: Sequence[RoundPoint], clients: int) -> dict[str, Any]:
     """Return what a round has cost up to there: megabytes, and multiply-adds a client where they are known."""
-    costs = {"megabytes": _short(fmean(point["up"] + point["down"] for point in points) / 1e6)}
-    if all(point["flops"] is not None for point in points):
-        costs["gigaflops"] = _short(fmean(point["flops"] for point in points) / 1e9 / clients)
+    costs = {"megabytes": _short(fmean(point.total_bytes for point in points) / 1e6)}
+    flops = [point.flops for point in points if point.flops is not None]
+    if len(flops) == len(points):
+        costs["gigaflops"] = _short(fmean(flops) / 1e9 / clients)
     return costs
 
 
@@ -219,7 +218,7 @@ def _to_targets(place: Place, curves: Curves, targets: Sequence[float]) -> list[
     return observed
 
 
-def _first_round(curve: Mapping[str, Any], target: float) -> float | None:
+def _first_round(curve: TuningCurve, target: float) -> float | None:
     reached_in = (float(number) for number, accuracy in sorted(_tested(curve).items()) if accuracy >= target)
     return next(reached_in, None)
 
@@ -230,7 +229,7 @@ def _lost(place: Place, curves: Curves, done: Mapping[Place, Curves]) -> list[Ob
     if first == place or not done[first].curves:
         return []
     pairs = zip(done[first].curves, curves.curves, strict=True)
-    ends = [(final_accuracy(one), final_accuracy(other)) for one, other in pairs]
+    ends = [(one.final_accuracy, other.final_accuracy) for one, other in pairs]
     values = tuple(None if one is None or other is None else one - other for one, other in ends)
     return [_spot(place, curves).observe(values, "accuracy lost to skew", curves.stopped)]
 
@@ -240,7 +239,7 @@ def _to_random(place: Place, curves: Curves, random: Curves) -> Observation:
     never = float(max(curves.rounds, random.rounds) + 1)
     values = []
     for mine, other in zip(curves.curves, random.curves, strict=True):
-        entries = reached([other] if place.start == RANDOM else [other, mine])
-        rounds = next((each["rounds"] for each in entries if each["start"] == place.start), None)
-        values.append(never if rounds is None else rounds)
+        target = other.final_accuracy
+        point = None if target is None else mine.reaches(target)
+        values.append(never if point is None else float(point.round))
     return Observation(place.where(curves.clients), tuple(values), "rounds to random's final", seeds=curves.seeds)
