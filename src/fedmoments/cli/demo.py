@@ -58,7 +58,7 @@ def demo(
         splits=("dirichlet:0.1",),
         participation=("20",),
         seeds=seeds,
-        heads=() if every else HEADS,
+        heads=("all",) if every else HEADS,
     )
     outcome = run_study(config, folder)
     write_digits(folder / "digits.npz")
