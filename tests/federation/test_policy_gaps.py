@@ -16,6 +16,7 @@ from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.samples.reading import choose_encoder
 from fedmoments.settings.client import ClientSettings
 
 HELPER = "ab" * 32
@@ -54,37 +55,43 @@ def test_require_secure_asks_for_sums_over_several(secure: str) -> None:
     ClientPolicy().require(pair)  # who asks for nothing gets what the terms say
 
 
-@pytest.mark.parametrize("secure", ["two-phase", "cohorts"])
+@pytest.mark.parametrize("secure", ["sums", "two-phase", "cohorts"])
 def test_require_secure_asks_for_classes_of_several(secure: str) -> None:
-    alone = terms_of(
-        Agreed(secure=secure, contributors=1, helper=HELPER), spec=StatisticsSpec.of("client_means")
-    )  # fmt: skip
+    spec = StatisticsSpec() if secure == "sums" else StatisticsSpec.of("client_means")
+    alone = terms_of(Agreed(secure=secure, contributors=1, helper=HELPER), spec=spec)
     with pytest.raises(PolicyError, match=r"an opened class may be over 1 clients \(contributors\), allowed are 3"):
         ClientPolicy(require_secure=True).require(alone)
 
 
-def settings_at(folder: Path) -> ClientSettings:
+def hostile(folder: Path, feature_map: FeatureMap | None, dim: int, moment: str, n_classes: int) -> tuple[Node, Terms]:
+    """Return a client, and terms with its own encoder that ask it for something large."""
     path = folder / "toy.npz"
     np.savez(path, x_train=np.zeros((8, 400), np.float32), y_train=np.zeros(8, np.int64))
-    return ClientSettings(data=f"npz:{path}", name="clinic", key_seed="trial", policy={"maps": "any"})
+    settings = ClientSettings(data=f"npz:{path}", name="clinic", key_seed="trial", policy={"maps": "any"})
+    encoder = choose_encoder(settings.with_encoder("identity"), "features", 400)
+    given = Fingerprint.of(encoder, feature_map, tuple(map(str, range(n_classes))))
+    form, spec = FixedPoint(norm_bound=1.0), StatisticsSpec.of(moment)
+    return Node(settings), Terms("pets", {"name": "identity", "options": {}}, given, dim, spec, form)
 
 
 @pytest.mark.parametrize(
-    ("terms", "what"),
+    ("feature_map", "dim", "moment", "n_classes", "what"),
     [
-        (terms_of(Agreed(), RandomProjection(400, 1_600_000, seed=0), 1_600_000), "numbers of the feature map"),
-        (terms_of(Agreed(), None, 400_000, StatisticsSpec.of("gram")), "numbers of the moments"),
-        (terms_of(Agreed(), None, 400, n_classes=20_000), "pairs of classes"),
+        (RandomProjection(400, 1_600_000, seed=0), 1_600_000, "sums", 2, "640,000,000 numbers of the feature map"),
+        (RandomProjection(400, 30_000, seed=0), 30_000, "gram", 2, "450,075,000 numbers of the moments"),
+        (None, 400, "sums", 20_000, "400,000,000 pairs of classes"),
     ],
 )
-def test_a_short_message_makes_no_client_hold_gigabytes(tmp_path: Path, terms: Terms, what: str) -> None:
-    node = Node(settings_at(tmp_path))
+def test_a_short_message_makes_no_client_hold_gigabytes(
+    tmp_path: Path, feature_map: FeatureMap | None, dim: int, moment: str, n_classes: int, what: str
+) -> None:
+    node, terms = hostile(tmp_path, feature_map, dim, moment, n_classes)
     tracemalloc.start()
     offer = node.contribute(Terms.from_json(terms.to_json()), most_bytes=2**40)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert "max_numbers: asked are " in offer.declined[0]["why"]
-    assert what in offer.declined[0]["why"]
+    assert f"max_numbers: asked are {what}, allowed are 268,435,456" in offer.declined[0]["why"]
     assert peak < 2**26
-    wide = replace(node.policy, max_numbers=2**50)
-    wide.require(terms)
+    with pytest.raises(PolicyError, match="max_numbers"):
+        node.policy.require(terms)
+    replace(node.policy, max_numbers=2**50).require(terms)

@@ -73,8 +73,8 @@ def test_the_card_does_not_say_less_than_a_server_learns() -> None:
     """The helper of two phases counts contributors and sees the broadcast; leaders see how many hold a class."""
     sees = {mode: dict(privacy_card(Agreed(secure=mode)).sees) for mode in ("sums", "two-phase", "cohorts")}
     assert "class means" in sees["two-phase"]["The helper"]
-    assert all("hold a class" in sees[mode]["The helper"] for mode in ("two-phase", "cohorts"))
+    assert all("hold a class" in sees[mode]["The helper"] for mode in sees)
     assert all("hold a class" in sees[mode]["The leader"] for mode in sees)
-    alone = "A class that one client of the batch holds alone: its sum is that client's."
+    alone = "A gram is over all classes: samples of a class that too few clients hold are in it."
     assert alone in privacy_card(Agreed(secure="sums")).not_promised
     assert alone not in privacy_card(Agreed(secure="sums", epsilon=2.0)).not_promised

@@ -43,8 +43,8 @@ class Agreed:
     cohort
         Clients in a cohort, for ``cohorts``.
     contributors
-        For ``two-phase`` and ``cohorts``: fewest clients that a class of a sum must be held by; classes of fewer are
-        pooled or suppressed. ``sums`` open all classes at once: one that a single client holds is that client's.
+        With ``secure``: fewest clients that a class of a sum must be held by; classes of fewer are pooled (``cohorts``)
+        or suppressed. Not with an epsilon: there noise hides who holds a class.
     helper
         Public key of the helper's HPKE pair, 64 hexadecimal digits; empty in a simulation, which makes one.
     epsilon, delta

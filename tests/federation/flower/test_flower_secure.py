@@ -81,7 +81,7 @@ def test_clients_that_drop_out_are_simply_not_in_the_sum(make: Made) -> None:
 
 
 def test_who_comes_later_is_a_batch_of_its_own_or_waits(make: Made) -> None:
-    plan = make(heads=HEADS, privacy=SUMS)
+    plan = make(heads=HEADS, privacy=replace(SUMS, contributors=1))  # of three, fewer may hold a class
     run(plan, nodes=[0, 1, 3])
     late = run(plan)
     assert digests(late) == digests(run(make(heads=HEADS), helper=False))
@@ -125,7 +125,7 @@ def test_a_node_that_only_says_it_is_the_helper_is_not_asked(make: Made) -> None
         return real.unmask(message, context)
 
     found = run(plan, spoiled(helper=boast, unmask=listen))
-    assert asked == [5]
+    assert asked == [5, 5]  # who holds classes, then their sums
     assert found.rounds[0].accepted == 9  # who says that it is a helper is not asked for data
 
 
@@ -195,14 +195,20 @@ def test_the_helper_opens_nothing_twice_and_answers_no_other_terms(make: Made) -
     with opened(plan) as store:
         terms = store.terms
     helper = HelperNode(HelperSettings.load(plan.helper_settings))
-    [data] = asked
-    request = SumRequest.from_bytes(data)
-    assert helper.answer(terms, "sum", data) == helper.answer(terms, "sum", data)
+    learned, data = asked
+    (piece,) = unpack_bundle(data, max_bytes=2**30, max_items=1)
+    request = SumRequest.from_bytes(bytes(piece))
+    assert helper.answer(terms, "open", data) == helper.answer(terms, "open", data)
+    assert helper.answer(terms, "learn", learned) == helper.answer(terms, "learn", learned)
     fewer = SumRequest(request.context, request.reports[:-1], request.blocks)
-    with pytest.raises(PrivacyError, match="was unmasked before"):
-        helper.answer(terms, "sum", fewer.to_bytes())
-    with pytest.raises(PrivacyError, match="3 reports or more"):
-        helper.answer(terms, "sum", SumRequest(request.context, request.reports[:2], [(0, 3)]).to_bytes())
+    with pytest.raises(PrivacyError, match="groups are opened whole"):
+        helper.answer(terms, "open", pack_bundle([fewer.to_bytes()]))
+    for stop, why in ((-1, "was unmasked before"), (2, "3 reports or more")):
+        part = SumRequest(request.context, request.reports[:stop], [(0, 3)]).to_bytes()
+        with pytest.raises(PrivacyError, match=why):
+            helper.answer(terms, "learn", pack_bundle([part, bytes(8 * 3)]))
+    with pytest.raises(PrivacyError, match="have the steps learn, open, but not 'sum'"):
+        helper.answer(terms, "sum", request.to_bytes())
     with pytest.raises(PrivacyError, match="not 'draw'"):
         helper.answer(terms, "draw", data)
     other = replace(terms, nonce="other")

@@ -54,7 +54,7 @@ class Masked(Mode):
     has_helper = True
     masks = ", masked"
     exchanges = 1
-    steps: ClassVar[tuple[str, ...]] = ("sum",)
+    steps: tuple[str, ...] = ("sum",)
     noises = "Each of the two servers adds the full noise"
 
     # ---------------------------------------------------------------------------------------------- check

@@ -93,7 +93,7 @@ class Mode(ABC):
     #: Whether clients may report again after their batch was given up before it was collected.
     repeats: bool = False
     #: Steps that the helper is asked for, and which of them come before anybody reports.
-    steps: ClassVar[tuple[str, ...]] = ()
+    steps: tuple[str, ...] = ()
     preparing: ClassVar[tuple[str, ...]] = ()
     #: Whether the server reads every contribution.
     reads_contributions: ClassVar[bool] = False
@@ -117,9 +117,9 @@ class Mode(ABC):
         """Refuse rules that contradict each other."""
         if self.agreed.contributors != type(self.agreed).contributors and "contributors" not in self.takes:
             raise InputError(
-                f"a class can wait for {self.agreed.contributors} contributors where classes are opened one by one "
-                "(secure 'two-phase' and 'cohorts'); all other sums hold every class: choose one of these, or leave "
-                "contributors out"
+                f"a class can wait for {self.agreed.contributors} contributors where two servers open classes one by "
+                "one (secure 'sums', 'two-phase' and 'cohorts'); clear sums hold every class: choose one of these, or "
+                "leave contributors out"
             )
 
     @abstractmethod

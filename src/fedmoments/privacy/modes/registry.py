@@ -71,7 +71,7 @@ def takers(rule: str) -> tuple[str, ...]:
     Examples
     --------
     >>> takers("contributors")
-    ('cohorts', 'two-phase')
+    ('cohorts', 'sums', 'two-phase')
     """
     return tuple(name for name, mode in MODES.items() if rule in mode.takes)
 

@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.durable import DurableFile, Kind
-from fedmoments.errors import InputError, PrivacyError
+from fedmoments.errors import InputError, PrivacyError, RefusedError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.envelope import read_envelope
 from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.wire import Reason
 
 __all__ = ["Sums", "ThresholdHelper", "clients_of"]
 
@@ -93,7 +94,7 @@ class ThresholdHelper:
     helper
         Adds up masks: every coordinate of a report once, batches of a minimum size.
     layout
-        Where contributors and classes stand; no moments of all classes together.
+        Where contributors and classes stand. Moments of all classes together are opened with any of them.
     contributors
         Fewest clients that an opened class must be held by.
     path
@@ -105,11 +106,8 @@ class ThresholdHelper:
     """
 
     def __init__(self, helper: Sums, layout: DenseLayout, contributors: int, path: str | Path | None = None) -> None:
-        if contributors < 1 or layout.global_width:
-            raise InputError(
-                f"a threshold is 1 client or more and holds for classes one by one, but contributors={contributors} "
-                f"and {layout.spec} arrived: take moments of a class only"
-            )
+        if contributors < 1:
+            raise InputError(f"a threshold is 1 client or more, but contributors={contributors} arrived")
         self.helper, self._layout, self._least = helper, layout, contributors
         self._database = DurableFile.at(path, _KIND)
 
@@ -125,8 +123,10 @@ class ThresholdHelper:
 
         Raises
         ------
+        RefusedError
+            When the numbers of clients are impossible: nobody can tell whose fault that is.
         PrivacyError
-            When the numbers of clients are impossible, or others than the leader said before.
+            When they are others than the leader said before.
         """
         block = self._layout.contributor_block
         if request.blocks != ((block.start, block.stop),) or masked.shape != (self._layout.n_classes,):
@@ -140,10 +140,12 @@ class ThresholdHelper:
         # An impossible story is remembered too: a leader that may try again would learn from what is refused.
         self._remember(request, masked, held if possible else np.zeros_like(held))
         if not possible:
-            raise PrivacyError(
+            sentence = (
                 f"of {len(request.reports)} clients from 0 to all can hold a class, but the sum that the leader handed "
-                f"over gives from {held.min()} to {held.max()}: it is not the sum over these reports"
+                f"over gives from {held.min()} to {held.max()}: it is not the sum over these reports, or one is not "
+                "of statistics"
             )
+            raise RefusedError(Reason.INCONSISTENT, sentence)
         return masks
 
     def learn_many(self, requests: Sequence[SumRequest], masked: Sequence[Words]) -> list[Words]:
@@ -215,13 +217,14 @@ class ThresholdHelper:
             )
 
     def _labels(self, request: SumRequest) -> list[int]:
-        """Return the classes of the blocks, which must be whole."""
-        width, start = self._layout.class_width, self._layout.n_classes
+        """Return the classes of the blocks, which must be whole, as must moments of all classes behind them."""
+        width, start, end = self._layout.class_width, self._layout.n_classes, self._layout.classes_block.stop
         labels: list[int] = []
-        for first, last in request.blocks:
-            if first < start or last > self._layout.size or (first - start) % width or (last - start) % width:
+        for first, stop in request.blocks:
+            last = end if stop == self._layout.size else stop
+            if not start <= first <= last <= end or (first - start) % width or (last - start) % width:
                 raise PrivacyError(
-                    f"classes are opened whole, {width} numbers each from {start} on, but the block {(first, last)} "
+                    f"classes are opened whole, {width} numbers each from {start} on, but the block {(first, stop)} "
                     "was asked for"
                 )
             labels += range((first - start) // width, (last - start) // width)

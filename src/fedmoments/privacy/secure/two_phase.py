@@ -27,7 +27,7 @@ from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.leader import Leader
 from fedmoments.privacy.secure.request import SumRequest
 
-__all__ = ["RESULT", "FirstPhase", "Gate", "SecondGate", "learn_contributors"]
+__all__ = ["RESULT", "FirstPhase", "Gate", "SecondGate", "learn_contributors", "open_classes"]
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -68,6 +68,46 @@ def learn_contributors(leader: Leader, gate: Gate, request: SumRequest) -> Ints:
     """
     masked = leader.finish(request, np.zeros(request.size, np.uint64))
     return leader.finish(request, gate.learn(request, masked)).view(np.int64)
+
+
+def open_classes(leader: Leader, gate: Gate, layout: DenseLayout, contributors: int) -> tuple[Words, Ints]:
+    """Open how many clients hold each class, then the classes that enough hold, and moments of all classes together.
+
+    Parameters
+    ----------
+    leader, gate
+        The two servers, with the reports of all clients that take part.
+    layout
+        Where contributors, classes and moments of all classes stand.
+    contributors
+        Fewest clients that a class must be held by.
+
+    Returns
+    -------
+    tuple
+        (size,) uint64, 0 where nothing was opened, and (C,) clients that hold a class.
+
+    Raises
+    ------
+    NotEnoughDataError
+        When no class is held by so many.
+    """
+    block, names = layout.contributor_block, leader.present.values()
+    held = learn_contributors(leader, gate, leader.request(names, [(block.start, block.stop)]))
+    kept = np.flatnonzero(held >= max(contributors, 1))
+    if not len(kept):
+        raise NotEnoughDataError(
+            f"no class is held by {contributors} clients or more, so all are suppressed: let more clients take "
+            "part, or agree on a lower threshold"
+        )
+    blocks = [layout.class_block(int(label)) for label in kept]
+    blocks += [layout.global_block] if layout.global_width else []
+    request = leader.request(names, [(block.start, block.stop) for block in blocks])
+    whole = np.zeros(layout.size, np.uint64)
+    whole[np.concatenate([np.arange(layout.size)[block] for block in blocks])] = leader.finish(
+        request, gate.open(request)
+    )
+    return whole, held
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,23 +164,9 @@ class FirstPhase:
         NotEnoughDataError
             When no class is held by so many.
         """
-        present = leader.present
-        block = layout.contributor_block
-        held = learn_contributors(leader, gate, leader.request(present.values(), [(block.start, block.stop)]))
-        kept = np.flatnonzero(held >= max(contributors, 1))
-        if not len(kept):
-            raise NotEnoughDataError(
-                f"no class is held by {contributors} clients or more, so all are suppressed: let more clients take "
-                "part, or agree on a lower threshold"
-            )
-        blocks = [layout.class_block(int(label)) for label in kept]
-        request = leader.request(present.values(), [(block.start, block.stop) for block in blocks])
-        whole = np.zeros(layout.size, np.uint64)
-        whole[np.concatenate([np.arange(layout.size)[block] for block in blocks])] = leader.finish(
-            request, gate.open(request)
-        )
+        whole, held = open_classes(leader, gate, layout, contributors)
         stats = layout.unpack(whole, form)
-        return cls(stats, held, frozenset(present), Broadcast.of(stats, held), leader.context)
+        return cls(stats, held, frozenset(leader.present), Broadcast.of(stats, held), leader.context)
 
     def finish(self, leader: Leader, gate: SecondGate) -> Statistics:
         """Open the sum of the second phase, and return statistics that heads on the pooled free covariance need.
