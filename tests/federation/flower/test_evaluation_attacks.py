@@ -271,6 +271,18 @@ def test_noise_of_results_keeps_the_budget_over_all_heads(make: Made) -> None:
     assert np.std(draws) == pytest.approx(scale, rel=0.15)
 
 
+def test_a_raised_number_of_heads_does_not_renew_the_budget(make: Made) -> None:
+    pytest.importorskip("dp_accounting")
+    plan = make(nodes=1, heads=("fedncm",), privacy=Agreed(epsilon=2.0))
+    settings, terms = party(plan, min_count=1, allow_evaluation=True, max_heads=1)
+    heads = [replace(head(terms, DIRECTION, float(bias)), feature_map=terms.map_or_none) for bias in range(2)]
+    first = line_to(settings, terms)(heads[:1])
+    assert (line_to(settings, terms)(heads[:1])[0]["totals"] == first[0]["totals"]).all()  # the same noise
+    more = replace(settings, policy={**settings.policy, "max_heads": 50})
+    with pytest.raises(RefusedAnswerError, match="noised tests before spent so much of ε = 2"):
+        line_to(more, terms)(heads[1:])
+
+
 def test_nothing_is_tested_where_whole_clients_are_hidden(make: Made) -> None:
     plan = make(nodes=1, heads=("fedncm",), privacy=Agreed(epsilon=2.0, unit="client", client_norm=9.0))
     settings, terms = party(plan, min_count=1, allow_evaluation=True)

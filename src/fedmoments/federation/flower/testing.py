@@ -20,8 +20,9 @@ from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.holdings import Held, holdings_of
 from fedmoments.federation.flower.node import Node
-from fedmoments.federation.outbox.answers import Answers
+from fedmoments.federation.outbox.answers import Answers, Spent
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.dp.accountant import ROUNDING, least_ratio
 from fedmoments.privacy.secure import make_report
 from fedmoments.wire import pack_bundle
 
@@ -107,7 +108,7 @@ class Examiner:
         holdings = holdings_of(self._settings, terms)
         tests = {client: holdings.test(client) for client in holdings.clients}
 
-        def make(spent: int) -> bytes:
+        def make(spent: Spent) -> bytes:
             classifiers = self._classifiers(terms, heads, spent)
             least = self._policy.min_count
             results = [self._told(terms, classifier, tests, least, least) for classifier in classifiers]
@@ -115,7 +116,9 @@ class Examiner:
             return pack_bundle([result.to_bytes() for result in results])
 
         who = f"{self._settings.name} {self._settings.partitions}"
-        bundle = answers.give(who, self._question(terms, heads, tests), terms.id, len(heads), make)
+        bundle = answers.give(
+            who, self._question(terms, heads, tests), terms.id, len(heads), make, loss=self._loss(terms, heads)
+        )
         text = signed_results(terms, heads_digest(heads), bundle)
         signatures = tuple(self._node.identity(client).sign(text).hex() for client in holdings.clients)
         return Answer(bundle, holdings.clients, signatures)
@@ -128,7 +131,7 @@ class Examiner:
             terms.privacy.mode.check_kept(client, kept=bool(self._settings.folder))
             tests, key = {client: holdings.test(client)}, self._node.identity(client)
 
-            def make(spent: int, tests: dict[str, Held] = tests, key: Any = key) -> bytes:
+            def make(spent: Spent, tests: dict[str, Held] = tests, key: Any = key) -> bytes:
                 classifiers = self._classifiers(terms, heads, spent)
                 # masks hide who holds few samples of a class, not what a crafted head tells of few of them
                 minimum = fewest(self._policy)
@@ -139,16 +142,23 @@ class Examiner:
                 return make_report(vector, context, client=name, version=1, helper=terms.privacy.helper, key=key)
 
             question = self._question(terms, heads, tests)
-            reports.append(answers.give(client, question, terms.id, len(heads), make))
+            reports.append(answers.give(client, question, terms.id, len(heads), make, loss=self._loss(terms, heads)))
         return Answer(pack_bundle(reports), holdings.clients)
 
-    def _classifiers(self, terms: Terms, heads: Sequence[bytes], spent: int) -> list[Classifier]:
+    def _classifiers(self, terms: Terms, heads: Sequence[bytes], spent: Spent) -> list[Classifier]:
         """Return the classifiers, once they are as many as the policy allows and those that these terms give."""
-        if not heads or spent + len(heads) > self._policy.max_heads:
+        most = self._policy.max_heads
+        if not heads or spent.heads + len(heads) > most:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: max_heads: {len(heads)} "
-                f"classifiers are to be tested and {spent} were before, allowed are {self._policy.max_heads} in all; "
-                "nothing was tested"
+                f"classifiers are to be tested and {spent.heads} were before, allowed are {most} in all; nothing was "
+                "tested"
+            )
+        loss = self._loss(terms, heads)
+        if loss and spent.loss + loss > self._budget(terms) * (1 + ROUNDING):
+            raise PolicyError(
+                f"noised tests before spent so much of ε = {terms.privacy.epsilon:g} that {len(heads)} more are too "
+                "many (max_heads was lower then, or ε larger): nothing was tested"
             )
         classifiers = [load_bytes(head) for head in heads]
         for classifier in classifiers:
@@ -169,13 +179,21 @@ class Examiner:
                 total += LocalEvaluation.of(classifier, held.X[enough], held.y[enough], classifier.temperature)
         return total.noised(self._scale(terms)) if noisy else total.coarse(minimum)
 
-    def _scale(self, terms: Terms) -> float:
-        """Return σ of the noise on both numbers, with which `max_heads` tests together keep the terms' (ε, δ)."""
-        from fedmoments.privacy.dp import least_ratio
+    @staticmethod
+    def _budget(terms: Terms) -> float:
+        """Return Σ Δ²/σ² of all noised tests that keep the terms' (ε, δ) for one held-out sample."""
+        return least_ratio(float(terms.privacy.epsilon or 0.0), terms.privacy.delta) ** -2
 
-        agreed = terms.privacy
-        sensitivity = 1.0 if agreed.neighbours == "replace" else math.sqrt(2.0)
-        return sensitivity * least_ratio(float(agreed.epsilon or 0.0), agreed.delta) * math.sqrt(self._policy.max_heads)
+    def _loss(self, terms: Terms, heads: Sequence[bytes]) -> float:
+        """Return Σ Δ²/σ² of a test of these heads: `max_heads` of them fill the budget."""
+        if not terms.privacy.mode.noise.is_on:
+            return 0.0
+        return self._budget(terms) * len(heads) / self._policy.max_heads
+
+    def _scale(self, terms: Terms) -> float:
+        """Return σ of the noise on the two numbers of one head, of which one sample changes both or, replaced, one."""
+        sensitivity = 1.0 if terms.privacy.neighbours == "replace" else math.sqrt(2.0)
+        return sensitivity * math.sqrt(self._policy.max_heads / self._budget(terms))
 
     def _question(self, terms: Terms, heads: Sequence[bytes], tests: dict[str, Held]) -> str:
         samples = [f"{client} {held.digest()}" for client, held in tests.items()]

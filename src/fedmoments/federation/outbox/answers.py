@@ -7,16 +7,18 @@ very same question about the same samples gets the same bytes again, noise and m
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from fedmoments.durable import DurableFile, Kind
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "Spent"]
 
 _SCHEMA = """
--- who: a client, or all clients of a node; question: SHA-256 of terms, classifiers, samples and rules
+-- who: a client, or all clients of a node; question: SHA-256 of terms, classifiers, samples and rules; loss: Σ Δ²/σ² of
+-- noised answers, 0 of others
 CREATE TABLE answers (
-    who TEXT NOT NULL, question TEXT NOT NULL, federation TEXT NOT NULL, heads INTEGER NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (who, question)
+    who TEXT NOT NULL, question TEXT NOT NULL, federation TEXT NOT NULL, heads INTEGER NOT NULL, loss REAL NOT NULL,
+    payload BLOB NOT NULL, PRIMARY KEY (who, question)
 ) WITHOUT ROWID;
 """
 #: "fmAn".
@@ -27,6 +29,13 @@ _KIND = Kind(
     remedy="restore it; without it nobody knows what was answered, so test nothing more (evaluate = false)",
     unwritten="nothing was written down and nothing may leave",
 )
+
+
+class Spent(NamedTuple):
+    """What answers cost: classifiers that were tested, and Σ Δ²/σ² of those that were noised."""
+
+    heads: int
+    loss: float
 
 
 class Answers:
@@ -45,17 +54,28 @@ class Answers:
     >>> answers.give("clinic", "q1", "federation", 2, lambda spent: b"never made")
     b'first'
     >>> answers.spent("clinic")
-    2
+    Spent(heads=2, loss=0.0)
     """
 
     def __init__(self, folder: str | Path | None) -> None:
         self._database = DurableFile.at(Path(folder) / "answers.db" if folder else None, _KIND)
 
-    def spent(self, who: str) -> int:
-        """Return how many classifiers were tested in all."""
-        return int(self._database.rows("SELECT coalesce(sum(heads), 0) FROM answers WHERE who = ?", who)[0][0])
+    def spent(self, who: str) -> Spent:
+        """Return what all answers cost."""
+        query = "SELECT coalesce(sum(heads), 0), coalesce(sum(loss), 0.0) FROM answers WHERE who = ?"
+        ((heads, loss),) = self._database.rows(query, who)
+        return Spent(int(heads), float(loss))
 
-    def give(self, who: str, question: str, federation: str, heads: int, make: Callable[[int], bytes]) -> bytes:
+    def give(
+        self,
+        who: str,
+        question: str,
+        federation: str,
+        heads: int,
+        make: Callable[[Spent], bytes],
+        *,
+        loss: float = 0.0,
+    ) -> bytes:
         """Return the answer to a question: the former one, or one that is made and written down now.
 
         Parameters
@@ -63,7 +83,9 @@ class Answers:
         who, question, federation, heads
             Whose account, what was asked, for which federation, and how many classifiers it costs.
         make
-            Called with the classifiers that were tested before; raises where the rules allow no more.
+            Called with what was spent before; raises where the rules allow no more.
+        loss
+            Σ Δ²/σ² of the noise on the answer.
         """
         with self._database.writing() as connection:
             query = "SELECT payload FROM answers WHERE who = ? AND question = ?"
@@ -71,9 +93,8 @@ class Answers:
             if known is not None:
                 return bytes(known[0])
             payload = make(self.spent(who))
-            connection.execute(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (who, question, federation, heads, payload)
-            )
+            values = (who, question, federation, heads, loss, payload)
+            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)
         return payload
 
     def close(self) -> None:
