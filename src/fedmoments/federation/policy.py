@@ -5,7 +5,6 @@ every moment, whatever is later derived from it. Unless its own rules say otherw
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.core.statistics.accumulator import running_positions
 from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.map_leaks import MapOutline, fewest_samples
+from fedmoments.privacy.map_leaks import MapOutline, fewest_samples, largest_matrix
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
 from fedmoments.privacy.sketch_limits import check_limits, limit_sketch, spare_samples
 from fedmoments.settings.policy import MAPS, TUNING, PolicyRules
@@ -92,7 +91,7 @@ class ClientPolicy(PolicyRules):
     def _oversized(self, terms: Terms) -> list[str]:
         """Return what a short text of terms would make this machine hold beyond its rule."""
         sizes = {
-            "numbers of the feature map": max((math.prod(shape) for shape in _shapes(terms)), default=0),
+            "numbers of the feature map": largest_matrix(terms.map_or_none),
             "numbers of the moments": terms.spec.numbers(len(terms.classes), terms.dim),
             "pairs of classes": len(terms.classes) ** 2,
         }
@@ -378,13 +377,6 @@ def require_clear(terms: Terms) -> None:
             f"the terms of the federation '{terms.name}' promise {promise}, but a client's part of tuning is sent in "
             "the clear and without noise: tune in a federation whose terms promise neither, or keep the head as it is"
         )
-
-
-def _shapes(terms: Terms) -> list[tuple[int, int]]:
-    """Return the columns that go into and come out of every map that draws a matrix; nothing is drawn."""
-    given = terms.map_or_none
-    stages = () if given is None else getattr(given, "maps", (given,))
-    return [(d, stage.output_dim(d)) for stage in stages if (d := stage.required_dim()) is not None]
 
 
 def _listed(names: frozenset[str]) -> str:

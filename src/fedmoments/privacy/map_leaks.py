@@ -21,9 +21,10 @@ The count is a rule, not a proof: it tells where equations suffice, not that a s
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fedmoments.core.maps import FeatureMap
+from fedmoments.core.maps import Chain, FeatureMap
+from fedmoments.errors import InputError
 
-__all__ = ["MapOutline", "fewest_samples", "numbers_told"]
+__all__ = ["MapOutline", "fewest_samples", "largest_matrix", "numbers_told"]
 
 _POWERS = ("class_squares", "class_thirds", "class_fourths")
 
@@ -62,9 +63,8 @@ class MapOutline:
         """
         if feature_map is None:
             return cls("none", width, width, is_linear=True)
-        stages = getattr(feature_map, "maps", (feature_map,))
-        name = ", ".join(stage.kind for stage in stages)
-        return cls(name, feature_map.input_dim_for(width) or 1, width, feature_map.is_linear)
+        name = ", ".join(stage.kind for stage in _stages(feature_map))
+        return cls(name, _input_dim(feature_map, width) or 1, width, feature_map.is_linear)
 
     @property
     def expands(self) -> bool:
@@ -92,6 +92,43 @@ class MapOutline:
         if self.is_linear or not self.expands or n < 1:
             return False
         return n * self.before <= numbers_told(n, self.after, moments, second)
+
+
+def largest_matrix(feature_map: FeatureMap | None) -> int:
+    """Return how many numbers the largest matrix of a map has at most; nothing is drawn.
+
+    Examples
+    --------
+    >>> from fedmoments.core.maps import Normalize, RandomProjection
+    >>> largest_matrix(Normalize() | RandomProjection(384, 64, seed=0))
+    24576
+    """
+    fixed = [(stage, d) for stage in _stages(feature_map) if (d := stage.required_dim()) is not None]
+    return max((d * stage.output_dim(d) for stage, d in fixed), default=0)
+
+
+def _stages(feature_map: FeatureMap | None) -> tuple[FeatureMap, ...]:
+    """Return the maps of a chain, or the only one."""
+    if feature_map is None:
+        return ()
+    return feature_map.maps if isinstance(feature_map, Chain) else (feature_map,)
+
+
+def _input_dim(feature_map: FeatureMap, width: int) -> int | None:
+    """Return how many columns go in where ``width`` come out, the fewest if several numbers do; None if none does."""
+    d: int | None = width
+    for stage in reversed(_stages(feature_map)):
+        required = stage.required_dim()
+        tried = [required] if required else range(1, (d or 0) + 1)
+        d = next((columns for columns in tried if _gives(stage, columns, d)), None)
+    return d
+
+
+def _gives(stage: FeatureMap, columns: int, width: int | None) -> bool:
+    try:
+        return stage.output_dim(columns) == width
+    except InputError:
+        return False
 
 
 def numbers_told(n: int, width: int, moments: Collection[str], second: str) -> int:

@@ -16,7 +16,6 @@ A new map is one class: a frozen dataclass whose fields are its parameters, with
     @dataclass(frozen=True)
     class Squash(FeatureMap, kind="squash"):
         scale: float
-
         def _apply(self, X):
             return np.tanh(X / self.scale)
 """
@@ -57,8 +56,7 @@ _KINDS: Registry[type["FeatureMap"]] = Registry(
 class FeatureMap(ABC):
     """A map of feature rows, fixed by its parameters alone.
 
-    Subclasses implement `_apply`, and `_width` and `required_dim` where the number of columns matters. One whose sums
-    follow from the sums of what goes in says so (`is_linear`): all others are taken to tell more of single samples.
+    Subclasses implement `_apply`, and `_width` and `required_dim` where the number of columns matters; `is_linear`.
 
     Examples
     --------
@@ -74,10 +72,9 @@ class FeatureMap(ABC):
 
     def __init_subclass__(cls, *, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is None:
-            return
-        cls.kind = kind
-        _KINDS.register(cls)
+        if kind is not None:
+            cls.kind = kind
+            _KINDS.register(cls)
 
     def __call__(self, X: npt.ArrayLike) -> FloatArray:
         """Map feature rows.
@@ -140,33 +137,8 @@ class FeatureMap(ABC):
 
     @property
     def is_linear(self) -> bool:
-        """Whether z = xR + b for some R and b, so that a sum of what comes out tells the sum of what goes in, no more.
-
-        Examples
-        --------
-        >>> from fedmoments.core.maps import Normalize, RandomProjection
-        >>> Identity().is_linear, RandomProjection(3, 2, seed=0).is_linear, Normalize().is_linear
-        (True, True, False)
-        """
+        """Whether z = xR + b for some R and b, so that a sum behind it tells the sum before it, no more."""
         return False
-
-    def input_dim_for(self, width: int) -> int | None:
-        """Tell how many columns go in where ``width`` come out, the fewest if several numbers do; None if none does.
-
-        Examples
-        --------
-        >>> from fedmoments.core.maps import Normalize, RandomFourier
-        >>> (Normalize() | RandomFourier(8, 50, bandwidth=1.0, seed=0)).input_dim_for(50)
-        8
-        """
-        required = self.required_dim()
-        return next((d for d in ([required] if required else range(1, width + 1)) if self._gives(d, width)), None)
-
-    def _gives(self, d: int, width: int) -> bool:
-        try:
-            return self.output_dim(d) == width
-        except InputError:
-            return False
 
     def describe(self) -> dict[str, object]:
         """Describe the map completely, as a JSON object: its ``kind`` and every parameter.
@@ -267,10 +239,7 @@ class Identity(FeatureMap, kind="identity"):
     [[1.0, 2.0]]
     """
 
-    @property
-    def is_linear(self) -> bool:
-        """True."""
-        return True
+    is_linear = True
 
     def _apply(self, X: FloatArray) -> FloatArray:
         return X
@@ -320,13 +289,6 @@ class Chain(FeatureMap, kind="chain"):
     def is_linear(self) -> bool:
         """Whether all of its maps are."""
         return all(stage.is_linear for stage in self.maps)
-
-    def input_dim_for(self, width: int) -> int | None:
-        """Tell how many columns go in where ``width`` come out: from the last map to the first."""
-        d: int | None = width
-        for stage in reversed(self.maps):
-            d = None if d is None else stage.input_dim_for(d)
-        return d
 
     def describe(self) -> dict[str, object]:
         """Describe the chain: the descriptions of its maps, in order."""
@@ -435,5 +397,4 @@ def _plain(value: object) -> object:
 
 
 def _shortened(value: object, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return text if len(text := repr(value)) <= limit else f"{text[:limit]}…"

@@ -31,6 +31,7 @@ class Offset(FeatureMap, kind="offset"):
     """
 
     vector: tuple[float, ...]
+    is_linear = True
 
     def __init__(self, vector: npt.ArrayLike) -> None:
         try:
@@ -54,11 +55,6 @@ class Offset(FeatureMap, kind="offset"):
         array = np.array(self.vector, dtype=np.float64)
         array.setflags(write=False)
         return array
-
-    @property
-    def is_linear(self) -> bool:
-        """True."""
-        return True
 
     def required_dim(self) -> int:
         """Tell the number of columns: the length of the vector."""

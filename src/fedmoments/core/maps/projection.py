@@ -49,6 +49,7 @@ class RandomProjection(FeatureMap, kind="random_projection"):
     n_components: int
     seed: int
     generator: str = field(default=GENERATOR, kw_only=True, repr=False)
+    is_linear = True
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -64,11 +65,6 @@ class RandomProjection(FeatureMap, kind="random_projection"):
         normals /= np.sqrt(float(self.n_components))
         normals.setflags(write=False)
         return normals.reshape(self.n_components, self.input_dim).T
-
-    @property
-    def is_linear(self) -> bool:
-        """True."""
-        return True
 
     def required_dim(self) -> int:
         """Tell the number of columns: ``input_dim``."""
