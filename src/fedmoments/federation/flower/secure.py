@@ -147,7 +147,7 @@ class SecureRun:
     def _leave_out(self, batch: Batch, error: RefusedError) -> bool:
         """Take a report that the helper cannot open out of a batch; others wait again."""
         if error.client is None:
-            self._spoil(batch, error)
+            self._doubt(batch, error)
         if error.client not in batch.clients:
             raise DeploymentError(f"the helper refused a report that is not in the batch: {error}") from error
         self._store.reopen(batch.name, [error.client], str(error))
