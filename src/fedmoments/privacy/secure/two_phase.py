@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.errors import NotEnoughDataError, PrivacyError
+from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.secure.context import Context
@@ -67,7 +67,13 @@ def learn_contributors(leader: Leader, gate: Gate, request: SumRequest) -> Ints:
         The group's reports, and the block of contributors.
     """
     masked = leader.finish(request, np.zeros(request.size, np.uint64))
-    return leader.finish(request, gate.learn(request, masked)).view(np.int64)
+    held = leader.finish(request, gate.learn(request, masked)).view(np.int64)
+    if held.min(initial=0) < 0 or held.max(initial=0) > len(request.reports):
+        raise InputError(
+            f"of {len(request.reports)} clients from 0 to all can hold a class, but from {held.min()} to {held.max()} "
+            "came out: masks that do not cancel"
+        )
+    return held
 
 
 def open_classes(leader: Leader, gate: Gate, layout: DenseLayout, contributors: int) -> tuple[Words, Ints]:
