@@ -16,12 +16,14 @@ from fedmoments.settings.option import option
 if TYPE_CHECKING:
     from fedmoments.privacy.modes import Mode
 
-__all__ = ["BUDGETS", "NEIGHBOURS", "UNITS", "Agreed", "Protection"]
+__all__ = ["BUDGETS", "NEIGHBOURS", "NOISES", "UNITS", "Agreed", "Protection"]
 
 #: What differential privacy hides: one sample, or everything that one client sent.
 UNITS = ("sample", "client")
 #: Neighbouring data differ by one sample (client) that is there or not, or by one that is another.
 NEIGHBOURS = ("add-remove", "replace")
+#: Who adds noise: the server to the sums of all clients, or every client to its own, so that nobody need be trusted.
+NOISES = ("central", "local")
 #: How the budget is shared between counts, sums and second moments; see fedmoments.privacy.dp.
 BUDGETS = ("automatic", "equal")
 #: A promise that fails more often is none.
@@ -57,6 +59,11 @@ class Agreed:
         For the unit client: public bound S on the norm of the whole (weighted) contribution of a client.
     budget
         How the noise is shared: ``automatic``, ``equal``, or weights such as ``counts=0.1,sums=1,second=0.5``.
+    noise
+        Who adds it: see `NOISES`.
+    mean_clip
+        Public bound on how far a client mean may lie from its class mean, for heads on client means; None: 0.06 of
+        the norm that features have.
     releases
         How many releases the budget is planned for.
 
@@ -114,10 +121,22 @@ class Agreed:
         metavar="SHARES",
         needs="epsilon",
     )
+    noise: str = _rule(
+        "central",
+        "Who adds it: the server to sums (central), or every client to its own (local).",
+        metavar="central|local",
+        needs="epsilon",
+    )
+    mean_clip: float | None = _rule(
+        None,
+        "Public norm that client means are clipped to around class means; 0.06 of the features' without it.",
+        metavar="NORM",
+        needs="epsilon",
+    )
     releases: int = _rule(1, "Releases that the budget is planned for.", metavar="N", needs="epsilon")
 
     def __post_init__(self) -> None:
-        for name, known in (("unit", UNITS), ("neighbours", NEIGHBOURS)):
+        for name, known in (("unit", UNITS), ("neighbours", NEIGHBOURS), ("noise", NOISES)):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"value of '{name}'", str(getattr(self, name)), known)
         self._check_numbers()
@@ -148,7 +167,7 @@ class Agreed:
                 raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")
 
     def _check_positive_numbers(self) -> None:
-        for name in ("epsilon", "clip", "client_norm"):
+        for name in ("epsilon", "clip", "client_norm", "mean_clip"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and math.isfinite(value) and value > 0):

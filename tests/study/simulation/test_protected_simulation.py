@@ -109,7 +109,8 @@ def test_under_noise_features_are_bounded_by_a_public_map() -> None:
 @pytest.mark.parametrize(
     ("agreed", "why"),
     [
-        (Agreed(epsilon=2.0), "cannot be released with differential privacy"),
+        (Agreed(epsilon=2.0, unit="client", client_norm=20.0), "hiding one client was asked for"),
+        (Agreed(epsilon=2.0, noise="local"), "cannot be released with differential privacy"),
         (Agreed(secure="sums"), "choose the modes two-phase or cohorts"),
     ],
 )
@@ -117,6 +118,24 @@ def test_heads_on_client_means_are_refused_where_they_cannot_be_protected(agreed
     outcome = federation(Protection(agreed), "fedcof").outcome(make_head("fedcof"))
     assert outcome.accuracy is None
     assert why in (outcome.reason or "")
+
+
+def test_heads_on_client_means_are_fitted_from_noised_phases() -> None:
+    noised = federation(Protection(Agreed(epsilon=8.0)), "fedcof")
+    assert (noised.outcome(make_head("fedcof")).accuracy or 0.0) > 0.5
+    assert noised.shield is not None
+    assert noised.shield.spent == {"epsilon": pytest.approx(8.0), "delta": 1e-5, "releases": 1}
+    by_class = noised.outcome(make_head("qda-free"))
+    assert by_class.accuracy is None
+    assert by_class.reason
+
+
+def test_local_noise_needs_no_trust_and_costs_accuracy() -> None:
+    local = federation(Protection(Agreed(epsilon=8.0, noise="local")), "fedncm").outcome(make_head("fedncm"))
+    central = federation(Protection(Agreed(epsilon=8.0)), "fedncm").outcome(make_head("fedncm"))
+    assert local.accuracy is not None
+    assert central.accuracy is not None
+    assert local.accuracy <= central.accuracy + 0.05
 
 
 def test_two_phases_give_the_classifier_of_clear_client_means() -> None:

@@ -7,6 +7,7 @@ the promise.
 from fedmoments.privacy.dp.accountant import Accountant, Spending, epsilon_of, least_ratio
 from fedmoments.privacy.dp.budget import parse_budget, shares_of
 from fedmoments.privacy.dp.client_clip import clip_client
+from fedmoments.privacy.dp.client_means import release_client_means, require_client_means
 from fedmoments.privacy.dp.compatibility import check_rules
 from fedmoments.privacy.dp.discrete import discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
@@ -30,7 +31,9 @@ __all__ = [
     "parse_budget",
     "plan",
     "release",
+    "release_client_means",
     "repair",
     "require_additive",
+    "require_client_means",
     "shares_of",
 ]

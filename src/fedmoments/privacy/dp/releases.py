@@ -28,7 +28,7 @@ from fedmoments.privacy.dp.scatters import SCATTERS
 from fedmoments.privacy.dp.sensitivity import largest_norm
 from fedmoments.privacy.protection import Agreed
 
-__all__ = ["Released", "check_norms", "finish", "noise_vector", "release"]
+__all__ = ["Released", "check_norms", "finish", "noise_vector", "noise_vector_of", "release"]
 
 Ints = NDArray[np.int64]
 
@@ -90,8 +90,12 @@ def noise_vector(layout: DenseLayout, form: FixedPoint, agreed: Agreed, source: 
     >>> noise_vector(layout, FixedPoint(1.0, 10**5), Agreed(epsilon=1.0)).shape
     (12,)
     """
-    source = source or Stream()
-    scales = plan(layout, form, agreed).grid_scales()
+    return noise_vector_of(plan(layout, form, agreed), source or Stream())
+
+
+def noise_vector_of(noise_plan: NoisePlan, source: Stream) -> Ints:
+    """Return the integers of a plan to add to a dense vector modulo 2⁶⁴, (size,) int64."""
+    layout, scales = noise_plan.layout, noise_plan.grid_scales()
     noise = np.empty(layout.size, np.int64)
     noise[layout.contributor_block] = source.words(layout.n_classes).view(np.int64)
     noise[layout.n_classes :] = discrete_gaussian(scales[layout.n_classes :], source)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics import MOMENTS, FixedPoint, Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.dp.noise_plan import plan
+from fedmoments.privacy.dp.noise_plan import NoisePlan, plan
 from fedmoments.privacy.dp.scatters import SCATTERS, repair_class_moment, repair_gram
 from fedmoments.privacy.dp.sensitivity import COUNTS, largest_norm
 from fedmoments.privacy.protection import Agreed
 
-__all__ = ["DROP_BELOW", "repair"]
+__all__ = ["DROP_BELOW", "repair", "repair_as_planned"]
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def repair(
     layout, form, agreed
         What the noise was made for.
     servers
-        How many parties added the full noise: 2 on secure sums.
+        How many parties added the full noise: 2 on secure sums, all clients where each noises its own.
 
     Raises
     ------
@@ -61,9 +61,17 @@ def repair(
     >>> repair(layout.pack(stats), layout, form, Agreed(epsilon=8.0)).classes
     array([1])
     """
-    if servers not in (1, 2):
-        raise InputError(f"noise is added by one server, or by both of a secure sum, not by {servers}")
-    sigmas = {name: sigma * servers**0.5 for name, sigma in plan(layout, form, agreed).sigmas.items()}
+    if servers < 1:
+        raise InputError(f"noise is added by one server, by both of a secure sum or by every client, not by {servers}")
+    return repair_as_planned(noisy, plan(layout, form, agreed), agreed, servers=servers)
+
+
+def repair_as_planned(
+    noisy: NDArray[np.uint64] | NDArray[np.int64], noise_plan: NoisePlan, agreed: Agreed, *, servers: int = 1
+) -> Statistics:
+    """Return statistics in float64 from a vector with the noise of a plan in it; see :func:`repair`."""
+    layout, form = noise_plan.layout, noise_plan.form
+    sigmas = {name: sigma * servers**0.5 for name, sigma in noise_plan.sigmas.items()}
     table, shared = _split(layout.signed(noisy), layout, form)
     counts = table.pop(COUNTS)[:, 0]
     keep = counts >= max(1.0, DROP_BELOW * sigmas[COUNTS])

@@ -21,8 +21,10 @@ from fedmoments.privacy.dp import (
     noise_vector,
     plan,
     release,
+    release_client_means,
     repair,
     require_additive,
+    require_client_means,
 )
 from fedmoments.privacy.modes.noise import Noise
 
@@ -74,14 +76,18 @@ class CentralNoise(Noise):
 
     def check_spec(self, spec: StatisticsSpec) -> None:
         """Refuse moments of which one sample changes more than its own share."""
-        require_additive(spec)
+        if spec.keeps_clients_apart and not spec.has_sketch:
+            require_client_means(spec, self.agreed)
+        else:
+            require_additive(spec)
 
     def check_terms(self, terms: "TermsLike") -> None:
         """Refuse client means, and features that nothing bounds."""
         if terms.spec.keeps_clients_apart:
             raise InputError(
-                f"the terms ask for {terms.spec}, but noise cannot protect client means: what one sample changes there "
-                "depends on the data. Choose heads on sums of all clients (fedncm, fed3r, gh-lda …) with an epsilon"
+                f"the terms ask for {terms.spec}, but in a deployed federation noise cannot protect client means: its "
+                "ledger releases sums, in one step (a simulation does both). Choose heads on sums of all clients "
+                "(fedncm, fed3r, gh-lda …) with an epsilon"
             )
         given = terms.fingerprint.feature_map
         last = given.maps[-1] if isinstance(given, Chain) else given
@@ -129,7 +135,9 @@ class CentralNoise(Noise):
         return Accountant(self.epsilon, self.agreed.delta)
 
     def released(self, merged: Statistics) -> Statistics:
-        """Return the release of sums that one trusted server added up."""
+        """Return the release of sums, or of client means, that one trusted server holds."""
+        if merged.spec.keeps_clients_apart:
+            return release_client_means(merged, self.agreed, self._account)
         return release(merged, self.agreed, self._account).statistics
 
     def draws(self, asked: "Asked") -> Callable[[Ints], Ints]:

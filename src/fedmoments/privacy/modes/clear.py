@@ -53,7 +53,7 @@ class Clear(Mode):
         return header.client, header.version
 
     def simulated(self, crowd: "Crowd") -> "Opened":
-        return Summed(self.noise.released(crowd.merged()))
+        return Summed(self.noise.simulated(crowd))
 
     def contributors(self, status: Any) -> int:
         return sum(client.samples > 0 for client in status.contributors)

@@ -59,6 +59,11 @@ class Masked(Mode):
 
     # ---------------------------------------------------------------------------------------------- check
 
+    def check_agreed(self) -> None:
+        """Refuse noise that clients add themselves."""
+        super().check_agreed()
+        self.noise.check_mode(masked=True)
+
     def check_sketch(self, spec: StatisticsSpec) -> None:
         if spec.has_sketch:
             raise PrivacyError(

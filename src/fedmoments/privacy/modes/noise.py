@@ -17,7 +17,7 @@ from fedmoments.privacy.dp import clip_client
 
 if TYPE_CHECKING:  # the agreement makes its mode and noise from these files
     from fedmoments.privacy.modes.opened import Opened
-    from fedmoments.privacy.modes.parties import Asked, Ledger, TermsLike
+    from fedmoments.privacy.modes.parties import Asked, Crowd, Ledger, TermsLike
     from fedmoments.privacy.protection import Agreed
 
 __all__ = ["Noise"]
@@ -58,6 +58,9 @@ class Noise:
         self.agreed = agreed
 
     # ---------------------------------------------------------------------------------------------- check
+
+    def check_mode(self, *, masked: bool) -> None:
+        """Refuse a mode, masked or not, that it does not lie on."""
 
     def forbid(self, error: Exception) -> None:
         """Raise ``error`` if there is noise: what it says does not go with any."""
@@ -101,6 +104,11 @@ class Noise:
     def released(self, merged: Statistics) -> Statistics:
         """Return sums that one trusted server added up, as they may be computed with."""
         return merged
+
+    def simulated(self, crowd: "Crowd") -> Statistics:
+        """Return what a simulated server that reads contributions may compute with."""
+        apart = crowd.asked.spec.keeps_clients_apart
+        return self.released(Statistics.merge(crowd.parts.values()) if apart and self.is_on else crowd.merged())
 
     def draws(self, asked: "Asked") -> Draws | None:
         """Return what draws the helper's noise at coordinates of a batch; None where it adds none."""

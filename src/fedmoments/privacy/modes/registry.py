@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.modes.central_noise import CentralNoise
+from fedmoments.privacy.modes.local_noise import LocalNoise
 from fedmoments.privacy.modes.mode import Mode
 from fedmoments.privacy.modes.noise import Noise
 from fedmoments.registry import Registry, scan
@@ -90,5 +91,6 @@ def mode_of(agreed: "Agreed") -> Mode:
     """
     if agreed.secure is not None and agreed.secure not in secure_names():
         raise UnknownNameError("value of 'secure'", str(agreed.secure), secure_names())
-    noise = Noise(agreed) if agreed.epsilon is None else CentralNoise(agreed)
+    noises = {"central": CentralNoise, "local": LocalNoise}
+    noise = Noise(agreed) if agreed.epsilon is None else noises[agreed.noise](agreed)
     return MODES[agreed.secure or CLEAR](agreed, noise)
