@@ -155,6 +155,7 @@ PINNED: dict[str, list[str]] = {
         "Header",
         "pack_tensors",
         "read_tensors",
+        "reading",
         "unpack_tensors",
         "write_tensors",
         "write_whole",
@@ -281,8 +282,10 @@ PINNED: dict[str, list[str]] = {
         "parse_budget",
         "plan",
         "release",
+        "release_client_means",
         "repair",
         "require_additive",
+        "require_client_means",
         "shares_of",
     ],
     "fedmoments.privacy.robust": [

@@ -13,16 +13,26 @@ A file appears whole or not at all: it is written beside its place and renamed.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import FileFormatError
+from fedmoments.errors import FedMomentsError, FileFormatError, RefusedError
 
-__all__ = ["FORMAT", "Header", "pack_tensors", "read_tensors", "unpack_tensors", "write_tensors", "write_whole"]
+__all__ = [
+    "FORMAT",
+    "Header",
+    "pack_tensors",
+    "read_tensors",
+    "reading",
+    "unpack_tensors",
+    "write_tensors",
+    "write_whole",
+]
 
 Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
@@ -31,6 +41,12 @@ Tensors = dict[str, NDArray[Any]]
 FORMAT = 1
 _KEY = "fedmoments"
 _ADVICE = "write it again, or fetch a sound copy"
+#: What values in a file can cause: numbers too large, other types, missing names, depth, half letters, huge shapes.
+HOSTILE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError),
+    FedMomentsError,
+)
+_MOST_SAID = 500
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -68,6 +84,35 @@ def write_tensors(path: str | os.PathLike[str], kind: str, tensors: Mapping[str,
     write_whole(path, pack_tensors(kind, tensors, header))
 
 
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Answer a hostile file with one error of ours, whatever it made numbers, texts or arrays do.
+
+    Parameters
+    ----------
+    what
+        What is being read, at the beginning of the sentence: "these are no terms of a federation".
+
+    Raises
+    ------
+    FileFormatError
+        Instead of any error that values can cause; what is one already, and refusals, pass.
+
+    Examples
+    --------
+    >>> with reading("this is no count"):
+    ...     float(10**400)
+    Traceback (most recent call last):
+    fedmoments.errors.FileFormatError: this is no count: int too large to convert to float
+    """
+    try:
+        yield
+    except (FileFormatError, RefusedError):
+        raise
+    except HOSTILE as error:
+        raise FileFormatError(f"{what}: {str(error)[:_MOST_SAID]}") from error
+
+
 def pack_tensors(kind: str, tensors: Mapping[str, NDArray[Any]], header: Header) -> bytes:
     """Return the bytes of the file that :func:`write_tensors` writes.
 
@@ -102,7 +147,8 @@ def unpack_tensors(data: bytes, kind: str, whose: str) -> tuple[Tensors, Header]
     except (SafetensorError, KeyError) as error:
         raise FileFormatError(f"{whose} is not sound ({error}): {_ADVICE}") from error
     length = int.from_bytes(data[:8], "little")  # safetensors has checked it
-    text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_KEY)
+    with reading(f"{whose} is not sound"):
+        text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_KEY)
     if text is None:
         raise FileFormatError(f"{whose} holds tensors, but fedmoments did not write it")
     return tensors, _checked_header(whose, tensors, _envelope(whose, text, kind))
@@ -133,7 +179,9 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, Head
 def _checked_header(path: str | os.PathLike[str], tensors: Tensors, envelope: Header) -> Header:
     """Return the header, once the checksum matches."""
     header: Header = envelope["header"]
-    if envelope.get("checksum") != _checksum(tensors, header):
+    with reading(f"{path} is not sound"):
+        checksum = _checksum(tensors, header)
+    if envelope.get("checksum") != checksum:
         raise FileFormatError(f"{path} is damaged: its checksum does not match what it holds: {_ADVICE}")
     return header
 

@@ -179,6 +179,8 @@ class _App(_Group):
 @contextmanager
 def _plain_notes() -> Iterator[None]:
     """Show what was fitted in a lesser way than asked for as one line on stderr, once; other warnings as usual."""
+    from fedmoments.cli.output import print_note
+
     shown: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -188,7 +190,7 @@ def _plain_notes() -> Iterator[None]:
                 usual(message, category, *rest, **more)
             elif str(message) not in shown:
                 shown.add(str(message))
-                sys.stderr.write(f"note: {' '.join(str(message).split())}\n")
+                print_note(f"note: {message}")
 
         warnings.simplefilter("always", FitWarning)
         warnings.showwarning = show
@@ -196,7 +198,9 @@ def _plain_notes() -> Iterator[None]:
 
 
 def _refuse(message: str) -> int:
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")  # one line, whatever a message holds
+    from fedmoments.cli.output import print_note
+
+    print_note(f"error: {message}")
     return 2
 
 

@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,7 +10,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fedmoments.cli.agreements import spent_text
-from fedmoments.cli.output import fail, plural, print_line, print_table, readable_bytes
+from fedmoments.cli.output import fail, plural, print_line, print_note, print_table, readable_bytes
 from fedmoments.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ _RAISED = re.compile(r"^(?:.*\s)?(?:fedmoments\.errors\.)?(\w+Error): (.+)$")
 
 def tell(text: str) -> None:
     """Print a line of progress on stderr, at once."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    print_note(text)
 
 
 class RunLines(io.TextIOBase):

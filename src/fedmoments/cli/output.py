@@ -2,6 +2,9 @@
 
 A terminal gets rules, bold heads and its own width. Anything else (a pipe, a file) gets the same table as plain lines
 without control codes, wide enough that no cell is cut.
+
+Names of clients, classes and files come from others and may hold what moves a cursor, rewrites a line or turns the
+direction of text. All that is printed goes through :func:`visible` here, and nowhere else.
 """
 
 import json
@@ -27,10 +30,12 @@ __all__ = [
     "print_files",
     "print_json",
     "print_line",
+    "print_note",
     "print_table",
     "progress_bar",
     "readable_bytes",
     "readable_seconds",
+    "visible",
 ]
 
 #: Width of lines that no terminal limits.
@@ -51,20 +56,49 @@ def _console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
+def visible(text: str) -> str:
+    r"""Return text with everything that is not printable (control codes, line ends, marks of direction) written out.
+
+    Examples
+    --------
+    >>> visible("caf\u00e9"), visible("\x1b[2Jclinic\n\u202e")
+    ('café', '\\x1b[2Jclinic\\n\\u202e')
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that JSON does not know (NaN, infinity) are a bug and are refused."""
-    sys.stdout.write(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+    lines = json.dumps(document, allow_nan=False, ensure_ascii=False, indent=2).split("\n")
+    sys.stdout.writelines(f"{_visible_json(line)}\n" for line in lines)
+
+
+def _visible_json(line: str) -> str:
+    """Return a line of JSON with what is not printable, which only texts hold, as JSON writes it out."""
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def fail(sentence: str) -> NoReturn:
     """End the command with exit code 1: it was understood and tried, but what it was to do or to prove is not so."""
-    sys.stderr.write(f"error: {' '.join(sentence.split())}\n")
+    print_note(f"error: {sentence}")
     raise click.exceptions.Exit(1)
 
 
+def print_note(sentence: str) -> None:
+    """Print one line on stderr, at once, whatever a sentence holds."""
+    sys.stderr.write(f"{visible(' '.join(sentence.split()))}\n")
+    sys.stderr.flush()
+
+
 def print_line(text: str = "") -> None:
-    """Print a line, wrapped at words to the width of the terminal."""
-    _console().print(text, soft_wrap=not sys.stdout.isatty())
+    """Print a line, wrapped at words to the width of the terminal; line ends at its beginning are empty lines."""
+    line = text.lstrip("\n")
+    gap = "\n" * (len(text) - len(line))
+    _console().print(gap + visible(line), soft_wrap=not sys.stdout.isatty())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
@@ -80,6 +114,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         Which columns hold numbers.
     """
     console = _console()
+    columns, right = [visible(name) for name in columns], [visible(name) for name in right]
+    rows = [[visible(cell) for cell in row] for row in rows]
     style = box.SIMPLE_HEAD if sys.stdout.isatty() else None
     # A box has a column of its own between two others.
     table = Table(box=style, padding=(0, GAP - 1 if style else GAP, 0, 0), pad_edge=False, show_edge=False)
@@ -138,7 +174,7 @@ def fits_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     >>> fits_width(["head", "accuracy"], [["fedcof", "92.0"]])
     True
     """
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    widths = [max(len(visible(cell)) for cell in column) for column in zip(columns, *rows, strict=True)]
     return sum(widths) + GAP * (len(widths) - 1) <= _console().width
 
 
@@ -159,7 +195,7 @@ def progress_bar(what: str) -> Iterator[Any]:
         task = bar.add_task("")
 
         def move(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=text)
+            bar.update(task, completed=done, total=total, description=visible(text))
 
         yield move
 
@@ -172,8 +208,7 @@ def _plain_progress(what: str) -> Any:
         nonlocal last
         if time.monotonic() - last >= QUIET:
             last = time.monotonic()
-            sys.stderr.write(f"{what}: {done} of {total}{f', {text}' if text else ''}\n")
-            sys.stderr.flush()
+            print_note(f"{what}: {done} of {total}{f', {text}' if text else ''}")
 
     return move
 

@@ -1,7 +1,6 @@
 """``fedmoments reproduce``: a table or figure of a paper, run again, and shown beside the paper's numbers."""
 
 import contextlib
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ import click
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import OF_SIMULATIONS, Fresh, Json, example, typed_command
-from fedmoments.cli.output import print_files, print_json, print_line, progress_bar
+from fedmoments.cli.output import print_files, print_json, print_line, print_note, progress_bar
 from fedmoments.cli.places import results_folder
 from fedmoments.cli.reproduction_tables import listing, show_document, show_line, show_listing
 from fedmoments.cli.texts import listed
@@ -158,7 +157,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was measured is kept, the same command goes on from there\n")
+        print_note("interrupted; what was measured is kept, the same command goes on from there")
         raise
 
 
@@ -194,7 +193,7 @@ def _one(experiment: Any, world: Any, asked: Mapping[str, Any], *, named: bool) 
     except FedMomentsError as error:
         if named:
             raise
-        sys.stderr.write(f"skipped {experiment.name}: {' '.join(str(error).split())}\n")
+        print_note(f"skipped {experiment.name}: {error}")
         return None
 
 

@@ -1,13 +1,12 @@
 """``fedmoments simulate``: data and an encoder in, a table over heads and settings, classifiers and a report out."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import Fresh, Json, example, typed_command
-from fedmoments.cli.output import plural, print_files, print_json, print_line, progress_bar
+from fedmoments.cli.output import plural, print_files, print_json, print_line, print_note, progress_bar
 from fedmoments.cli.places import results_folder
 from fedmoments.cli.texts import listed
 from fedmoments.privacy.protection import Agreed, Protection
@@ -87,7 +86,7 @@ def run_study(study: StudySettings, out: Path | None, *, fresh: bool = False, fo
                 for_report=for_report,
             )
     except KeyboardInterrupt:
-        sys.stderr.write(f"{_interrupted(out)}\n")
+        print_note(_interrupted(out))
         raise
 
 

@@ -1,13 +1,12 @@
 """``fedmoments tune``: linear probing and fine-tuning of a simulated federation, from every start, as curves."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Taken
 from fedmoments.cli.options import OF_SIMULATIONS, Fresh, Json, example, typed_command
-from fedmoments.cli.output import plural, print_files, print_json, print_line, progress_bar
+from fedmoments.cli.output import plural, print_files, print_json, print_line, print_note, progress_bar
 from fedmoments.cli.places import results_folder
 from fedmoments.cli.simulate import ASK
 from fedmoments.settings.plan import TuningPlan
@@ -59,7 +58,7 @@ def tune(
             )
     except KeyboardInterrupt:
         kept = f"what was tuned is kept in {out}, the same command goes on from there" if out else "nothing is kept"
-        sys.stderr.write(f"interrupted; {kept}\n")
+        print_note(f"interrupted; {kept}")
         raise
     if json:
         print_json(outcome.document)

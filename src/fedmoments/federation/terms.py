@@ -14,7 +14,8 @@ from typing import Any
 from fedmoments.core.maps import FeatureMap, Identity
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
-from fedmoments.errors import FedMomentsError, FileFormatError, InputError, PrivacyError
+from fedmoments.errors import InputError, PrivacyError
+from fedmoments.files import reading
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
@@ -206,10 +207,11 @@ class Terms:
         FileFormatError
             When the text is no terms, or terms that make no sense.
         """
-        try:
+        with reading("these are no terms of a federation"):
             value = json.loads(text)
             if not isinstance(value, dict) or set(value) - {"privacy", "sketch"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
+            _check_numbers(value)
             privacy = _privacy_from(value)
             plan = _plan_from(value["sketch"]) if "sketch" in value else None
             spec = StatisticsSpec.of(*value["moments"], means_per_client=value["means_per_client"], sketch=plan)
@@ -219,8 +221,15 @@ class Terms:
             fingerprint = Fingerprint.from_json(json.dumps(value["fingerprint"]))
             rest = {name: value[name] for name in ("name", "encoder", "dim", "rows", "max_bytes", "seed", "nonce")}
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, FedMomentsError) as error:
-            raise FileFormatError(f"these are no terms of a federation: {error}") from error
+
+
+def _check_numbers(value: Mapping[str, Any]) -> None:
+    """Refuse numbers of another type or size than terms have: JSON knows numbers that nothing can compute with."""
+    for name in ("dim", "means_per_client", "max_samples", "max_bytes", "seed"):
+        if type(value[name]) is not int or not -(2**63) <= value[name] < 2**63:
+            raise InputError(f"{name} must be a whole number of 64 bits, not {value[name]!r:.80}")
+    if type(value["norm_bound"]) not in (int, float):
+        raise InputError(f"norm_bound must be a number, not {value['norm_bound']!r:.80}")
 
 
 def _privacy_from(value: Mapping[str, Any]) -> Agreed:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from fedmoments.core.maps.base import FeatureMap, Identity, from_description
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.errors import FileFormatError, InputError, MergeError
+from fedmoments.files import reading
 from fedmoments.samples.encoders.probe import Behaviour, describe_difference
 
 if TYPE_CHECKING:
@@ -201,14 +202,15 @@ class Fingerprint:
                 f"a fingerprint must be a JSON object with the fields {sorted(wanted)}, but got {got}; "
                 f"it was damaged, or written by another version (this one writes format_version {FORMAT_VERSION})"
             )
-        return cls(
-            encoder=value["encoder"],
-            preprocessing=value["preprocessing"],
-            feature_map=from_description(value["feature_map"]),
-            classes=value["classes"],
-            format_version=value["format_version"],
-            behaviour=Behaviour.from_text(value["behaviour"]) if "behaviour" in value else None,
-        )
+        with reading("this is no fingerprint"):
+            return cls(
+                encoder=value["encoder"],
+                preprocessing=value["preprocessing"],
+                feature_map=from_description(value["feature_map"]),
+                classes=value["classes"],
+                format_version=value["format_version"],
+                behaviour=Behaviour.from_text(value["behaviour"]) if "behaviour" in value else None,
+            )
 
     def _difference(self, other: "Fingerprint", name: str, ours: str, theirs: str) -> str:
         if name == "classes":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmoments.errors import FileFormatError
+from fedmoments.files import reading
 
 __all__ = ["parse_toml", "read_toml", "to_toml"]
 
@@ -17,18 +17,14 @@ WIDTH = 88
 
 def parse_toml(text: str, whose: str) -> dict[str, Any]:
     """Return a TOML document, or say what is wrong with it."""
-    try:
+    with reading(f"{whose} is not TOML"):
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{whose} is not TOML: {error}") from error
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the TOML document in a file, or say what is wrong with it."""
-    try:
+    with reading(f"{path} is not TOML"):
         text = Path(path).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not TOML: {error}") from error
     return parse_toml(text, str(path))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import InputError
-from fedmoments.files import pack_tensors, read_tensors, write_whole
+from fedmoments.files import pack_tensors, read_tensors, reading, write_whole
 from fedmoments.tuning.engine import Arrays
 
 __all__ = ["Checkpoint"]
@@ -65,7 +65,8 @@ class Checkpoint:
                 "or delete it to begin anew"
             )
         groups: dict[str, Arrays] = {group: {} for group in _GROUPS}
-        for name, array in tensors.items():
-            group, _, rest = name.partition("/")
-            groups[group][rest] = array
-        return cls(**groups, notes=header["notes"], basis=basis)
+        with reading(f"{path} is no checkpoint"):
+            for name, array in tensors.items():
+                group, _, rest = name.partition("/")
+                groups[group][rest] = array
+            return cls(**groups, notes=header["notes"], basis=basis)

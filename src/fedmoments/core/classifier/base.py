@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.maps import FeatureMap, from_description
-from fedmoments.errors import FileFormatError, InputError, UnknownNameError
-from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
+from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.files import Header, pack_tensors, read_tensors, reading, unpack_tensors, write_whole
 
 __all__ = ["Classifier", "load", "load_bytes"]
 
@@ -306,17 +306,37 @@ def load_bytes(data: bytes, whose: str = "the message") -> Classifier:
 
 
 def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], header: Header) -> Classifier:
-    kind = header.get("classifier")
+    kind = str(header.get("classifier"))
     if kind not in _KINDS:
-        raise UnknownNameError("kind of classifier", str(kind), _KINDS)
+        raise UnknownNameError("kind of classifier", kind, _KINDS)
     described = header.get("feature_map")
-    try:
-        return _KINDS[kind](
+    with reading(f"{path} does not hold a valid classifier of kind '{kind}'"):
+        names, info = header["class_names"], header["info"]
+        if not all(isinstance(name, str) for name in names) or not isinstance(info, dict):
+            raise InputError("class names must be texts, and notes of origin a table")
+        classifier = _KINDS[kind](
             **tensors,
-            class_names=tuple(header["class_names"]),
+            class_names=tuple(names),
             feature_map=from_description(described) if described else None,
-            info=header["info"],
+            info=info,
             temperature=header.get("temperature", 1.0),
         )
-    except (KeyError, TypeError, InputError) as error:
-        raise FileFormatError(f"{path} does not hold a valid classifier of kind '{kind}': {error}") from error
+        _try_out(classifier)
+    return classifier
+
+
+def _try_out(classifier: Classifier) -> None:
+    """Score one and two samples of zeros: arrays that do not fit each other show here, and not in use."""
+    arrays = dict(classifier.arrays())
+    mask = classifier.present
+    if mask.dtype != np.bool_ or mask.ndim != 1 or any(array.dtype.kind not in "fi" for array in arrays.values()):
+        raise InputError("its arrays must be numbers, and the mask of its classes truth values")
+    try:
+        with np.errstate(all="ignore"):
+            scores = [classifier._scores(np.zeros((n, classifier.dim)), arrays) for n in (1, 2)]
+    except Exception as error:
+        raise InputError(f"its arrays do not fit each other ({error})") from error
+    if [own.shape for own in scores] != [(1, classifier.n_classes), (2, classifier.n_classes)]:
+        raise InputError(
+            f"its arrays give scores of shape {scores[0].shape} to one sample of {classifier.n_classes} classes"
+        )

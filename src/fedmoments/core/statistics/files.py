@@ -13,11 +13,13 @@ from fedmoments.core.statistics.sketch_plan import SketchPlan
 from fedmoments.core.statistics.sketches import ALL_CLASSES, SKETCH_INDEX
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
-from fedmoments.errors import FedMomentsError, FileFormatError, InputError
-from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
+from fedmoments.errors import InputError
+from fedmoments.files import Header, pack_tensors, read_tensors, reading, unpack_tensors, write_whole
 
 __all__ = ["load_statistics", "pack_statistics", "save_statistics", "unpack_statistics"]
 
+#: Numbers of class sums, C·d, that a file may ask for: two gibibytes of them.
+MOST_SUMS = 2**28
 _KIND = "statistics"
 
 
@@ -104,7 +106,7 @@ def unpack_statistics(data: bytes, whose: str) -> Statistics:
 
 
 def _read(tensors: dict[str, NDArray[Any]], header: Header, whose: str) -> Statistics:
-    try:
+    with reading(f"{whose} does not hold sound statistics"):
         form = FixedPoint(**header["fixed_point"]) if header["fixed_point"] else None
         plan = SketchPlan(**header["sketch"]) if header.get("sketch") else None
         spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"], sketch=plan)
@@ -117,15 +119,17 @@ def _read(tensors: dict[str, NDArray[Any]], header: Header, whose: str) -> Stati
             spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form, **apart
         )
         _check(stats)
-    except (KeyError, TypeError, ValueError, FedMomentsError) as error:
-        raise FileFormatError(f"{whose} does not hold sound statistics: {error}") from error
     return stats
 
 
 def _check(stats: Statistics) -> None:
     """Refuse arrays of wrong shape or type, labels out of range, counts below one, and numbers that are not finite."""
-    if stats.n_classes < 1 or stats.dim < 1:
-        raise InputError(f"n_classes and dim must be 1 or more, not {stats.n_classes} and {stats.dim}")
+    if any(type(number) is not int or number < 1 for number in (stats.n_classes, stats.dim)):
+        raise InputError(f"n_classes and dim must be whole numbers of 1 or more, not {stats.n_classes} and {stats.dim}")
+    if stats.n_classes * stats.dim > MOST_SUMS:
+        raise InputError(
+            f"{stats.n_classes} classes in {stats.dim} dimensions have more than the {MOST_SUMS} sums that are read"
+        )
     _check_index(stats)
     rows: dict[Layout, tuple[int, ...]] = {
         Layout.CLASS: stats.classes.shape,

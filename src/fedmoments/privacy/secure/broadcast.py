@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.core.statistics.fixed_point import MAX_BITS, RANGE_BITS, SLACK
-from fedmoments.errors import FedMomentsError, FileFormatError, FixedPointOverflowError, InputError
-from fedmoments.files import pack_tensors, unpack_tensors
+from fedmoments.errors import FixedPointOverflowError, InputError
+from fedmoments.files import pack_tensors, reading, unpack_tensors
 from fedmoments.privacy.secure.context import Context
 
 __all__ = ["Broadcast"]
@@ -147,15 +147,13 @@ class Broadcast:
             When it is damaged, or holds numbers that no first phase gives.
         """
         tensors, header = unpack_tensors(data, KIND, "the broadcast")
-        try:
+        with reading("the broadcast of the server is not sound"):
             n_classes, bits = header["n_classes"], header["bits"]
             if not all(type(number) is int for number in (n_classes, bits)):
                 raise InputError(f"n_classes and bits must be whole numbers, not {n_classes!r} and {bits!r}")
             form = FixedPoint(**header["form"])
             broadcast = cls(n_classes, tensors["classes"], tensors["means"], tensors["weights"], bits, form)
             broadcast._check()
-        except (KeyError, TypeError, ValueError, FedMomentsError) as error:
-            raise FileFormatError(f"the broadcast of the server is not sound: {error}") from error
         return broadcast
 
     def _check(self) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmoments.errors import InputError, PrivacyError
+from fedmoments.files import reading
 from fedmoments.privacy.secure.context import Context
 from fedmoments.wire import PublicKey, check_client_id
 
@@ -90,10 +91,8 @@ class Roster:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Roster":
         """Read what :meth:`to_bytes` wrote."""
-        try:
+        with reading("the roster cannot be read"):
             return cls(tuple((name, key) for name, key in json.loads(data)))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(f"the roster cannot be read: {error}") from error
 
 
 def commitment_to(nonce: bytes, context: Context, roster: Roster) -> bytes:

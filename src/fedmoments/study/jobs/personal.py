@@ -14,6 +14,7 @@ from fedmoments.core.heads import Head, make_head
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.statistics import Statistics, load_statistics
 from fedmoments.errors import FileFormatError, InputError
+from fedmoments.files import reading
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
@@ -89,8 +90,10 @@ def read_broadcast(path: Path) -> Broadcast:
         )
     stats, notes = load_statistics(path)
     described = notes.get("feature_map")
-    made_map = from_description(described) if described else None
-    return Broadcast(path, stats=stats, class_names=tuple(notes.get("class_names") or ()), feature_map=made_map)
+    with reading(f"{path} holds notes that no statistics have"):
+        made_map = from_description(described) if described else None
+        names = tuple(str(name) for name in notes.get("class_names") or ())
+        return Broadcast(path, stats=stats, class_names=names, feature_map=made_map)
 
 
 def personalise(

@@ -69,7 +69,7 @@ def _refuse_other_data(path: Path, document: Mapping[str, Any]) -> None:
     """Refuse to replace the results of other data that have the same name."""
     try:
         before = mapping(mapping(json.loads(path.read_text("utf-8"))).get("data"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return
     data = mapping(document.get("data"))
     if before.get("name") != data.get("name") and before.get("digest") != data.get("digest"):
@@ -102,7 +102,7 @@ def read_documents(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     for path in sorted(Path(folder).glob(f"*/*/{RESULTS}")):
         try:
             document = json.loads(path.read_text("utf-8"))
-        except (ValueError, OSError):
+        except (ValueError, OSError, RecursionError):
             continue
         if mapping(document) and folder_of(document) == path.parent.relative_to(folder).as_posix():
             documents.append(document)

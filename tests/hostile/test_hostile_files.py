@@ -1,0 +1,66 @@
+"""Hostile files and messages are answered with our errors, never with those of numbers, lists, texts or memory."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.hostile.parsers import HEADS, PARSERS, SAVED, TERMS
+
+from fedmoments.core.classifier import load_bytes
+from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
+from fedmoments.errors import FedMomentsError, FileFormatError
+from fedmoments.federation.terms import Terms
+from fedmoments.files import pack_tensors, reading, unpack_tensors
+from fedmoments.settings.toml import parse_toml
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_what_was_changed_is_read_or_refused(name: str) -> None:
+    refused = 0
+    for seed in range(150):
+        try:
+            PARSERS[name](np.random.default_rng([seed, 3]))
+        except FedMomentsError:
+            refused += 1
+    assert refused > 20  # not everything is harmless
+
+
+@pytest.mark.parametrize("field", ["max_samples", "norm_bound", "dim", "seed", "max_bytes", "means_per_client"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e308, 10**400, True, "5", [5], None, -(10**30)])
+def test_terms_hold_numbers_that_can_be_computed_with(field: str, value: object) -> None:
+    with pytest.raises(FileFormatError, match="no terms of a federation"):
+        Terms.from_json(json.dumps(json.loads(TERMS[0]) | {field: value}))
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000])
+def test_settings_that_exhaust_the_reader_are_refused(text: str) -> None:
+    with pytest.raises(FileFormatError, match="the file is not TOML"):
+        parse_toml(text, "the file")
+
+
+def test_a_classifier_whose_arrays_do_not_fit_is_refused_when_it_is_read() -> None:
+    for data in HEADS:
+        tensors, header = unpack_tensors(data, "classifier", "it")
+        for name in set(tensors) - {"present"}:
+            for wrong in (tensors[name][..., :-1].copy(), tensors[name].astype(bool)):
+                with pytest.raises(FileFormatError, match="does not hold a valid classifier"):
+                    load_bytes(pack_tensors("classifier", {**tensors, name: wrong}, header))
+        for field, value in (("class_names", [1, 2, 3]), ("info", []), ("feature_map", {"kind": []})):
+            with pytest.raises(FileFormatError):
+                load_bytes(pack_tensors("classifier", tensors, {**header, field: value}))
+
+
+@pytest.mark.parametrize("classes", [2**40, 3.0, True])
+def test_statistics_of_more_classes_than_there_is_memory_are_refused(classes: object) -> None:
+    tensors, header = unpack_tensors(SAVED, "statistics", "it")
+    data = pack_tensors("statistics", tensors, {**header, "n_classes": classes})
+    with pytest.raises(FileFormatError, match="sound statistics"):
+        unpack_statistics(data, "the file")
+    assert pack_statistics(unpack_statistics(SAVED, "it"))
+
+
+def test_our_own_refusals_pass_as_they_are() -> None:
+    with pytest.raises(FileFormatError, match=r"^said before$"), reading("it is wrong"):
+        raise FileFormatError("said before")
+    with pytest.raises(FileFormatError, match=r"^it is wrong: "), reading("it is wrong"):
+        raise OverflowError("too large")
