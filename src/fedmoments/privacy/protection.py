@@ -246,7 +246,9 @@ class Protection:
     )
     robust: str | None = _rule(None, "mad: leave out clients whose means lie far from the others'.", metavar="FILTER")
     attack: str | None = _rule(
-        None, "flip:0.1:100, junk:0.01, …: what a share of the clients does (see docs/privacy.md).", metavar="ATTACK"
+        None,
+        "flip:0.1:100, junk:0.01, …: what a share of the clients does (see docs/privacy/poison.md).",
+        metavar="ATTACK",
     )
 
     def __post_init__(self) -> None:
