@@ -155,7 +155,6 @@ PINNED: dict[str, list[str]] = {
         "Header",
         "pack_tensors",
         "read_tensors",
-        "reading",
         "unpack_tensors",
         "write_tensors",
         "write_whole",

@@ -23,7 +23,8 @@ and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser wa
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "ClientsPooledError",
@@ -172,3 +173,40 @@ class MissingWeightsError(MissingExtraError):
 
 class FitWarning(UserWarning):
     """A head was fitted, but in a lesser way than was asked for; says why, and what to do."""
+
+
+#: What values in a file can cause: numbers too large, other types, missing names, depth, half letters, huge shapes.
+HOSTILE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError),
+    FedMomentsError,
+)
+_MOST_SAID = 500
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Answer a hostile file with one error of ours, whatever it made numbers, texts or arrays do.
+
+    Parameters
+    ----------
+    what
+        What is being read, at the beginning of the sentence: "these are no terms of a federation".
+
+    Raises
+    ------
+    FileFormatError
+        Instead of any error that values can cause; what is one already, and refusals, pass.
+
+    Examples
+    --------
+    >>> with reading("this is no count"):
+    ...     float(10**400)
+    Traceback (most recent call last):
+    fedmoments.errors.FileFormatError: this is no count: int too large to convert to float
+    """
+    try:
+        yield
+    except (FileFormatError, RefusedError):
+        raise
+    except HOSTILE as error:
+        raise FileFormatError(f"{what}: {str(error)[:_MOST_SAID]}") from error

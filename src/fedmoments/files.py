@@ -13,22 +13,20 @@ A file appears whole or not at all: it is written beside its place and renamed.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import FedMomentsError, FileFormatError, RefusedError
+from fedmoments.errors import FileFormatError, reading
 
 __all__ = [
     "FORMAT",
     "Header",
     "pack_tensors",
     "read_tensors",
-    "reading",
     "unpack_tensors",
     "write_tensors",
     "write_whole",
@@ -41,12 +39,6 @@ Tensors = dict[str, NDArray[Any]]
 FORMAT = 1
 _KEY = "fedmoments"
 _ADVICE = "write it again, or fetch a sound copy"
-#: What values in a file can cause: numbers too large, other types, missing names, depth, half letters, huge shapes.
-HOSTILE = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError),
-    FedMomentsError,
-)
-_MOST_SAID = 500
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -82,35 +74,6 @@ def write_tensors(path: str | os.PathLike[str], kind: str, tensors: Mapping[str,
     ([0, 1], {'n_clients': 2})
     """
     write_whole(path, pack_tensors(kind, tensors, header))
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Answer a hostile file with one error of ours, whatever it made numbers, texts or arrays do.
-
-    Parameters
-    ----------
-    what
-        What is being read, at the beginning of the sentence: "these are no terms of a federation".
-
-    Raises
-    ------
-    FileFormatError
-        Instead of any error that values can cause; what is one already, and refusals, pass.
-
-    Examples
-    --------
-    >>> with reading("this is no count"):
-    ...     float(10**400)
-    Traceback (most recent call last):
-    fedmoments.errors.FileFormatError: this is no count: int too large to convert to float
-    """
-    try:
-        yield
-    except (FileFormatError, RefusedError):
-        raise
-    except HOSTILE as error:
-        raise FileFormatError(f"{what}: {str(error)[:_MOST_SAID]}") from error
 
 
 def pack_tensors(kind: str, tensors: Mapping[str, NDArray[Any]], header: Header) -> bytes:

@@ -3,6 +3,7 @@
 Each entry of :data:`PARSERS` takes a random generator, makes one hostile input and reads it, as the product would.
 """
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.hostile.mutations import changed, changed_bytes, changed_tensors, cha
 import fedmoments as fm
 from fedmoments.core.classifier import load_bytes
 from fedmoments.core.maps import Clip, RandomFourier, RandomProjection, from_description
+from fedmoments.core.observations import Report, read_report
+from fedmoments.core.observations.parts import Data
 from fedmoments.core.statistics import load_statistics
 from fedmoments.core.statistics.files import pack_statistics
 from fedmoments.federation.keys.helper import make_helper, read_helper_card
@@ -176,3 +179,14 @@ def settings_files(rng: Rng) -> Any:
     return parse_toml(
         deep[rng.integers(4)] if rng.integers(5) == 0 else changed_bytes(text.encode(), rng).decode("latin-1"), "it"
     )
+
+
+REPORT = json.dumps(Report(data=Data("toy")).to_dict())
+
+
+@parser
+def results_files(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "results.json")
+        path.write_bytes(changed_text(REPORT, rng).encode("utf-8", "surrogatepass"))
+        return read_report(path)

@@ -8,9 +8,9 @@ from tests.hostile.parsers import HEADS, PARSERS, SAVED, TERMS
 
 from fedmoments.core.classifier import load_bytes
 from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
-from fedmoments.errors import FedMomentsError, FileFormatError
+from fedmoments.errors import FedMomentsError, FileFormatError, reading
 from fedmoments.federation.terms import Terms
-from fedmoments.files import pack_tensors, reading, unpack_tensors
+from fedmoments.files import pack_tensors, unpack_tensors
 from fedmoments.settings.toml import parse_toml
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from fedmoments.core.maps import FeatureMap, Identity
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
-from fedmoments.errors import InputError, PrivacyError
-from fedmoments.files import reading
+from fedmoments.errors import InputError, PrivacyError, reading
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed

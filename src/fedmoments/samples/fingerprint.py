@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from fedmoments.core.maps.base import FeatureMap, Identity, from_description
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
-from fedmoments.errors import FileFormatError, InputError, MergeError
-from fedmoments.files import reading
+from fedmoments.errors import FileFormatError, InputError, MergeError, reading
 from fedmoments.samples.encoders.probe import Behaviour, describe_difference
 
 if TYPE_CHECKING:

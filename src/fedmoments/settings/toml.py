@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmoments.files import reading
+from fedmoments.errors import reading
 
 __all__ = ["parse_toml", "read_toml", "to_toml"]
 

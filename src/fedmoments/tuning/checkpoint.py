@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmoments.errors import InputError
-from fedmoments.files import pack_tensors, read_tensors, reading, write_whole
+from fedmoments.errors import InputError, reading
+from fedmoments.files import pack_tensors, read_tensors, write_whole
 from fedmoments.tuning.engine import Arrays
 
 __all__ = ["Checkpoint"]

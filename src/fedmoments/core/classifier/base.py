@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.maps import FeatureMap, from_description
-from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.files import Header, pack_tensors, read_tensors, reading, unpack_tensors, write_whole
+from fedmoments.errors import InputError, UnknownNameError, reading
+from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
 
 __all__ = ["Classifier", "load", "load_bytes"]
 

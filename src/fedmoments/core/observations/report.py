@@ -31,7 +31,7 @@ from fedmoments.core.observations.results import DISCORDANT, Results
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER, Row
 from fedmoments.core.observations.setting import SWEPT, Setting
 from fedmoments.core.observations.tuning import Tuning
-from fedmoments.errors import FileFormatError, InputError
+from fedmoments.errors import InputError, reading
 from fedmoments.files import write_whole
 
 __all__ = ["FORMAT", "Report", "read_report"]
@@ -230,8 +230,5 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     ...     read_report(Path(folder, "results.json")).data.name
     'toy'
     """
-    try:
-        plain = json.loads(Path(path).read_bytes())
-    except ValueError as error:
-        raise FileFormatError(f"{path} is no JSON of ours: {error}") from error
-    return Report.from_dict(plain, str(path))
+    with reading(f"{path} is no JSON of ours"):
+        return Report.from_dict(json.loads(Path(path).read_bytes()), str(path))

@@ -13,8 +13,8 @@ from fedmoments.core.statistics.sketch_plan import SketchPlan
 from fedmoments.core.statistics.sketches import ALL_CLASSES, SKETCH_INDEX
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
-from fedmoments.errors import InputError
-from fedmoments.files import Header, pack_tensors, read_tensors, reading, unpack_tensors, write_whole
+from fedmoments.errors import InputError, reading
+from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
 
 __all__ = ["load_statistics", "pack_statistics", "save_statistics", "unpack_statistics"]
 

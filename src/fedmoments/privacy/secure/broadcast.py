@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.core.statistics.fixed_point import MAX_BITS, RANGE_BITS, SLACK
-from fedmoments.errors import FixedPointOverflowError, InputError
-from fedmoments.files import pack_tensors, reading, unpack_tensors
+from fedmoments.errors import FixedPointOverflowError, InputError, reading
+from fedmoments.files import pack_tensors, unpack_tensors
 from fedmoments.privacy.secure.context import Context
 
 __all__ = ["Broadcast"]

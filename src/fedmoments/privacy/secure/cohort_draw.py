@@ -16,8 +16,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedmoments.errors import InputError, PrivacyError
-from fedmoments.files import reading
+from fedmoments.errors import InputError, PrivacyError, reading
 from fedmoments.privacy.secure.context import Context
 from fedmoments.wire import PublicKey, check_client_id
 

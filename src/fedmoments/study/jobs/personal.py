@@ -13,8 +13,7 @@ from fedmoments.core.classifier import Classifier, load
 from fedmoments.core.heads import Head, make_head
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.statistics import Statistics, load_statistics
-from fedmoments.errors import FileFormatError, InputError
-from fedmoments.files import reading
+from fedmoments.errors import FileFormatError, InputError, reading
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
