@@ -110,6 +110,69 @@ def test_membership_is_guessed_less_well_from_a_smaller_share(share: float, leas
     assert least < np.mean(found) < most
 
 
+def labelled(X: Floats, y: Ints, share: float = 1.0, rank: int = 999) -> Statistics:
+    plan = SketchPlan(None, rank=rank, code="float64", share=share, rows="class")
+    return Statistics.of(X, y, StatisticsSpec.of("scatter_sketch", sketch=plan), n_classes=int(y.max()) + 1)
+
+
+def spanned_by_class(stats: Statistics, samples: Floats, labels: Ints) -> Floats:
+    """The same attack with the rows of the vector's own class: one has to know, or try, its label."""
+    found = np.zeros(len(labels))
+    for (rows, _, _), label in zip(stats.sketches.blocks(), stats.sketches.labels.tolist(), strict=True):
+        mine = labels == label
+        gaps = samples[mine] - stats.sums[label] / stats.counts[label]
+        right = np.linalg.qr(rows.T)[0].T
+        found[mine] = np.square(gaps @ right.T).sum(axis=1) / np.square(gaps).sum(axis=1)
+    return found
+
+
+@pytest.mark.parametrize("share", [0.125, 0.25, 0.5])
+def test_rows_of_a_class_tell_no_more_of_membership_than_as_many_rows_of_all_classes(share: float) -> None:
+    """Digits' pixels: 84 samples of four classes."""
+    X, y = load_digits(return_X_y=True)
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        groups = [rng.permutation(np.flatnonzero(y == label))[:42].reshape(2, 21) for label in range(4)]
+        inside, outside = np.concatenate(groups, axis=1)
+        pooled, own = sketched(X[inside], y[inside], share), labelled(X[inside], y[inside], share)
+        assert len(own.sketches.rows) <= len(pooled.sketches.rows)
+        found.append(
+            [
+                auc(attack(sent, X[inside], y[inside]), attack(sent, X[outside], y[outside]))
+                for attack, sent in ((spanned, pooled), (spanned_by_class, own))
+            ]
+        )
+    by_all, by_class = np.mean(found, axis=0)
+    assert by_class < by_all + 0.02
+    assert {0.125: 0.6, 0.25: 0.75, 0.5: 0.9}[share] < by_class < 1.0
+
+
+def test_a_pair_of_samples_has_a_row_of_its_own_class_at_full_rank_and_none_by_the_quarter() -> None:
+    X, y = normal(9), np.array([0, 1, 1, 2, 2, 2, 2, 2, 2])
+    whole = labelled(X, y)
+    (place,) = np.flatnonzero(whole.sketches.labels == 1)
+    row = whole.sketches.select(np.array([place])).rows[0] / np.sqrt(2)
+    mean = X[1:3].mean(axis=0)
+    assert min(np.abs(mean + row - X[1]).max(), np.abs(mean - row - X[1]).max()) < 1e-6
+    report = LeakReport.of(whole)
+    assert [finding.labels for finding in report.findings if finding.kind == "pair"] == [(1,)]
+    quarter = limit_sketch(whole, 0.25, least=0)
+    assert quarter.sketches.sizes.tolist() == [0, 0, 1]
+    assert LeakReport.of(quarter).about("pair") == 0
+    assert limit_sketch(whole).sketches.sizes.tolist() == [0, 0, 0]  # by the default policy: too few spare samples
+
+
+def test_rows_of_a_small_class_are_nearer_to_single_samples_so_that_the_policy_counts_by_class() -> None:
+    X, y = normal(60, dim=64), np.arange(60) % 12
+    pooled, own = sketched(X, y, 0.25), labelled(X, y, 0.25)
+    near = [LeakReport.of(sent).outline.measured(X, y, 0.25).sketches for sent in (pooled, own)]
+    worst = [max(sketch.exposure.nearest for sketch in sketches if sketch.exposure) for sketches in near]
+    assert worst[1] > worst[0] + 0.1
+    assert ClientPolicy().limited(pooled).sketches.sizes.sum() == 12
+    assert ClientPolicy().limited(own).sketches.sizes.sum() == 0
+
+
 # ---------------------------------------------------------------------------------------------- what is told of samples
 
 

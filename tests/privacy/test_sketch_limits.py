@@ -160,3 +160,20 @@ def test_what_the_server_decodes_is_what_the_policy_let_out(share: float) -> Non
     assert found.sketches.sizes.tolist() == [min(len(stats.sketches.rows), int(share * 56))]
     np.testing.assert_array_equal(found.sketches.rows, sent.sketches.rows)
     np.testing.assert_allclose(found.sketches.trace, stats.sketches.trace, rtol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25])
+def test_law_a_limit_holds_in_every_class_and_keeps_its_trace(share: float) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [50, 15, 2])
+    plan = SketchPlan(None, rank=40, code="float64", share=1.0, rows="class")
+    stats = Statistics.of(rng.normal(size=(67, 8)), y, StatisticsSpec.of("scatter_sketch", sketch=plan), n_classes=3)
+    cut = limit_sketch(stats, share, least=10)
+    assert (cut.sketches.sizes <= [int(share * 49), int(share * 14), 0]).all()
+    np.testing.assert_allclose(cut.sketches.traces, stats.sketches.traces)
+    for label in range(3):
+        mine = np.array([label])
+        kept = cut.sketches.select(mine).rows
+        np.testing.assert_array_equal(kept, stats.sketches.select(mine).rows[: len(kept)])
+    with pytest.raises(InputError, match="limit each before they are merged"):
+        limit_sketch(stats + stats, share)

@@ -22,7 +22,14 @@ Array = npt.NDArray[Any]
 KEY = IdentityKey.from_bytes(bytes(32))
 FORM = FixedPoint(norm_bound=64.0, max_samples=100_000)
 #: Tensors that a budget pays for.
-PAID = ("moment.client_means", "mean_scales", "moment.scatter_sketch", "sketch_scales", "sketch_residual")
+PAID = (
+    "moment.client_means",
+    "mean_scales",
+    "moment.scatter_sketch",
+    "sketch_scales",
+    "sketch_residual",
+    "sketch_sizes",
+)
 NUMBERS = {"I64": "q", "F64": "d", "F32": "f", "F16": "e", "I8": "b", "U8": "B"}
 
 
@@ -60,7 +67,8 @@ def sizes(data: bytes) -> dict[str, int]:
 def plans() -> st.SearchStrategy[SketchPlan]:
     budgets = st.sampled_from(["means", "means/2", "means*3", "gram", "5KB", "400/class"])
     by_rank = st.builds(SketchPlan, st.none(), st.integers(0, 8), st.sampled_from(CODES), st.sampled_from([0.2, 1.0]))
-    return st.one_of(st.builds(SketchPlan, budgets), by_rank)
+    rows = st.sampled_from(["pooled", "class"])
+    return st.builds(replace, st.one_of(st.builds(SketchPlan, budgets), by_rank), rows=rows)
 
 
 @settings(deadline=None, max_examples=120)
@@ -74,7 +82,7 @@ def test_law_what_was_measured_by_the_plan_arrives_as_the_server_is_said_to_hold
     assert found.sketches.rows.dtype == np.float64
     assert np.array_equal(found.sketches.rows, stats.sketches.rows)
     assert np.array_equal(found.sketches.residuals, stats.sketches.residuals)
-    assert len(found.sketches) == min(n, 1)
+    assert found.sketches.labels.tolist() == (stats.classes.tolist() if plan.by_class else [-1] * min(n, 1))
     assert found == stats.quantized(FORM).as_sent()
 
 
@@ -275,5 +283,6 @@ def test_a_budget_that_cannot_hold_the_means_of_some_client_is_refused_before_an
 def test_a_plan_that_is_not_given_is_the_default_one() -> None:
     spec = StatisticsSpec.of("scatter_sketch")
     terms = Agreement("0a" * 32, "1b" * 32, "2c" * 32, 6, 24, spec, FORM)
-    assert terms.spec.sketch == SketchPlan()
+    assert terms.spec.sketch == SketchPlan(rows="pooled")
+    assert replace(terms, spec=spec, n_classes=77).spec.sketch == SketchPlan(rows="class")
     assert arrived(sent(measured(terms, 20, 1), terms), terms).spec == terms.spec

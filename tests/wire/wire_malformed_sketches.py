@@ -15,8 +15,10 @@ SINGLES = w.agreement("scatter_sketch", sketch=SketchPlan(None, 3, "float32"), r
 EXACT = w.agreement("scatter_sketch", sketch=SketchPlan(None, 3, "float64"))
 NORMS = w.agreement("scatter_sketch", "class_norms", dim=24)
 GRAM = w.agreement("scatter_sketch", "gram", sketch=SketchPlan(None, 2, "int8"))
-AGREEMENTS = (BUDGET, HALVES, SINGLES, EXACT, NORMS, GRAM)
+LABELLED = w.agreement("scatter_sketch", dim=24, sketch=SketchPlan("means*4", share=0.5, rows="class"))
+AGREEMENTS = (BUDGET, HALVES, SINGLES, EXACT, NORMS, GRAM, LABELLED)
 scaled = any_of(BUDGET, HALVES, SINGLES, NORMS, GRAM)
+SIZES = "sketch_sizes"
 
 
 @kind(Reason.DTYPE, words=(OURS, "must be", "arrived"))
@@ -97,7 +99,7 @@ def the_number_that_int8_does_not_use(rng: np.random.Generator) -> Made:
     return changed(agreement, tensors)
 
 
-@kind(Reason.OUT_OF_RANGE, words=(OURS, "scatter sketch has the trace", "norm_bound"))
+@kind(Reason.OUT_OF_RANGE, words=(OURS, "scatter sketch", "has the trace", "norm_bound"))
 def more_energy_than_the_norm_bound_allows(rng: np.random.Generator) -> Made:
     agreement = any_of(*AGREEMENTS)(rng)
     tensors = taken(agreement, rng)
@@ -135,3 +137,41 @@ def trace_against_second_moments(rng: np.random.Generator) -> Made:
     tensors = taken(agreement, rng)
     tensors[RESIDUAL] += [20.0, -tensors[RESIDUAL][0]][rng.integers(2)] if agreement is GRAM else 40.0
     return changed(agreement, tensors)
+
+
+@kind(Reason.INCONSISTENT, words=(OURS, "of its scatter sketch may have 0 to", "arrived"))
+def more_rows_of_a_class_than_its_samples_allow(rng: np.random.Generator) -> Made:
+    tensors = taken(LABELLED, rng)
+    place = rng.integers(len(tensors[SIZES]))
+    most = LABELLED.plan.class_ranks(tensors["class_counts"])[place]
+    tensors[SIZES][place] = [most + 1, -1, 2**62, -(2**63)][rng.integers(4)]
+    return changed(LABELLED, tensors)
+
+
+@kind(Reason.INCONSISTENT, words=(OURS, "rows together, but", "arrived"))
+def rows_that_belong_to_no_class(rng: np.random.Generator) -> Made:
+    tensors = taken(LABELLED, rng)
+    tensors[SIZES][int(np.argmax(tensors[SIZES]))] -= 1
+    return changed(LABELLED, tensors)
+
+
+@kind(Reason.SHAPE, words=(OURS, "shape", "arrived"))
+def residual_traces_of_other_classes(rng: np.random.Generator) -> Made:
+    tensors = taken(LABELLED, rng)
+    name = [SIZES, RESIDUAL][rng.integers(2)]
+    return changed(LABELLED, tensors | {name: np.append(tensors[name], tensors[name][:1])})
+
+
+@kind(Reason.BODY, words=(OURS, "lacks", "sketch_sizes"))
+def rows_without_their_classes(rng: np.random.Generator) -> Made:
+    tensors = taken(LABELLED, rng)
+    del tensors[SIZES]
+    return changed(LABELLED, tensors)
+
+
+@kind(Reason.OUT_OF_RANGE, words=(OURS, "in class", "norm_bound"))
+def energy_of_one_class_that_only_all_classes_could_have(rng: np.random.Generator) -> Made:
+    tensors = taken(LABELLED, rng)
+    place = int(rng.integers(len(tensors[RESIDUAL])))
+    tensors[RESIDUAL][place] = 64.0 * (tensors["class_counts"][place] + 1)
+    return changed(LABELLED, tensors)

@@ -15,6 +15,7 @@ from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, print_table
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
+from fedmoments.privacy.sketch_leaks import SketchOutline
 from fedmoments.settings.policy import PolicyRules
 from fedmoments.settings.study import StudySettings
 
@@ -228,13 +229,14 @@ def _show_one(contribution: _Contribution) -> None:
         print_table(COLUMNS, contribution.after.rows(), right=COLUMNS[2:])
     else:
         print_line("nothing: no sample leaves")
-    for asked, sent in zip(contribution.before.outline.sketches, contribution.after.outline.sketches, strict=False):
+    asked, sent = contribution.before.outline.sketches, contribution.after.outline.sketches
+    if asked and sent:
         rules = (
             f"sketch_share = {contribution.policy.sketch_share:g}, sketch_spare = {contribution.policy.sketch_spare}"
         )
         print_line(
-            f"of the {asked.rank} asked rows of its scatter sketch, {sent.rank} leave ({rules}); {sent.spare} would "
-            "span its samples"
+            f"of the {_rank(asked)} asked rows of its scatter sketch, {_rank(sent)} leave ({rules}); "
+            f"{sum(sketch.spare for sketch in sent)} would span its samples"
         )
 
 
@@ -255,8 +257,13 @@ def _show_many(contributions: list[_Contribution]) -> None:
     if any(contribution.after.outline.sketches for contribution in contributions):
         columns.append("sketch rows")
         for row, contribution in zip(rows, contributions, strict=True):
-            row.append(", ".join(f"{s.rank} of {s.spare}" for s in contribution.after.outline.sketches) or "none")
+            sent = contribution.after.outline.sketches
+            row.append(f"{_rank(sent)} of {sum(sketch.spare for sketch in sent)}" if sent else "none")
     print_table(columns, rows, right=columns[1:])
+
+
+def _rank(sketches: tuple[SketchOutline, ...]) -> int:
+    return sum(sketch.rank for sketch in sketches)
 
 
 def _exposed(report: Any, kinds: tuple[str, ...]) -> int:

@@ -129,7 +129,7 @@ class _Asked:
             packed=self.packed,
             encoder_parameters=_encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0,
             bytes_per_number=self.bytes_per_number,
-            sketch=SketchPlan(self.budget).at(self.dim),
+            sketch=SketchPlan(self.budget).at(self.dim).settled(self.classes or 0),
         )
 
 

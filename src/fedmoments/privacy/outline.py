@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.core.statistics.moments import DERIVED
+from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.sketch_leaks import SketchOutline, measure_exposure, outlines_of
@@ -34,7 +35,8 @@ class Outline:
     rows
         Label -> over how many samples each mean that is kept apart is; one mean a class where only sums are sent.
     sketches
-        Of every contribution that has a scatter sketch, its rank and what that says.
+        Of every contribution that has a scatter sketch (of every class, where rows belong to one), its rank and what
+        that says.
     behind
         The feature map; None where it is not known, which is judged as no map.
 
@@ -129,7 +131,10 @@ class Outline:
         """
         ranks = [min(sketch.rank, allowed_rank(sketch.spare, share=share, least=least)) for sketch in self.sketches]
         pairs = zip(self.sketches, ranks, strict=True)
-        cut = tuple(sketch if rank == sketch.rank else SketchOutline(rank, sketch.spare) for sketch, rank in pairs)
+        cut = tuple(
+            sketch if rank == sketch.rank else SketchOutline(rank, sketch.spare, label=sketch.label)
+            for sketch, rank in pairs
+        )
         return replace(self, sketches=cut)
 
     def measured(self, features: ArrayLike, labels: ArrayLike, share: float = 1.0, least: int = 0) -> "Outline":
@@ -152,10 +157,13 @@ class Outline:
         if not self.spec.has_sketch or not self.counts:
             return self
         spec = StatisticsSpec.of("scatter_sketch", sketch=self.spec.plan)
-        stats = Statistics.of(features, labels, spec, n_classes=max(self.counts) + 1)
-        (outline,) = outlines_of(limited := limit_sketch(stats, share, least))
-        sketch = replace(outline, exposure=measure_exposure(features, labels, limited.sketches.rows))
-        return replace(self, sketches=(sketch,))
+        X, y = np.asarray(features), np.asarray(labels)
+        stats = limit_sketch(Statistics.of(X, y, spec, n_classes=max(self.counts) + 1), share, least)
+        sketches = []
+        for outline, (rows, _, _) in zip(outlines_of(stats), stats.sketches.blocks(), strict=True):
+            mine = (y == outline.label) | (outline.label == ALL_CLASSES)
+            sketches.append(replace(outline, exposure=measure_exposure(X[mine], y[mine], rows)))
+        return replace(self, sketches=tuple(sketches))
 
     def without_small(self, min_count: int) -> "Outline":
         """Return the outline without the classes that have a mean over fewer than ``min_count`` samples.
@@ -178,5 +186,9 @@ def _planned(spec: StatisticsSpec, dim: int, counts: dict[int, int]) -> tuple[Sk
         return ()
     n_samples = sum(counts.values())
     rank = spec.plan.choose(n_samples, len(counts), dim).rank
+    if spec.plan.by_class:  # any class may have all rows, as far as its own share goes
+        most = spec.plan.class_ranks(np.array(list(counts.values())))
+        pairs = zip(counts.items(), most.tolist(), strict=True)
+        return tuple(SketchOutline(min(rank, cap), count - 1, label=label) for (label, count), cap in pairs)
     spare = n_samples - len(counts)
     return (SketchOutline(min(rank, spare), spare),)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.privacy.outline import Outline
 from fedmoments.privacy.sketch_leaks import SketchOutline
 
@@ -72,17 +73,19 @@ def sketch_sayings(outline: Outline, guessing: Callable[[int, int], float], leas
 
 def _saying(outline: Outline, kind: str, text: str, of: list[SketchOutline], *, certain: bool) -> Saying:
     """Say something of all classes; of one contribution it is about all samples, of several about those with spare."""
+    own = tuple(sorted({sketch.label for sketch in of if sketch.label != ALL_CLASSES}))
     one = len(outline.sketches) == 1
-    samples = outline.n_samples if one else sum(sketch.spare for sketch in of)
-    return Saying(kind, certain, text, tuple(outline.counts), samples)
+    samples = outline.n_samples if one else sum(sketch.spare + (1 if own else 0) for sketch in of)
+    return Saying(kind, certain, text, own or tuple(outline.counts), samples)
 
 
 def _pairs(outline: Outline, whole: list[SketchOutline]) -> list[Saying]:
-    """One class of two samples, and all others of one: the row is what the two differ by."""
+    """One class of two samples, and all others of one, or rows of that class: a row is what the two differ by."""
     pairs = [sketch for sketch in whole if sketch.spare == 1]
     if not pairs:
         return []
-    two = tuple(label for label, count in outline.counts.items() if count == 2 or len(outline.sketches) > 1)
+    own = tuple(sorted({sketch.label for sketch in pairs if sketch.label != ALL_CLASSES}))
+    two = own or tuple(label for label, count in outline.counts.items() if count == 2 or len(outline.sketches) > 1)
     text = "the feature vectors of both samples, exactly, as mean ± the only row of the sketch/√2"
     return [Saying("pair", certain=True, text=text, labels=two, samples=2 * len(pairs))]
 
@@ -115,7 +118,8 @@ def _part(outline: Outline, part: list[SketchOutline]) -> list[Saying]:
     if not part:
         return []
     most = max(part, key=lambda sketch: sketch.share)
-    rank = f"{most.rank} of the n − |C| = {most.spare} directions in which samples differ from their means"
+    whole = f"n − |C| = {most.spare}" if most.label == ALL_CLASSES else f"n − 1 = {most.spare} of a class's"
+    rank = f"{most.rank} of the {whole} directions in which samples differ from their means"
     if most.exposure is not None:
         mean, worst = most.exposure.mean, most.exposure.worst
         how = f", which hold {mean:.0%} of a sample's difference on average and {worst:.0%} at worst"
@@ -135,4 +139,6 @@ def _outlier(outline: Outline, sketches: list[SketchOutline]) -> list[Saying]:
         return []
     cos2 = max(near)
     text = f"what one sample differs from its mean by: {cos2:.1%} of it is in a single row of the sketch"
-    return [Saying("outlier", cos2 >= ALIKE, text, tuple(outline.counts), len(near))]
+    told = [sketch.label for sketch in sketches if sketch.exposure is not None and sketch.exposure.nearest >= LIKE]
+    own = tuple(sorted({label for label in told if label != ALL_CLASSES}))
+    return [Saying("outlier", cos2 >= ALIKE, text, own or tuple(outline.counts), len(near))]

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 
 __all__ = ["Exposure", "SketchOutline", "measure_exposure", "outlines_of", "sketch_facts"]
@@ -55,18 +56,20 @@ class Exposure:
 
 @dataclass(frozen=True)
 class SketchOutline:
-    """The sketch of one contribution, in what it reveals.
+    """The sketch of one contribution, or of one class of it, in what it reveals.
 
     Parameters
     ----------
     rank
         Rows r.
     spare
-        n − |C|, the rank at which it would span the samples.
+        n − |C|, or n − 1 of a class: the rank at which it would span the samples.
     energy
         1 − ρ/tr M, the part of the scatter that it tells; None before anything is measured.
     exposure
         Measured on the samples; None where these are not at hand.
+    label
+        The class that all rows belong to, or ``ALL_CLASSES``.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class SketchOutline:
     spare: int
     energy: float | None = None
     exposure: Exposure | None = None
+    label: int = ALL_CLASSES
 
     @property
     def share(self) -> float:
@@ -91,13 +95,15 @@ class SketchOutline:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         values: dict[str, Any] = {"rank": self.rank, "spare": self.spare, "share": self.share}
+        if self.label != ALL_CLASSES:
+            values["label"] = self.label
         if self.energy is not None:
             values["energy"] = self.energy
         return values | ({"told": self.exposure.to_dict()} if self.exposure else {})
 
 
 def outlines_of(stats: Statistics) -> tuple[SketchOutline, ...]:
-    """Return what is to be known of every contribution's sketch without samples.
+    """Return what is to be known of every contribution's sketch without samples; by class where rows have labels.
 
     Blocks that several contributions were compressed into belong to no single one, and are left out.
 
@@ -111,18 +117,32 @@ def outlines_of(stats: Statistics) -> tuple[SketchOutline, ...]:
     """
     if not stats.spec.has_sketch:
         return ()
-    number = int(stats.row_owners.max(initial=-1)) + 1
-    samples = np.bincount(stats.row_owners, weights=stats.row_counts, minlength=number)
-    cells = np.unique(stats.row_owners * stats.n_classes + stats.row_labels)
-    spare = samples - np.bincount(cells // stats.n_classes, minlength=number)
-    outlines = []
-    for rows, residual, owner in stats.sketches.blocks():
+    spare: dict[tuple[int, int], int] = {}
+    samples = cell_counts(stats.row_owners * stats.n_classes + stats.row_labels, stats.row_counts)
+    for cell, count in samples.items():
+        owner, label = divmod(cell, stats.n_classes)
+        for whose in (label, ALL_CLASSES):
+            spare[owner, whose] = spare.get((owner, whose), 0) + count - 1
+    sketches, outlines = stats.sketches, []
+    for (rows, residual, owner), label in zip(sketches.blocks(), sketches.labels.tolist(), strict=True):
         if owner < 0:
             continue
         energy = float(np.square(rows).sum())
         part = energy / (energy + residual) if energy > 0 else 0.0
-        outlines.append(SketchOutline(len(rows), int(spare[owner]) if owner < number else 0, part))
+        outlines.append(SketchOutline(len(rows), spare.get((owner, label), 0), part, label=label))
     return tuple(outlines)
+
+
+def cell_counts(cells: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[int, int]:
+    """Return how many samples every cell has, rows of the same cell added up.
+
+    Examples
+    --------
+    >>> cell_counts(np.array([3, 5, 3]), np.array([2, 1, 4]))
+    {3: 6, 5: 1}
+    """
+    names, places = np.unique(cells, return_inverse=True)
+    return dict(zip(names.tolist(), np.bincount(places, counts).astype(int).tolist(), strict=True))
 
 
 def measure_exposure(features: ArrayLike, labels: ArrayLike, rows: ArrayLike) -> Exposure:
@@ -186,7 +206,8 @@ def sketch_facts(stats: Statistics) -> dict[str, float] | None:
     -------
     dict
         ``clients`` with a sketch, ``rows`` of all, mean and ``most`` of r/(n − |C|) over clients with spare samples
-        (``share``), and the mean part of the scatter that is told (``energy``).
+        (``share``), and the mean part of the scatter that is told (``energy``). Where rows belong to classes, both are
+        over the classes of clients, with r/(n − 1).
 
     Examples
     --------
@@ -199,9 +220,9 @@ def sketch_facts(stats: Statistics) -> dict[str, float] | None:
     outlines = [outline for outline in outlines_of(stats) if outline.spare > 0]
     if not outlines:
         return None
-    shares = [outline.share for outline in outlines]
+    shares, labelled = [outline.share for outline in outlines], stats.sketches.by_class
     return {
-        "clients": len(outlines),
+        "clients": len(np.unique(stats.sketch_owners[stats.sketch_owners >= 0])) if labelled else len(outlines),
         "rows": sum(outline.rank for outline in outlines),
         "share": float(np.mean(shares)),
         "most": float(np.max(shares)),

@@ -6,7 +6,9 @@ among samples. So a client cuts its own sketch, whatever the terms ask for:
 
     r ≤ share · (n − |C|),    and r = 0 where n − |C| < spare.
 
-Rows that are cut leave their energy to the residual trace, so that tr M stays exact.
+Where rows belong to classes, both hold in every class, whose spare samples are n_c − 1: a row of a small class is near
+to one of its samples more often than a row of all classes is. Rows that are cut leave their energy to the residual
+trace, so that tr M, or that of every class, stays exact.
 
 A sketch is read row by row. It adds nothing up across clients, so nothing that hides a client among others works on it:
 secure sums, noise and blurred counts are refused, not ignored (``Mode.check_sketch``). Their counterpart that adds up
@@ -100,20 +102,23 @@ def limit_sketch(stats: Statistics, share: float = SHARE, least: int = SPARE) ->
     check_limits(share, least)
     if not stats.spec.has_sketch or not len(stats.sketch_sizes):
         return stats
-    if len(stats.sketch_sizes) > 1:
+    sketches = stats.sketches
+    if len(sketches) > (len(stats.classes) if sketches.by_class else 1):
         raise InputError(
-            f"a client limits its own sketch, but statistics of {len(stats.sketch_sizes)} contributions arrived: "
-            "limit each before they are merged"
+            f"a client limits its own sketch, but statistics of {int(stats.sketch_owners.max()) + 1} contributions "
+            "arrived: limit each before they are merged"
         )
-    rows = stats.arrays["scatter_sketch"]
-    rank = allowed_rank(spare_samples(stats), share=share, least=least)
-    if len(rows) <= rank:
+    spare = (stats.class_counts - 1).tolist() if sketches.by_class else [spare_samples(stats)]
+    most = [allowed_rank(own, share=share, least=least) for own in spare]
+    if (sketches.sizes <= most).all():
         return stats
-    kept = np.ascontiguousarray(rows[:rank])  # rows come by falling singular value
-    energy = float(np.square(rows[rank:]).sum())
+    # Rows come by falling singular value, those of a block together.
+    block = np.repeat(np.arange(len(sketches)), sketches.sizes)
+    kept = np.arange(len(block)) - sketches.starts[block] < np.array(most)[block]
+    lost = np.bincount(block[~kept], np.square(sketches.rows[~kept]).sum(axis=1), len(sketches))
     return replace(
         stats,
-        arrays={**stats.arrays, "scatter_sketch": kept},
-        sketch_sizes=np.array([rank], np.int64),
-        sketch_residuals=stats.sketch_residuals + energy,
+        arrays={**stats.arrays, "scatter_sketch": np.ascontiguousarray(sketches.rows[kept])},
+        sketch_sizes=np.minimum(sketches.sizes, most),
+        sketch_residuals=stats.sketch_residuals + lost,
     )

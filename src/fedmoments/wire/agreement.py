@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from fedmoments.core.statistics import FixedPoint, StatisticsSpec
-from fedmoments.core.statistics.sketch_plan import Choice
+from fedmoments.core.statistics.sketch_plan import Choice, SketchPlan
 from fedmoments.errors import InputError
 
 __all__ = ["ROW_TYPES", "Agreement", "rows_of"]
@@ -62,6 +62,13 @@ class Agreement:
         object.__setattr__(self, "spec", self.spec.settled(self.n_classes))
         for present in (1, self.n_classes):  # a budget is linear in the classes, so what holds for both holds between
             self.choice(present, present)
+
+    @property
+    def plan(self) -> SketchPlan:
+        """How large scatter sketches are; only where the moments include them."""
+        if self.spec.plan is None:
+            raise InputError(f"the agreed moments, {self.spec}, include no scatter sketch, so that it has no plan")
+        return self.spec.plan
 
     def choice(self, n_samples: int, present: int) -> Choice:
         """Return in which codes a client sends means and sketch rows, and how many of these at most.

@@ -1,11 +1,13 @@
 """A client's scatter sketch as it travels, and back.
 
 Three tensors: the rows in the plan's code, (s, d); one float32 a row, what a number of it is worth (but in float64);
-and the residual trace, one float64. A client without samples has no sketch: no row, and no residual trace.
+and the residual trace, one float64. A client without samples has no sketch: no row, and no residual trace. Where rows
+belong to classes, they come class by class as labels ascend, and each of its classes has a residual trace and, in a
+fourth tensor, how many of the rows are its own.
 
 **Law**: rows that were measured by the agreed plan arrive bit for bit, because coding what was decoded gives the same
-codes and scales. Rows that were measured otherwise are brought to the agreed form, the trace ‖V‖² + ρ unchanged: those
-beyond the rank that the counts allow are added to the residual trace, the others are coded anew.
+codes and scales. Rows that were measured otherwise are brought to the agreed form, the trace ‖V‖² + ρ of each block
+unchanged: those beyond the rank that the counts allow are added to the residual trace, the others are coded anew.
 """
 
 import math
@@ -14,87 +16,143 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.statistics import Sketches
+from fedmoments.core.statistics import Sketches, SketchPlan
 from fedmoments.core.statistics.coding import CodedRows, code_factors, coded_factor
 from fedmoments.core.statistics.sketch_plan import Choice
+from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
+from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import FLOATS, Refuse, Tensor
 from fedmoments.wire.reason import Reason
 
-__all__ = ["RESIDUAL", "ROWS", "SCALES", "read_sketch", "write_sketch"]
+__all__ = ["RESIDUAL", "ROWS", "SCALES", "SIZES", "read_sketch", "write_sketch"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-ROWS, SCALES, RESIDUAL = "moment.scatter_sketch", "sketch_scales", "sketch_residual"
+ROWS, SCALES, RESIDUAL, SIZES = "moment.scatter_sketch", "sketch_scales", "sketch_residual", "sketch_sizes"
 #: Code of sketch rows -> its type in safetensors, and in numpy.
 _DTYPES = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "float16": ("F16", "<f2"), "int8": ("I8", "i1")}
 
 
-def write_sketch(sketches: Sketches, choice: Choice) -> dict[str, tuple[str, NDArray[Any]]]:
+def write_sketch(
+    sketches: Sketches, counts: Ints, plan: SketchPlan, choice: Choice
+) -> dict[str, tuple[str, NDArray[Any]]]:
     """Return the tensors of a client's sketch: name -> (type, numbers).
 
     Parameters
     ----------
     sketches
-        One block, or none of a client without samples.
-    choice
-        The agreed code, and the most rows.
+        One block, or one a class; none of a client without samples.
+    counts
+        (p,) samples of every class.
+    plan, choice
+        The agreed plan, and what it comes to for these counts: the code, and the most rows.
 
     Examples
     --------
     >>> one = Sketches(np.array([[127.0, 1.0], [2.0, 0.0]]), np.array([2]), np.array([0.5]), np.array([0]))
-    >>> tensors = write_sketch(one, Choice("int8", "int8", rank=1))
+    >>> tensors = write_sketch(one, np.array([9]), SketchPlan(), Choice("int8", "int8", rank=1))
     >>> tensors["moment.scatter_sketch"][1], tensors["sketch_scales"][1], tensors["sketch_residual"][1]
     (array([[127,   1]], dtype=int8), array([1.], dtype=float32), array([4.5]))
     """
-    if len(sketches) > 1:
+    expected = len(counts) if choice.by_class else min(len(counts), 1)
+    if len(sketches) != expected or (expected and sketches.by_class != choice.by_class):
         raise InputError(
-            f"a contribution has the scatter sketch of one client, but these statistics hold {len(sketches)} of them: "
-            "send what each client measured, not their sum"
+            f"a contribution has the scatter sketch of one client, but these statistics hold {len(sketches)} blocks, "
+            f"where the agreed plan makes {expected}: send what each client measured by it, not their sum"
         )
-    coded, residuals = _coded(sketches, choice)
+    coded = [
+        _coded(rows, residual, most, choice.code)
+        for (rows, residual, _), most in zip(sketches.blocks(), _most_rows(sketches, counts, plan, choice), strict=True)
+    ]
     dtype, kind = _DTYPES[choice.code]
+    empty = code_factors(sketches.rows[:0], choice.code)
+    parts = [empty, *(block for block, _ in coded)]
+    numbers = np.concatenate([part.numbers for part in parts])
     tensors: dict[str, tuple[str, NDArray[Any]]] = {
-        ROWS: (dtype, np.ascontiguousarray(coded.numbers + coded.numbers.dtype.type(0), kind)),  # there is one zero
-        RESIDUAL: ("F64", np.ascontiguousarray(residuals + 0.0, "<f8")),
+        ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
+        RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
     }
-    if coded.scales is not None:
-        tensors[SCALES] = ("F32", np.ascontiguousarray(coded.scales, "<f4"))
+    if empty.scales is not None:
+        scales = [part.scales for part in parts if part.scales is not None]
+        tensors[SCALES] = ("F32", np.ascontiguousarray(np.concatenate(scales), "<f4"))
+    if choice.by_class:
+        tensors[SIZES] = ("I64", np.array([len(block.numbers) for block, _ in coded], "<i8"))
     return tensors
 
 
-def _coded(sketches: Sketches, choice: Choice) -> tuple[CodedRows, Floats]:
-    """Return rows in the agreed form, and the residual trace (b,)."""
-    rows = sketches.rows[: choice.rank]
-    coded = code_factors(rows, choice.code)
-    if len(rows) == len(sketches.rows) and np.array_equal(coded.values(), rows):
-        return coded, sketches.residuals
-    coded, residual = coded_factor(rows, sketches.trace, choice.code)
-    return coded, np.array([residual])
+def _most_rows(sketches: Sketches, counts: Ints, plan: SketchPlan, choice: Choice) -> list[int]:
+    """Return how many rows of every block may leave: those of most energy, within the cap of each class."""
+    if not choice.by_class:
+        return [choice.rank] * len(sketches)
+    caps = plan.class_ranks(counts)
+    energies = np.square(sketches.rows).sum(axis=1)
+    block = np.repeat(np.arange(len(sketches)), sketches.sizes)
+    within = np.arange(len(block)) - sketches.starts[block] < caps[block]
+    order = np.flatnonzero(within)[np.argsort(-energies[within], kind="stable")]
+    return [int(rows) for rows in np.bincount(block[order[: choice.rank]], minlength=len(sketches))]
 
 
-def read_sketch(tensors: dict[str, Tensor], samples: int, dim: int, choice: Choice, refuse: Refuse) -> Sketches:
+def _coded(rows: Floats, residual: float, most: int, code: str) -> tuple[CodedRows, float]:
+    """Return the rows of a block in the agreed form, and its residual trace."""
+    kept = rows[:most]
+    coded = code_factors(kept, code)
+    if len(kept) == len(rows) and np.array_equal(coded.values(), rows):
+        return coded, residual
+    return coded_factor(kept, float(np.square(rows).sum()) + residual, code)
+
+
+def read_sketch(
+    tensors: dict[str, Tensor], classes: Ints, counts: Ints, agreement: Agreement, refuse: Refuse
+) -> Sketches:
     """Return a client's sketch; types, shapes and single numbers are checked here, what they say of data elsewhere.
 
     Parameters
     ----------
     tensors
-        With :data:`ROWS`, :data:`RESIDUAL` and, where the code has them, :data:`SCALES`.
-    samples, dim
-        How many the client has, and d.
-    choice
-        The agreed code, and the most rows.
+        With :data:`ROWS`, :data:`RESIDUAL` and, where there are any, :data:`SCALES` and :data:`SIZES`.
+    classes, counts
+        (p,) labels of the client and samples of each.
+    agreement
+        With the plan, and so the code and the most rows for these counts.
     refuse
         Called with the reason.
     """
-    blocks = min(samples, 1)
-    numbers = _numbers(tensors[ROWS], dim, choice, refuse)
+    choice = agreement.choice(int(counts.sum()), len(classes))
+    labels = classes if choice.by_class else np.full(min(len(classes), 1), ALL_CLASSES, np.int64)
+    numbers = _numbers(tensors[ROWS], agreement.dim, choice, refuse)
     scales = None
     if SCALES in tensors:
         scales = _floats(SCALES, tensors[SCALES], "F32", len(numbers), refuse).astype(np.float32)
-    residuals = _floats(RESIDUAL, tensors[RESIDUAL], "F64", blocks, refuse).astype(np.float64)
+    residuals = _floats(RESIDUAL, tensors[RESIDUAL], "F64", len(labels), refuse).astype(np.float64)
+    sizes = np.full(len(labels), len(numbers), np.int64)
+    if choice.by_class:
+        sizes = _sizes(tensors[SIZES], len(numbers), agreement.plan.class_ranks(counts), refuse)
     values = CodedRows(choice.code, numbers, scales).values()
-    return Sketches(values, np.full(blocks, len(values), np.int64), residuals, np.zeros(blocks, np.int64))
+    return Sketches(values, sizes, residuals, np.zeros(len(labels), np.int64), labels)
+
+
+def _sizes(tensor: Tensor, rows: int, most: Ints, refuse: Refuse) -> Ints:
+    """Return how many rows every class has, (p,), all of them together ``rows``."""
+    if tensor.dtype != "I64":
+        refuse(Reason.DTYPE, f"'{SIZES}' must be int64, but {tensor.dtype} arrived")
+    if tensor.shape != most.shape:
+        refuse(Reason.SHAPE, f"'{SIZES}' must have the shape {most.shape}, but {tensor.shape} arrived")
+    sizes = tensor.array("<i8")
+    if ((sizes < 0) | (sizes > most)).any():
+        place = int(np.argmax((sizes < 0) | (sizes > most)))
+        refuse(
+            Reason.INCONSISTENT,
+            f"class number {place} of its scatter sketch may have 0 to {most[place]} rows, by the agreed share of its "
+            f"samples, but {sizes[place]} arrived",
+        )
+    if int(sizes.sum()) != rows:
+        refuse(
+            Reason.INCONSISTENT,
+            f"the classes of its scatter sketch have {int(sizes.sum())} rows together, but {rows} arrived",
+        )
+    return sizes
 
 
 def _numbers(tensor: Tensor, dim: int, choice: Choice, refuse: Refuse) -> NDArray[Any]:

@@ -9,6 +9,7 @@ n_g samples and sums A_g, the scatter between its groups is a part of M, and a g
 So a client all of whose classes have one sample has T = 0. Where second moments are sent as well, Σ‖x‖² is known and T
 must be what they leave; no coordinate of V has more energy than their diagonal leaves, and VᵀV ⪯ M where they are
 matrices. As many rows as there are degrees of freedom, n − |C|, leave no residual trace (asked of float64 rows alone).
+Where rows belong to classes, the upper bound and the last sentence hold in each, with n_c − 1 degrees of freedom.
 
 Slack is as in :mod:`fedmoments.wire.checks`: class sums err by e_c, which moves ‖A_c‖²/n_c by at most
 (2‖A_c‖‖e_c‖ + ‖e_c‖²)/n_c, second moments by half a resolution ρ₂ a number, float64 sums by 16·(n + d + 64)·2⁻⁵² of
@@ -56,33 +57,47 @@ def check_sketch(evidence: Evidence, refuse: Refuse) -> None:
             Reason.INCONSISTENT,
             f"the residual trace of its scatter sketch must be 0 or more, but is {stats.sketch_residuals.min():.6g}",
         )
-    if stats.n_samples == len(classes) and trace != 0:
+    single = classes.counts[:, 0] == 1
+    with np.errstate(over="ignore"):
+        nothing = stats.sketches.traces[single if stats.sketches.by_class else single.all(keepdims=True)]
+    if nothing.any():
+        whose = "a class" if stats.sketches.by_class else "every class"
         refuse(
             Reason.INCONSISTENT,
-            "every class has one sample, so that there is no scatter, but its scatter sketch has the trace "
-            f"{trace:.6g}: its counts are not those of its sketch",
+            f"{whose} has one sample, so that there is no scatter, but its scatter sketch has the trace "
+            f"{nothing.max():.6g}: its counts are not those of its sketch",
         )
     rounding = 16 * 2.0**-52 * (stats.n_samples + stats.dim + 64) * stats.n_samples * evidence.bound**2
-    _check_range(evidence, trace, rounding, refuse)
+    _check_most(evidence, rounding, refuse)
+    _check_least(evidence, trace, rounding, refuse)
     _check_residual(evidence, trace, refuse)
     _check_second_moments(evidence, trace, slack_of_sums(classes) + rounding, refuse)
     _check_rows(evidence, slack_of_sums(classes) + rounding, refuse)
 
 
-def _check_range(evidence: Evidence, trace: float, rounding: float, refuse: Refuse) -> None:
-    """Check the trace against counts, the sums of classes and groups, and the norm bound."""
+def _check_most(evidence: Evidence, rounding: float, refuse: Refuse) -> None:
+    """Check the trace, or that of every class, against counts, sums and the norm bound."""
     classes, groups = evidence.classes, evidence.groups
     shortest = np.square(np.maximum(np.abs(classes.values) - classes.errors, 0.0)).sum(axis=1) / classes.counts[:, 0]
     longest = np.square(np.abs(groups.values) + groups.errors).sum(axis=1)
     squares = np.where(groups.counts[:, 0] > 1, groups.counts[:, 0] * evidence.bound**2, longest)
-    most = np.maximum(evidence.per_class(squares[:, None])[:, 0] - shortest, 0.0)[classes.counts[:, 0] > 1]
-    allowed = float(most.sum()) + rounding
-    if not trace <= allowed:  # infinity is refused too
+    most = np.maximum(evidence.per_class(squares[:, None])[:, 0] - shortest, 0.0) * (classes.counts[:, 0] > 1)
+    sketches = evidence.stats.sketches
+    allowed = (most if sketches.by_class else most.sum(keepdims=True)) + rounding
+    with np.errstate(over="ignore"):
+        traces = sketches.traces
+    for place in np.flatnonzero(~(traces <= allowed)).tolist():  # infinity is refused too
+        where = f" in class {sketches.labels[place]}" if sketches.by_class else ""
         refuse(
             Reason.OUT_OF_RANGE,
-            f"its scatter sketch has the trace {trace:.6g}, but its counts, its means and norm_bound="
-            f"{evidence.form.norm_bound:g} allow {allowed:.6g}; clip features to the bound",
+            f"its scatter sketch has the trace {traces[place]:.6g}{where}, but its counts, its means and norm_bound="
+            f"{evidence.form.norm_bound:g} allow {allowed[place]:.6g}; clip features to the bound",
         )
+
+
+def _check_least(evidence: Evidence, trace: float, rounding: float, refuse: Refuse) -> None:
+    """Check that the trace is no less than what the rows of means of a class spread by."""
+    classes, groups = evidence.classes, evidence.groups
     between = float((np.square(groups.values) / groups.counts).sum())
     between -= float((np.square(classes.values) / classes.counts).sum())
     if trace < between - slack_of_sums(groups) - slack_of_sums(classes) - rounding:
@@ -95,13 +110,15 @@ def _check_range(evidence: Evidence, trace: float, rounding: float, refuse: Refu
 
 def _check_residual(evidence: Evidence, trace: float, refuse: Refuse) -> None:
     """Check that rows which span all that samples can span leave nothing."""
-    stats = evidence.stats
-    spare, left = stats.n_samples - len(evidence.classes), float(stats.sketch_residuals.sum())
-    spanned = len(stats.sketches.rows) >= min(spare, stats.dim)
-    if evidence.code == "float64" and spare and spanned and left > LEFT_BY_ROUNDING * trace:
+    stats, sketches = evidence.stats, evidence.stats.sketches
+    counts = evidence.classes.counts[:, 0]
+    spare = counts - 1 if sketches.by_class else (counts - 1).sum(keepdims=True)
+    spanned = (sketches.sizes >= np.minimum(spare, stats.dim)) & (spare > 0)
+    left = float(sketches.residuals[spanned].sum())
+    if evidence.code == "float64" and left > LEFT_BY_ROUNDING * trace:
         refuse(
             Reason.INCONSISTENT,
-            f"its scatter sketch has {len(stats.sketches.rows)} rows, all that {stats.n_samples} samples of "
+            f"its scatter sketch has {int(sketches.sizes[spanned].sum())} rows, all that {stats.n_samples} samples of "
             f"{len(evidence.classes)} classes can span, and yet a residual trace of {left:.6g}",
         )
 

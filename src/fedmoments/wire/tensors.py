@@ -19,7 +19,7 @@ from fedmoments.wire.body import FLOATS, Refuse, Tensor, head_of, read_tensors
 from fedmoments.wire.checks import Index, check_index, check_moments
 from fedmoments.wire.mean_rows import DTYPES, MEAN_SCALES, read_means, write_means
 from fedmoments.wire.reason import Reason
-from fedmoments.wire.sketch_block import RESIDUAL, SCALES, read_sketch, write_sketch
+from fedmoments.wire.sketch_block import RESIDUAL, SCALES, SIZES, read_sketch, write_sketch
 
 __all__ = ["Withheld", "read_body", "write_body"]
 
@@ -79,7 +79,7 @@ def _stored(name: str, stats: Statistics, agreement: Agreement, choice: Choice) 
     """Return a moment's tensors as they travel: name -> (type, numbers)."""
     layout = MOMENTS[name].layout
     if layout is Layout.SKETCH:
-        return write_sketch(stats.sketches, choice)
+        return write_sketch(stats.sketches, stats.class_counts, agreement.plan, choice)
     if layout is not Layout.ROWS:
         return {_MOMENT + name: ("I64", np.ascontiguousarray(stats.arrays[name], "<i8"))}
     code = choice.means or "int64"
@@ -102,7 +102,7 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
     tensors, metadata = read_tensors(body, refuse)
     spec = agreement.spec
     names = _INDEX if spec.keeps_clients_apart else _INDEX[:2]
-    expected = {*names, *(_MOMENT + name for name in spec.sent), *((RESIDUAL,) if spec.has_sketch else ())}
+    expected = {*names, *(_MOMENT + name for name in spec.sent), *_sketch_index(spec)}
     _check_names(set(tensors) - _BESIDE, expected, agreement, refuse)
     withheld = _withheld(metadata, agreement, refuse)
     arrays = {name: _whole(name, tensors[name], refuse) for name in names}
@@ -114,10 +114,9 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
         name: _moment(name, tensors, index, agreement, refuse) for name in spec.sent if name != _SKETCH
     }
     apart: dict[str, Any] = {}
-    if spec.has_sketch:
-        sketch = read_sketch(tensors, index.n_samples, agreement.dim, choice, refuse)
-        moments[_SKETCH] = sketch.rows
-        apart = {"sketch_sizes": sketch.sizes, "sketch_residuals": sketch.residuals, "sketch_owners": sketch.owners}
+    if spec.plan:
+        sketch = read_sketch(tensors, index.classes, index.class_counts, agreement, refuse)
+        moments[_SKETCH], apart = sketch.rows, sketch.index
     statistics = Statistics(
         spec,
         agreement.n_classes,
@@ -154,6 +153,13 @@ def _check_names(arrived: set[str], expected: set[str], agreement: Agreement, re
     if arrived != expected:
         missing, extra = sorted(expected - arrived), sorted(arrived - expected)
         refuse(Reason.BODY, f"its body must hold {agreement.spec}; it lacks {missing} and adds {str(extra)[:400]}")
+
+
+def _sketch_index(spec: StatisticsSpec) -> set[str]:
+    """Return which tensors say what rows of a sketch are, and what they leave out."""
+    if spec.plan is None:
+        return set()
+    return {RESIDUAL, SIZES} if spec.plan.by_class else {RESIDUAL}
 
 
 def _beside(choice: Choice, spec: StatisticsSpec) -> set[str]:

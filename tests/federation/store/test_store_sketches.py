@@ -17,7 +17,7 @@ from fedmoments.wire import decode
 
 Federations = Callable[..., Any]
 Totals = Callable[[Path], dict[tuple[str, int], bytes]]
-PLANS = (SketchPlan("means"), SketchPlan(None, 3, "float16"), SketchPlan(None, 0))
+PLANS = (SketchPlan("means"), SketchPlan(None, 3, "float16"), SketchPlan(None, 0), SketchPlan(rows="class"))
 CLIENTS = ["é", "z", "Z", "a b", "10", "日本"]
 
 
@@ -39,14 +39,14 @@ def test_statistics_are_the_merged_contributions_with_their_owners(
         found = store.statistics()
         assert found == merged
         assert found.spec == merged.spec == federation.terms.spec
-        for name in ("rows", "sizes", "residuals", "owners"):
+        for name in ("rows", "sizes", "residuals", "owners", "labels"):
             np.testing.assert_array_equal(getattr(found.sketches, name), getattr(merged.sketches, name))
         np.testing.assert_array_equal(found.row_owners, merged.row_owners)
-        assert found.sketches.owners.tolist() == list(range(len(CLIENTS)))
+        assert sorted(set(found.sketches.owners.tolist())) == list(range(len(CLIENTS)))
         assert unpack_statistics(pack_statistics(found), "the row") == found
         means = StatisticsSpec.of("client_means", *more)
         assert store.statistics(means) == merged.restricted(means)
-        assert store.statistics(StatisticsSpec.of("scatter_sketch")).spec.sketch == plan
+        assert store.statistics(StatisticsSpec.of("scatter_sketch")).spec.sketch == federation.terms.spec.sketch
         assert store.statistics(StatisticsSpec()) == merged.restricted(StatisticsSpec())
 
 

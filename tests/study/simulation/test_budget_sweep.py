@@ -126,7 +126,7 @@ def test_the_curve_runs_from_an_eighth_of_the_means_to_the_gram(features: Featur
 
 def test_the_default_plan_is_fedcofs_bytes(features: Features) -> None:
     split = make_split(features, 8, SPLIT, seed=0)
-    assert federation_of(features, split, [], Point(8, SPLIT), seed=0).plan == SketchPlan("means")
+    assert federation_of(features, split, [], Point(8, SPLIT), seed=0).plan == SketchPlan("means", rows="pooled")
     rows = {
         row.head: row for row in simulate(features, ["fedcof", "sketch"], clients=[8], splits=[SPLIT], seeds=1).rows
     }

@@ -39,8 +39,8 @@ def plan_of(
     (SketchPlan(budget='means', rank=None, code='int8', share=0.25, spare=0, rows='pooled'), None)
     """
     if budget is None:
-        return SketchPlan(rows="automatic").settled(n_classes), projection
-    plan = SketchPlan(budget, rows="automatic").settled(n_classes)
+        return SketchPlan().settled(n_classes), projection
+    plan = SketchPlan(budget).settled(n_classes)
     width = plan.at(dim).projection(n_classes, projection or dim) or projection
     return (plan.at(dim) if width else plan), width
 
@@ -64,4 +64,9 @@ def sketch_sizes(plan: SketchPlan, dim: int, cells: Any) -> SketchSize:
     >>> sketch_sizes(SketchPlan("means"), 64, csr_array(np.array([[90, 0], [40, 50], [0, 0]])))
     SketchSize(numbers=642, bytes=708, rows=7)
     """
-    return sketch_size(plan, dim, np.diff(cells.indptr), np.asarray(cells.sum(axis=1)).ravel())
+    present, samples = np.diff(cells.indptr), np.asarray(cells.sum(axis=1)).ravel()
+    if not plan.by_class:
+        return sketch_size(plan, dim, present, samples)
+    owners = np.repeat(np.arange(len(present)), present)
+    most = np.bincount(owners, plan.class_ranks(cells.data.astype(np.int64)), len(present)).astype(np.int64)
+    return sketch_size(plan, dim, present, samples, most)

@@ -140,9 +140,8 @@ def one_shot_cost(
     dimension = mapped_dimension(method, entry, d, map_dimension)
     clients, means = check_whole("clients", clients), _checked_means(method, entry, means_per_client)
     present = _each_client(clients, present_classes, classes, send_absent_classes=send_absent_classes)
-    size = moments_size(
-        entry.moments, dimension, present, means, packed=packed, sketch=sketch or SketchPlan(), samples=samples
-    )
+    plan = sketch or SketchPlan().settled(classes or 0)
+    size = moments_size(entry.moments, dimension, present, means, packed=packed, sketch=plan, samples=samples)
     return Cost(
         method,
         clients,

@@ -8,7 +8,7 @@ A client with n_k samples of |C_k| classes in d dimensions sends what :meth:`Ske
 Where n_k is not known, clients have as many samples as the rank asks for: the figure is then the most they can send.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,13 @@ def evenly(total: int, clients: int) -> NDArray[np.int64]:
     return np.full(clients, least, np.int64) + (np.arange(clients) < more)
 
 
-def sketch_size(plan: SketchPlan, d: int, present_classes: ArrayLike, samples: ArrayLike | None = None) -> SketchSize:
+def sketch_size(
+    plan: SketchPlan,
+    d: int,
+    present_classes: ArrayLike,
+    samples: ArrayLike | None = None,
+    most_rows: ArrayLike | None = None,
+) -> SketchSize:
     """Return numbers and bytes of the coded rows of all clients together.
 
     Parameters
@@ -57,6 +63,9 @@ def sketch_size(plan: SketchPlan, d: int, present_classes: ArrayLike, samples: A
         |C_k| of every client; one without classes sends nothing.
     samples : (K,) array of int
         n_k of every client; as many as the rank asks for by default.
+    most_rows : (K,) array of int
+        How many sketch rows every client may send by the samples of its single classes, where rows belong to these; by
+        default as many as if all its classes had the same number of samples.
 
     Examples
     --------
@@ -73,10 +82,13 @@ def sketch_size(plan: SketchPlan, d: int, present_classes: ArrayLike, samples: A
             f"samples must be one whole number for each of the {len(present)} clients, no less than its classes, "
             f"but {samples!r:.80} arrived."
         )
+    even = present * plan.class_ranks(held // np.maximum(present, 1)) if plan.by_class else held
+    most = even if most_rows is None else np.atleast_1d(np.asarray(most_rows))
     numbers = size = rows = 0
-    kinds, times = np.unique(np.stack([held, present])[:, present > 0], axis=1, return_counts=True)
-    for (n, p), clients in zip(kinds.T.tolist(), times.tolist(), strict=True):
-        choice = plan.choose(n, p, d)
+    kinds, times = np.unique(np.stack([held, present, most])[:, present > 0], axis=1, return_counts=True)
+    for (n, p, cap), clients in zip(kinds.T.tolist(), times.tolist(), strict=True):
+        chosen = plan.choose(n, p, d)
+        choice = replace(chosen, rank=min(chosen.rank, cap))
         means = p * d if choice.means else 0
         numbers += clients * (means + choice.rank * d + (p if choice.by_class else 1))
         size += clients * choice.bytes(p, d)

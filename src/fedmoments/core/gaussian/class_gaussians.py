@@ -28,7 +28,7 @@ from fedmoments.core.gaussian.precision import (
 from fedmoments.core.gaussian.scatter import MatrixScatter, Scatter
 from fedmoments.core.gaussian.shrinkage import Shrinkage
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter
-from fedmoments.core.gaussian.sources import CovarianceSource, covariance_source
+from fedmoments.core.gaussian.sources import CovarianceSource, Sketch, covariance_source
 from fedmoments.core.linalg import EPSILON, add_gram, symmetrize_upper
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
@@ -287,8 +287,15 @@ class ClassGaussians:
     @cached_property
     def class_dof(self) -> Floats:
         """(C,) degrees of freedom of every class covariance; 0 for a class that has the pooled one."""
-        require_classes(self.stats, self._source.class_needs, f"class covariances of source '{self.source}'")
+        require_classes(self.stats, self._source.variance_needs, f"class variances of source '{self.source}'")
         return self._source.class_dof(self.stats, self.means)
+
+    @property
+    def class_trace(self) -> float:
+        """Sum of the traces of all class scatters."""
+        if isinstance(self._source, Sketch):  # known without them
+            return self.scatter.trace * self.scatter.weight
+        return float(self.class_variances()[0].sum())
 
     def check_variances(self, variances: Floats, divisors: Floats) -> None:
         """Warn where rounding has taken digits from variances of classes that densities are computed with.

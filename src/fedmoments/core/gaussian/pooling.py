@@ -265,7 +265,6 @@ def pooled_amounts(gaussians: ClassGaussians, shrinkage: Shrinkage | str | float
     >>> pooled_amounts(ClassGaussians(stats), "absolute:0.5")
     (1.0, 0.5)
     """
-    scatter, dof = gaussians.class_variances()
-    total = float(dof.sum())
-    trace = float(scatter.sum()) / total if total > 0 else 0.0
+    total = float(gaussians.class_dof.sum())
+    trace = gaussians.class_trace / total if total > 0 else 0.0
     return gaussians.amounts(shrinkage, trace=trace, dof=total)

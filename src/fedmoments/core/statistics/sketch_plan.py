@@ -154,6 +154,7 @@ class SketchPlan:
         r_k is at most this share of n_k − |C_k|, the rank at which the sketch would span the client's samples.
     spare
         With fewer spare samples n_k − |C_k| than this, no sketch row leaves a client; means travel as if some did.
+        Where rows belong to classes, none leaves of a class with fewer spare samples n_kc − 1.
     rows
         ``pooled``: leading directions of all classes together; ``class``: of each class by itself; ``automatic``: as
         the number of classes says (:meth:`settled`).
@@ -173,7 +174,7 @@ class SketchPlan:
     code: str = "int8"
     share: float = 0.25
     spare: int = 0
-    rows: str = "pooled"
+    rows: str = "automatic"
 
     ROWS: ClassVar[tuple[str, ...]] = ("automatic", "pooled", "class")
 
@@ -207,7 +208,7 @@ class SketchPlan:
 
         Examples
         --------
-        >>> [SketchPlan(rows="automatic").settled(classes).rows for classes in (10, 77)]
+        >>> [SketchPlan().settled(classes).rows for classes in (10, 77)]
         ['pooled', 'class']
         """
         if self.rows != "automatic":
@@ -219,14 +220,15 @@ class SketchPlan:
         return asked == (self if asked.rows != "automatic" else replace(self, rows="automatic"))
 
     def class_ranks(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many rows each class may have at most, by its samples n_kc: share·(n_kc − 1).
+        """Return how many rows each class may have at most, by its samples n_kc: share·(n_kc − 1), none below spare.
 
         Examples
         --------
         >>> SketchPlan().class_ranks(np.array([1, 4, 5, 41]))
         array([ 0,  0,  1, 10])
         """
-        return np.asarray(self.share * np.maximum(counts - 1, 0) + 1e-9, np.int64)
+        spare = np.maximum(counts - 1, 0)
+        return np.where(spare < self.spare, 0, self.share * spare + 1e-9).astype(np.int64)
 
     def at(self, dim: int) -> "SketchPlan":
         """Return the same plan with its budget in bytes, so that it stays the same behind a projection.
@@ -287,7 +289,7 @@ class SketchPlan:
         best = replace(least, rank=min(max(allowed - taken, 0) // factor_row_bytes("int8", dim), most))
         if best.rank == most:
             for means, code in REFINEMENTS:
-                finer = Choice(means, code, most)
+                finer = replace(best, means=means, code=code)
                 if finer.bytes(present, dim) <= allowed:
                     best = finer
         return best

@@ -115,6 +115,12 @@ class Sketches:
         """Σ_k tr M_k, exact whatever the ranks."""
         return float(np.einsum("ij,ij->", self.rows, self.rows)) + float(self.residuals.sum())
 
+    @property
+    def traces(self) -> Floats:
+        """(b,) trace of every block."""
+        energies = np.einsum("ij,ij->i", self.rows, self.rows)
+        return np.bincount(np.repeat(np.arange(len(self)), self.sizes), energies, len(self)) + self.residuals
+
     def blocks(self) -> Iterator[tuple[Floats, float, int]]:
         """Yield (rows (r, d), residual trace, owner) of every block."""
         for start, size, residual, owner in zip(

@@ -133,7 +133,7 @@ class StatisticsSpec:
 
         Examples
         --------
-        >>> StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(rows="automatic")).settled(77).plan.rows
+        >>> StatisticsSpec.of("scatter_sketch").settled(77).plan.rows
         'class'
         """
         return self.with_plan(self.plan.settled(n_classes)) if self.plan else self
