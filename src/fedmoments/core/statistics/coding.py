@@ -240,7 +240,7 @@ def code_factors(rows: NDArray[np.floating], code: str) -> CodedRows:
     """
     values = _checked(rows, "factor rows")
     if _known(code) == "float64":
-        return CodedRows(code, values.copy())
+        return CodedRows(code, values + 0.0)  # there is one zero, as on the wire
     peaks = np.abs(values).max(axis=1, initial=0.0)
     scales = _symmetric_scales(peaks) if code == "int8" else _power_scales(peaks, code)
     if not np.isfinite(scales).all():
@@ -250,6 +250,7 @@ def code_factors(rows: NDArray[np.floating], code: str) -> CodedRows:
         )
     parts = values / scales.astype(np.float64)[:, None]
     numbers = np.rint(parts).astype(np.int8) if code == "int8" else parts.astype(code)
+    numbers += numbers.dtype.type(0)
     scales[~numbers.any(axis=1)] = 0.0
     return CodedRows(code, numbers, scales)
 

@@ -203,23 +203,24 @@ def rescattered(stats: Statistics, kind: str, rng: np.random.Generator) -> Stati
     known = stats.to_float()
     direction = rng.normal(size=known.dim)
     direction /= np.linalg.norm(direction)
-    means = known.class_array("sums") / np.sqrt(known.class_counts)[:, None]
     arrays: dict[str, NDArray[Any]] = dict(known.arrays)
+    apart = "client_means" in arrays  # each row of means explains a part, and a server compares them with the rest
+    sums, counts = (arrays["client_means"], known.row_counts) if apart else (arrays["sums"], known.class_counts)
+    places = np.searchsorted(known.classes, known.row_labels) if apart else np.arange(len(known.classes))
+    means = sums / np.sqrt(counts)[:, None]
+    own = cell_sums(means**2, places, len(known.classes))
     if "gram" in arrays:
         arrays["gram"] = _junk(arrays["gram"], means, kind, direction, rng)
     if "class_grams" in arrays:
-        junk = [
-            _junk(row, mean[None], kind, direction, rng) for row, mean in zip(arrays["class_grams"], means, strict=True)
-        ]
+        junk = [_junk(row, means[places == at], kind, direction, rng) for at, row in enumerate(arrays["class_grams"])]
         arrays["class_grams"] = np.array(junk).reshape(arrays["class_grams"].shape)
     if "class_squares" in arrays:
-        left = np.maximum(arrays["class_squares"].sum(axis=1) - (means**2).sum(axis=1), 0.0)[:, None]
+        left = np.maximum(arrays["class_squares"].sum(axis=1) - own.sum(axis=1), 0.0)[:, None]
         one = np.eye(known.dim)[int(np.argmax(np.abs(direction)))]
-        noise = HUGE * left * np.abs(rng.normal(size=means.shape))
-        arrays["class_squares"] = means**2 + {"huge": noise, "random": left * one, "empty": 0.0 * left}[kind]
+        noise = HUGE * left * np.abs(rng.normal(size=own.shape))
+        arrays["class_squares"] = own + {"huge": noise, "random": left * one, "empty": 0.0 * left}[kind]
     if "class_norms" in arrays:
-        own = (means**2).sum(axis=1, keepdims=True)
-        arrays["class_norms"] = {"huge": HUGE * arrays["class_norms"]}.get(kind, own)
+        arrays["class_norms"] = {"huge": HUGE * arrays["class_norms"]}.get(kind, own.sum(axis=1, keepdims=True))
     residuals = known.sketch_residuals
     if "scatter_sketch" in arrays:
         arrays["scatter_sketch"], residuals = _junk_sketch(known, kind, direction)
