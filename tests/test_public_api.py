@@ -206,6 +206,7 @@ PINNED: dict[str, list[str]] = {
     "fedmoments.core.maps": [
         "Chain",
         "Clip",
+        "Directions",
         "FeatureMap",
         "FeatureShape",
         "Identity",

@@ -4,10 +4,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedmoments.core.maps import Directions
 from fedmoments.core.statistics import SketchPlan, StatisticsSpec
-from fedmoments.errors import FileFormatError, InputError, PrivacyError
+from fedmoments.errors import FileFormatError, InputError, PolicyError, PrivacyError
+from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.fingerprint import Fingerprint
@@ -57,6 +60,22 @@ def test_a_plan_that_is_not_given_is_the_default_one_and_stands_in_the_terms() -
     assert made.to_dict()["sketch"] == plan
     assert made.id == terms("scatter_sketch", sketch=SketchPlan()).id
     assert (made.rows, terms("scatter_sketch", sketch=SketchPlan(None, 3)).rows) == ("budget", "int64")
+
+
+def test_no_more_directions_are_asked_for_than_classes_differ_in() -> None:
+    for k in (1, 2):
+        basis = Directions.of(np.eye(24, k))
+        fingerprint = Fingerprint("none", "none", basis, ("cat", "dog"))
+        fields = ("pets", {"name": "identity", "options": {}}, fingerprint, k, StatisticsSpec.of("class_grams"))
+        if k < 2:
+            made = Terms(*fields)
+            assert Terms.from_json(made.to_json()) == made
+            ClientPolicy(moments=("sums", "class_grams")).require(made)
+            with pytest.raises(PolicyError, match="moments: asked are"):
+                ClientPolicy(moments=("sums", "client_means")).require(made)
+        else:
+            with pytest.raises(InputError, match="2 classes differ in at most 1 directions, but the feature map"):
+                Terms(*fields)
 
 
 def test_rows_that_contradict_the_budget_are_refused() -> None:

@@ -124,7 +124,7 @@ class _Asked:
             clients=self.clients,
             present_classes=self.present,
             classes=self.classes,
-            map_dimension=_map_dimension(method, self.map_dimension),
+            map_dimension=_map_dimension(method, self.map_dimension, min(self.dim, self.classes - 1) or 1),
             means_per_client=self.means_per_client if _sends_means(method) else 1,
             packed=self.packed,
             encoder_parameters=_encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0,
@@ -191,14 +191,14 @@ def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
     print_line("One-shot methods upload once a client; counts (one whole number a class) are not included.")
 
 
-def _map_dimension(method: str, given: int | None) -> int | None:
-    """Return the dimension behind a map: as given, or that of the head's own map."""
+def _map_dimension(method: str, given: int | None, directions: int) -> int | None:
+    """Return the dimension behind a map: as given, that of the head's own map, or that in which classes differ."""
     from fedmoments.core.heads import presets
 
     if given is not None or method not in presets():
         return given
     head = presets()[method].make()
-    return getattr(head, "n_features", None) if head.has_own_map else None
+    return getattr(head, "n_features", directions) if head.has_own_map else None
 
 
 def _sends_means(method: str) -> bool:

@@ -47,6 +47,8 @@ def create(
 
     if not settings.name:
         raise InputError("say what people call the federation: --name NAME")
+    if settings.after and settings.feature_map:
+        raise InputError("--after takes the first exchange's map and then its directions: leave --map out")
     if "secure" in settings.privacy and helper is None:
         raise InputError("secure sums need a second server: --helper CARD, which 'fedmoments keys helper' made there")
     card = None if helper is None else read_helper_card(existing_file(helper))
@@ -87,10 +89,21 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         fixed_point=FixedPoint(settings.norm_bound, settings.max_samples),
         rows=settings.rows,
         budget=settings.budget,
-        feature_map=chosen_map(settings.feature_map, settings.heads, encoder.name, *shown),
+        feature_map=_directions(settings.after)
+        if settings.after
+        else chosen_map(settings.feature_map, settings.heads, encoder.name, *shown),
         privacy=privacy,
         seed=settings.seed,
     )
+
+
+def _directions(ledger: str) -> Any:
+    """Return the map to the Fisher directions of what a first exchange collected, behind its own map."""
+    from fedmoments.federation.drawing_up import directions_after
+    from fedmoments.federation.store import FederationStore
+
+    with FederationStore.open(existing_file(Path(ledger))) as store:
+        return directions_after(store.terms, store.statistics())
 
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:

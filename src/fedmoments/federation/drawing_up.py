@@ -7,8 +7,9 @@ from fedmoments.core.api import spec_for
 from fedmoments.core.costs.budgets import plan_of
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
+from fedmoments.core.heads.second_exchange import fisher_directions
 from fedmoments.core.maps import FeatureMap, RandomProjection, compose
-from fedmoments.core.statistics import FixedPoint, StatisticsSpec
+from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
@@ -16,7 +17,7 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.encoding import EncoderChoice
 
-__all__ = ["draw_up_terms", "largest_contribution", "usual_heads"]
+__all__ = ["directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
 
 #: Room for header, signature and the description of the body.
 _OVERHEAD = 2**16
@@ -108,6 +109,35 @@ def usual_heads(privacy: Agreed, *, means_per_client: int = 1, rows: str = "int6
     mode = privacy.mode
     clear = mode.is_open and not mode.noise.is_on and not mode.has_helper
     return ("auto",) if clear and means_per_client == 1 and rows == "int64" else ("fedcof",)
+
+
+def directions_after(first: Terms, stats: Statistics) -> FeatureMap:
+    """Return the feature map of a second exchange: the first one's, then the Fisher directions of what it collected.
+
+    Parameters
+    ----------
+    first
+        Terms of the first exchange.
+    stats
+        All contributions to it, merged: client means, with or without scatter sketches, or a gram.
+
+    Examples
+    --------
+    >>> fingerprint = Fingerprint("none", "none", None, ("cat", "dog"))
+    >>> first = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, StatisticsSpec.of("gram"))
+    >>> X, y = [[0.0, 0.0, 1.0], [2.0, 0.1, 0.0], [0.1, 5.0, 0.0], [2.0, 5.1, 1.0]], [0, 0, 1, 1]
+    >>> directions_after(first, Statistics.of(X, y, first.spec, n_classes=2)).output_dim(3)
+    1
+    """
+    moments = first.spec.moments
+    if not moments & {"client_means", "gram"}:
+        raise InputError(
+            f"the directions of a second exchange come from a pooled covariance, but the first one, '{first.name}', "
+            f"collected {first.spec}: let it collect client means, scatter sketches or a gram"
+        )
+    pooled = "sketch" if first.spec.has_sketch else "exact" if "gram" in moments else "free"
+    own = fisher_directions(stats, pooled)
+    return compose(first.map_or_none, own) if first.map_or_none else own
 
 
 def _require_common_map(heads: Mapping[str, Head]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fedmoments.core.maps import FeatureMap, Identity
+from fedmoments.core.maps import Directions, FeatureMap, Identity
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError, reading
@@ -97,8 +97,19 @@ class Terms:
         object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
         object.__setattr__(self, "spec", self.spec.settled(len(self.fingerprint.classes)))
         self.privacy.mode.check_terms(self)
+        self._check_directions()
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
+
+    def _check_directions(self) -> None:
+        """Refuse more directions than those in which so many classes can differ: a server may ask in no others."""
+        given = self.fingerprint.feature_map
+        for stage in getattr(given, "maps", (given,)):
+            if isinstance(stage, Directions) and stage.n_components >= len(self.fingerprint.classes):
+                raise InputError(
+                    f"{len(self.fingerprint.classes)} classes differ in at most {len(self.fingerprint.classes) - 1} "
+                    f"directions, but the feature map of these terms has {stage.n_components}"
+                )
 
     @cached_property
     def id(self) -> str:

@@ -25,6 +25,8 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
         Data like the clients', which tell class names and the dimension of features; empty: the settings do.
     classes
         File with one class a line, or names separated by commas, in order; empty: the data tell.
+    after
+        Ledger of a federation with the same encoder and classes, in whose Fisher directions this one measures.
     privacy
         What is agreed on: rules of :class:`fedmoments.privacy.protection.Agreed`.
     """
@@ -56,6 +58,11 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
         None,
         "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on sketches.",
         metavar="BYTES",
+    )
+    after: str = _federation(
+        "",
+        "A second exchange: ask in the Fisher directions of what this ledger of a first one holds (--heads gh-qda).",
+        metavar="LEDGER",
     )
     norm_bound: float = _federation(1024.0, "Largest norm of a sample's features.", metavar="NORM")
     max_samples: int = _federation(2**24, "Most samples in the whole federation.", metavar="N")

@@ -104,7 +104,7 @@ def test_in_fixed_point_order_leaves_no_trace_and_scores_agree_to_resolution(nam
 
 @pytest.mark.parametrize("name", HEADS)
 def test_one_upload_for_all_heads_fits_each(name: str) -> None:
-    if name == "fed3r-rf":
+    if fm.make_head(name).has_own_map:
         pytest.skip("measured behind a map of its own")
     spec = fm.spec_for(*HEADS)
     assert all(fm.spec_for(head) <= spec for head in HEADS)

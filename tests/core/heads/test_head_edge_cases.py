@@ -175,7 +175,8 @@ def test_a_constant_feature(name: str, value: float) -> None:
     def widened(matrix: Array) -> Array:
         return np.hstack([matrix, np.full((len(matrix), 1), value)])
 
-    coarse = value == 1000.0 and fm.make_head(name).needs.has_sketch
+    head = fm.make_head(name)
+    coarse = value == 1000.0 and (head.pilot_needs or head.needs).has_sketch
     with pytest.warns(FitWarning, match="means were rounded") if coarse else nullcontext():
         classifier = fit(name, split(widened(X), y, holders))
     # Large against the rest, a constant takes most of what a cosine, a random feature or a global mean can see.
@@ -204,9 +205,15 @@ def test_all_features_zero(name: str) -> None:
     if name == "fed3r-rf":
         with pytest.raises(NotEnoughDataError, match="no bandwidth"):
             fit(name, parties)
-    elif name in ("gh-qda", "gh-qda-fisher", "qda-free", "qda-sketch", "gh-auto", "gh-dlr-qda") or name.startswith(
-        TRAINED
-    ):
+    elif name in (
+        "gh-qda",
+        "gh-qda-fisher",
+        "qda-free",
+        "qda-sketch",
+        "qda-exchange",
+        "gh-auto",
+        "gh-dlr-qda",
+    ) or name.startswith(TRAINED):
         with pytest.raises(
             NotEnoughDataError, match=r"(pooled covariance|covariance of class 0) .* is (singular|zero)"
         ):

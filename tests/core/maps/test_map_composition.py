@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fedmoments.core.maps import (
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
@@ -39,6 +40,7 @@ SIMPLE: dict[str, st.SearchStrategy[FeatureMap]] = {
     "power": st.builds(Power, st.floats(0.01, 1.0)),
     "offset": st.builds(Offset, st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=D, max_size=D)),
     "random_projection": st.builds(RandomProjection, st.just(D), st.just(D), SEEDS),
+    "directions": SEEDS.map(lambda seed: Directions.of(np.random.default_rng(seed).normal(size=(D, D)))),
     "random_fourier": st.builds(RandomFourier, st.just(D), st.just(D), POSITIVE, SEEDS),
 }
 ANY_SIMPLE = st.one_of(*SIMPLE.values())
@@ -50,6 +52,7 @@ EXAMPLES = [
     Offset(np.arange(D)),
     RandomProjection(D, 4, seed=1),
     RandomFourier(D, 9, 2.0, seed=1),
+    Directions.of(np.random.default_rng(1).normal(size=(D, 3))),
     Normalize() | RandomProjection(D, 4, seed=1) | Clip(1),
 ]
 

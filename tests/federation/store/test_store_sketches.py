@@ -3,15 +3,18 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedmoments.core.maps import Directions
 from fedmoments.core.statistics import SketchPlan, Statistics, StatisticsSpec
 from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
-from fedmoments.errors import LedgerError
+from fedmoments.errors import InputError, LedgerError
+from fedmoments.federation.drawing_up import directions_after
 from fedmoments.federation.store import FederationStore
 from fedmoments.wire import decode
 
@@ -117,3 +120,26 @@ def test_a_snapshot_holds_sketches_and_changed_bytes_are_found(federation_of: Fe
         assert not damaged.verify().whole
         with pytest.raises(LedgerError, match="client 'a' is not the one"):
             damaged.statistics()
+
+
+@pytest.mark.parametrize("moments", [("scatter_sketch",), ("client_means",), ("gram",)])
+def test_a_ledger_tells_the_directions_of_a_second_exchange(
+    moments: tuple[str, ...], federation_of: Federations, tmp_path: Path
+) -> None:
+    federation = federation_of(*moments)
+    with federation.store(tmp_path / "ledger", CLIENTS) as store:
+        store.submit_many([federation.data(client, samples=40) for client in CLIENTS])
+        asked = directions_after(store.terms, store.statistics())
+    assert isinstance(asked, Directions)
+    assert asked.n_components == len(federation.terms.classes) - 1
+    fingerprint = replace(federation.terms.fingerprint, feature_map=asked)
+    spec = StatisticsSpec.of("class_grams")
+    second = replace(federation.terms, fingerprint=fingerprint, dim=asked.n_components, spec=spec, rows="int64")
+    assert second.id != federation.terms.id  # a client that agreed to the first has not agreed to this
+    assert second.map_outline.is_linear
+
+
+def test_a_ledger_of_sums_alone_tells_no_directions(federation_of: Federations) -> None:
+    terms = federation_of("class_norms").terms
+    with pytest.raises(InputError, match=r"come from a pooled covariance, but the first one, 'test', collected"):
+        directions_after(terms, Statistics.zero(terms.spec, n_classes=5, dim=8))

@@ -14,6 +14,7 @@ Examples
 from fedmoments.core.maps.bandwidth import median_bandwidth
 from fedmoments.core.maps.base import Chain, FeatureMap, Identity, compose, from_description, known_kinds
 from fedmoments.core.maps.clip import Clip
+from fedmoments.core.maps.directions import Directions
 from fedmoments.core.maps.fourier import RandomFourier
 from fedmoments.core.maps.normalize import Normalize
 from fedmoments.core.maps.offset import Offset
@@ -23,6 +24,7 @@ from fedmoments.core.maps.projection import RandomProjection
 __all__ = [
     "Chain",
     "Clip",
+    "Directions",
     "FeatureMap",
     "FeatureShape",
     "Identity",

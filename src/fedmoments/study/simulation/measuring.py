@@ -35,7 +35,7 @@ from fedmoments.study.simulation.form import Form, choose_form
 from fedmoments.study.simulation.merging import by_client, serve, side_by_side
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.notices import choice_of, fit_notes, why_not_fitted
-from fedmoments.study.simulation.payload import coded_size, room_of, upload_size
+from fedmoments.study.simulation.payload import coded_size, room_of
 from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.shield import Shield
 from fedmoments.study.simulation.withholding import withhold
@@ -384,9 +384,14 @@ class Federation:
             return self.shield.size(sent, self._cells), None
         size, coded = coded_size(sent, dim, self._cells, self.plan)
         if head.has_own_map and head.pilot_needs:
-            pilot = upload_size(head.pilot_needs, self.dim, self._cells)
+            first = head.pilot_needs.settled(self.features.n_classes)
+            pilot, pilot_coded = coded_size(first, self.dim, self._cells, first.plan or self.plan)
+            if coded is not None or pilot_coded is not None:
+                coded = sum(
+                    part.floats * BYTES_PER_NUMBER if own is None else own
+                    for part, own in ((size, coded), (pilot, pilot_coded))
+                )
             size += pilot
-            coded = None if coded is None else coded + pilot.floats * BYTES_PER_NUMBER
         return size, coded
 
     def _bytes(self, head: Head, dim: int) -> int:

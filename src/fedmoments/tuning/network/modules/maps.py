@@ -10,6 +10,7 @@ from torch import Tensor
 from fedmoments.core.maps import (
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
@@ -86,7 +87,7 @@ def _offset(feature_map: Offset) -> Function:
     return lambda x: x - vector.to(x.device)
 
 
-def _projection(feature_map: RandomProjection) -> Function:
+def _projection(feature_map: RandomProjection | Directions) -> Function:
     matrix = _tensor(feature_map.matrix)
     return lambda x: x @ matrix.to(x.device)
 
@@ -107,5 +108,6 @@ _MAKERS: dict[type[FeatureMap], Callable[..., Function]] = {
     Offset: _offset,
     Power: _power,
     RandomProjection: _projection,
+    Directions: _projection,
     RandomFourier: _fourier,
 }
