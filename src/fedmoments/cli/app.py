@@ -49,6 +49,7 @@ HEADINGS: Mapping[str, Commands] = {
         "heads": ("heads:heads", "List all heads, or explain one."),
         "encoders": ("encoders:encoders", "List encoders, or install one's weights."),
         "predict": ("predict:predict", "Classify images or sentences."),
+        "serve": ("serve:serve", "Answer requests over HTTP with a fitted head."),
         "export": ("export:export", "Write a model for software without fedmoments."),
         "federate": ("federate:federate", "Run a real federation, all parties on this machine."),
     },

@@ -1,0 +1,112 @@
+"""``fedmoments serve``: a fitted head, with its encoder, behind HTTP."""
+
+import json as json_module
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedmoments.cli.generate import command, positional
+from fedmoments.cli.given import Taken
+from fedmoments.cli.options import Json
+from fedmoments.cli.output import print_line
+from fedmoments.cli.places import existing_file
+from fedmoments.errors import InputError
+from fedmoments.settings.encoding import Running
+from fedmoments.settings.serving import ServingSettings
+
+__all__ = ["serve"]
+
+EXAMPLE = "\b\nExample, after 'fedmoments demo':\n  fedmoments serve runs/demo/heads/fedcof.safetensors --port 8080"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@command("serve", EXAMPLE)
+def serve(
+    model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
+    *,
+    settings: Annotated[ServingSettings, Taken(file=True)],
+    running: Annotated[Running, Taken(only=("runtime", "device", "threads"))],
+    json: Json = False,
+) -> None:
+    """Answer requests over HTTP: POST /predict; GET /model, /health, /metrics.
+
+    Another file in the model's place is taken up while requests go on.
+    """
+    from fedmoments.extras import require
+
+    uvicorn = require("uvicorn", "Serving a model", "serve")
+    require("python_multipart", "Serving a model", "serve", "python-multipart")
+    require("starlette", "Serving a model", "serve")
+    from fedmoments.handover.serving.app import Limits, application
+    from fedmoments.handover.serving.served import Served
+
+    _require_safe(settings)
+    served = Served(existing_file(model), _reader(running))
+    limits = Limits(settings.max_request_bytes, settings.max_samples, settings.max_waiting)
+    listening = _listening(settings)
+    host, port = listening.getsockname()[:2]
+    scheme = "https" if settings.certificate else "http"
+    address = f"{scheme}://{host}:{port}"
+    if json:
+        print_line(json_module.dumps({"address": address, "takes": served.model.takes}))
+    else:
+        print_line(f"serving {model} on {address}: POST /predict takes {served.model.takes}; stop with Ctrl-C")
+    sys.stdout.flush()
+    config = uvicorn.Config(
+        application(served, limits, settings.max_batch),
+        log_level="warning",
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+        server_header=False,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _require_safe(settings: ServingSettings) -> None:
+    if settings.key and not settings.certificate:
+        raise InputError("--key is the key of a certificate: give --certificate, too")
+    if settings.certificate and not settings.key:
+        raise InputError("--certificate wants its private key: give --key, too")
+    for file in filter(None, (settings.certificate, settings.key)):
+        existing_file(Path(file))
+    if settings.host not in LOOPBACK and not settings.certificate:
+        raise InputError(
+            f"listening on {settings.host} lets other machines send samples in the clear: give --certificate and "
+            "--key, or listen on 127.0.0.1 behind a proxy that does TLS"
+        )
+
+
+def _listening(settings: ServingSettings) -> socket.socket:
+    if settings.port > 65535:
+        raise InputError(f"a port is at most 65535, not {settings.port}")
+    try:
+        return socket.create_server(
+            (settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        )
+    except OSError as error:
+        raise InputError(f"cannot listen on {settings.host}, port {settings.port}: {error}") from error
+
+
+def _reader(running: Running) -> Any:
+    """Return what reads the model of a file; an encoder that is loaded already is kept."""
+    from fedmoments.core.classifier import load
+    from fedmoments.handover.model import Model
+    from fedmoments.study.jobs.predict import encoder_of
+
+    options = {"runtime": running.runtime, "device": running.device, "threads": running.threads}
+
+    def read(file: Path, before: Model | None) -> Model:
+        classifier = load(file)
+        noted = classifier.info.get("encoder")
+        if not isinstance(noted, dict) or noted.get("name") == "identity":
+            return Model(classifier)
+        same = before is not None and before.encoder is not None and _noted_of(before) == noted
+        return Model(classifier, before.encoder if before and same else encoder_of(classifier, beside=file, **options))
+
+    return read
+
+
+def _noted_of(model: Any) -> Any:
+    return model.classifier.info.get("encoder")

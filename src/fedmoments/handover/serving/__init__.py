@@ -1,0 +1,1 @@
+"""A fitted head behind HTTP: requests in, class names and probabilities out."""

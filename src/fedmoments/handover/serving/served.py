@@ -1,0 +1,127 @@
+"""The model that is served, and how another takes its place without dropping a request.
+
+Every sample keeps the model that it was prepared for, so a swap changes nothing for what is under way.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmoments.errors import FedMomentsError, InputError
+from fedmoments.handover.model import Model
+
+__all__ = ["Answer", "Served", "answer_batch"]
+
+log = logging.getLogger("fedmoments.serve")
+#: Seconds between two looks at the model's file.
+LOOK = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one sample: classes with their probabilities, likeliest first."""
+
+    ranked: tuple[tuple[str, float], ...]
+
+    def to_dict(self, top: int) -> dict[str, Any]:
+        """Return the class, its probability and the likeliest classes, ready for JSON."""
+        name, share = self.ranked[0]
+        likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
+        return {"class": name, "probability": share, "top": likeliest}
+
+
+def prepare(model: Model, sample: Any) -> Any:
+    """Return a sample as the model's batches take it; raises InputError when it cannot be read."""
+    if model.encoder is not None:
+        return model.encoder.prepare(sample)
+    features = np.asarray(sample, np.float64) if _is_row(sample) else None
+    if features is None or not np.isfinite(features).all():
+        raise InputError("features must be a list of finite numbers")
+    return features
+
+
+def _is_row(sample: Any) -> bool:
+    numbers = isinstance(sample, list) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in sample
+    )
+    return numbers and bool(sample)
+
+
+def answer_batch(model: Model, prepared: list[Any]) -> list[Answer | FedMomentsError]:
+    """Return what a model says of samples that were prepared for it; one that it cannot score has an error."""
+    if model.encoder is not None:
+        features: Any = model.encoder.encode(prepared)
+        return _answers(model, features)
+    answers: list[Answer | FedMomentsError] = []
+    for row in prepared:  # rows of features may differ in length, and one that is wrong is nobody else's fault
+        try:
+            answers += _answers(model, row[np.newaxis])
+        except FedMomentsError as error:
+            answers.append(error)
+    return answers
+
+
+def _answers(model: Model, features: Any) -> list[Answer | FedMomentsError]:
+    shares = model.classifier.predict_proba(features)
+    names = model.classifier.class_names
+    order = np.argsort(-shares, axis=1, kind="stable")
+    return [
+        Answer(tuple((names[label], float(share[label])) for label in best))
+        for share, best in zip(shares, order, strict=True)
+    ]
+
+
+class Served:
+    """The current model, read again whenever its file changes.
+
+    Parameters
+    ----------
+    file
+        Of the classifier.
+    read
+        Makes a model of the file; may take the encoder of the one before, if it is the same.
+    """
+
+    def __init__(self, file: Path, read: Callable[[Path, Model | None], Model]) -> None:
+        self._file, self._read = file, read
+        self._seen = self._state()
+        self.model = read(file, None)
+        self.swaps = 0
+        #: Why the file that is there now is not the one that is served; empty when it is.
+        self.problem = ""
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._file.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    async def follow(self) -> None:
+        """Look at the file for ever, and take a new model when it is whole and readable."""
+        while True:
+            await asyncio.sleep(LOOK)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take the model of the file if that has changed; a file that cannot be served changes nothing."""
+        state = self._state()
+        if state in (None, self._seen):
+            return
+        self._seen = state
+        try:
+            fresh = await asyncio.to_thread(self._read, self._file, self.model)
+            if fresh.takes != self.model.takes:
+                raise InputError(f"it takes {fresh.takes}, but the model that is served takes {self.model.takes}")
+        except (FedMomentsError, OSError) as error:
+            self.problem = f"{self._file} changed, but is not served: {error}"
+            log.error("%s", self.problem)
+            return
+        self.model, self.problem = fresh, ""
+        self.swaps += 1
+        log.info("now serving %s", fresh.classifier.digest()[:16])
