@@ -79,7 +79,7 @@ def detail(head: str, wrong: int) -> dict[str, Any]:
 def bias(relative: list[float | None], held_by: list[int]) -> dict[str, Any]:
     """Return the bias of the free covariance, whose exact traces are all 1."""
     free = [None if value is None else 1 + value for value in relative]
-    return {"free_trace": free, "exact_trace": [1.0] * len(free), "held_by": held_by}
+    return {"free_trace": free, "exact_trace": [1.0] * len(free), "held_by": held_by, "counts": [30] * len(free)}
 
 
 def rounds(head: str, *, replacement: bool) -> list[dict[str, Any]]:

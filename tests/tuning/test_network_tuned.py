@@ -190,7 +190,7 @@ def test_a_network_of_a_function_is_tuned_and_loads_again(tmp_path: Path) -> Non
     first, second = (engine.train(1, engine.initial(), None, ["a"])[0].arrays for _ in range(2))
     assert all(np.array_equal(first[name], second[name]) for name in first)  # dropout is off
     save_encoder(tmp_path / "tuned", encoder, dict(first))
-    loaded = load_encoder(f"tuned:{tmp_path / 'tuned'}", threads=1)
+    loaded = load_encoder(f"tuned:{tmp_path / 'tuned'}", trusted=[encoder.name], threads=1)
     assert np.array_equal(loaded.encode(list(X)), engine.features(dict(first), X))
 
 

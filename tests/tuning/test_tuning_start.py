@@ -22,9 +22,11 @@ PARTS = {
 }
 X = clients(6, {"test": 300})["test"][0] + 3.0
 
-#: Every preset, with numbers that suit small data, and variants whose classifiers are of another kind.
+#: Its classifier has several sets of weights a class: there is no one to go on from.
+REFUSED = {"mixture-sketch"}
+#: Every other preset, with numbers that suit small data, and variants whose classifiers are of another kind.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in head_names()},
+    **{name: (name, {}) for name in head_names() if name not in REFUSED},
     "fed3r-rf": ("fed3r-rf", {"n_features": 32}),
     "fed3r with intercept": ("fed3r", {"intercept": True}),
     "fedncm by distance": ("fedncm", {"metric": "euclidean"}),
@@ -40,6 +42,14 @@ def fitted(case: str) -> Classifier:
     name, hyper = CASES[case]
     more: dict[str, Any] = {"samples": 100} if name.startswith(SAMPLED) else {}
     return fm.fit(name, PARTS, n_classes=CLASSES, **hyper, **more)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mixture_is_refused_with_the_reason(name: str) -> None:
+    moved = {client: (X + 9.0 * place, y) for place, (client, (X, y)) in enumerate(PARTS.items())}
+    head = fm.fit(name, moved, n_classes=CLASSES)
+    with pytest.raises(InputError, match="is of kind 'mixture', which has no one set of weights to go on from"):
+        start_from(head, name)
 
 
 @pytest.mark.parametrize("case", CASES)

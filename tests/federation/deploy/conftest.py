@@ -107,7 +107,7 @@ def summing_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     }.items():
         (folder / name).write_text(text.lstrip())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         yield folder
 
 

@@ -130,7 +130,7 @@ def deployment(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     installed.mkdir()
     (installed / "faulty_client.py").write_text(_FAULTY.format(folder=str(faults)), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(installed))
+        patch.setenv("PYTHONPATH", str(installed), prepend=":")
         with started(plan, tls=True, app=InstalledApp("faulty_client:app")) as (server, nodes):
             yield Deployment(plan, server, nodes, faults)
 

@@ -22,6 +22,7 @@ from fedmoments.federation.flower.messages import (
     EVALUATE,
     GREET,
     HELPER,
+    PRESENT,
     SCORE,
     SECOND,
     TEMPERATURE,
@@ -367,7 +368,8 @@ def test_a_policy_that_forbids_the_terms_declines(make: Made) -> None:
 
 def test_every_message_type_is_known_to_the_client_app() -> None:
     known = real.app._registered_funcs
-    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE, HELPER, SECOND, UNMASK, GREET, TUNE, SCORE, TEMPERATURE}
+    tuning = {GREET, TUNE, SCORE, TEMPERATURE}
+    assert set(known) == {CONTRIBUTE, ACKNOWLEDGE, EVALUATE, HELPER, PRESENT, SECOND, UNMASK} | tuning
 
 
 def test_the_grid_gives_each_recipient_a_content_of_its_own(make: Made) -> None:

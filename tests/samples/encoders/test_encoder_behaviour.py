@@ -164,13 +164,14 @@ def test_two_parties_with_different_networks_are_not_merged(tmp_path: Path) -> N
     terms = draw_up_terms("pets", Encoding(encoder.name, size=48), encoder, ("cat", "dog"), ["fedncm"])
     data = f"folder:{tmp_path / 'photos'}"
     assert terms.encoder_note.items() < encoder.note({"size": 48}).items()
-    Holdings(ClientSettings(data=data, name="a", key_seed="1"), terms)
+    mine = {"data": data, "key_seed": "1", "trust": (encoder.name,)}
+    Holdings(ClientSettings(name="a", **mine), terms)
     other = draw_up_terms("pets", Encoding(encoder.name, size=48), load(path, runtime="onnx", cache=tmp_path),
                           ("cat", "dog"), ["fedncm"])  # fmt: skip
-    Holdings(ClientSettings(data=data, name="a", key_seed="1"), other)  # the server runs on ONNX, this client on torch
+    Holdings(ClientSettings(name="a", **mine), other)  # the server runs on ONNX, this client on torch
     written(path, **OTHERS["hardtanh"])
     with pytest.raises(MergeError) as caught:
-        Holdings(ClientSettings(data=data, name="b", key_seed="1"), terms)
+        Holdings(ClientSettings(name="b", **mine), terms)
     message = str(caught.value)
     assert "the moments of this client must not be merged with those of the federation's terms" in message
     assert "in behaviour\n  behaviour: the networks behave differently: on the same probe their features" in message
@@ -188,7 +189,7 @@ def test_a_classifier_is_not_used_behind_another_network(tmp_path: Path) -> None
 
     stats = Statistics.of(features, np.arange(8) % 2, make_head("fedncm").needs, n_classes=2)
     classifier = make_head("fedncm").fit(stats).noting(encoder=encoder.note({"size": 48}))
-    assert encoder_of(classifier, threads=1).dim == encoder.dim
+    assert encoder_of(classifier, trusted=[encoder.name], threads=1).dim == encoder.dim
     written(tmp_path / "net.py", **OTHERS["leaky"])
     with pytest.raises(MergeError, match="behaves differently"):
-        encoder_of(classifier, threads=1)
+        encoder_of(classifier, trusted=[encoder.name], threads=1)

@@ -54,7 +54,8 @@ class Automatic(Head):
     >>> y = np.arange(400) % 4
     >>> X = rng.normal(size=(400, 5)) + 2.0 * rng.normal(size=(4, 5))[y]
     >>> for moved in (0.0, 9.0):
-    ...     parts = [Statistics.of(X[k::4] + moved * k, y[k::4] , Automatic().needs, n_classes=4) for k in range(4)]
+    ...     own = [slice(100 * k, 100 * k + 100) for k in range(4)]
+    ...     parts = [Statistics.of(X[i] + moved * k, y[i], Automatic().needs, n_classes=4) for k, i in enumerate(own)]
     ...     print(Automatic().fit(Statistics.merge(parts)).info["chosen"])
     lda-sketch
     mixture-sketch

@@ -65,8 +65,7 @@ class Head(ABC):
         stats = source.statistics() if isinstance(source, Ledger) else source
         require(stats, self.needs, type(self).__name__)
         sent = stats.as_sent() if self.needs.has_sketch else stats
-        classifier = self._solve_at_any_scale(sent)
-        return classifier.noting(**{"head": type(self).__name__, **classifier.info})
+        return self._solve_at_any_scale(sent)
 
     def _solve_at_any_scale(self, stats: Statistics) -> Classifier:
         """Solve for features of ordinary size: from about 1e±75 on, squares of squares overflow or vanish."""
@@ -78,11 +77,16 @@ class Head(ABC):
         return self._tempered(stats)
 
     def _tempered(self, stats: Statistics) -> Classifier:
-        """Solve, and give the classifier its temperature."""
-        classifier = self.solve(stats)
+        """Solve, note whose work it is, and give the classifier its temperature."""
+        solved = self.solve(stats)
+        classifier = solved.noting(**{"head": type(self).__name__, **solved.info})
         if type(classifier).gradients is Classifier.gradients:  # of its own kind: nobody knows its margins
             return classifier
-        return classifier.tempered(self.temperature_of(classifier, stats))
+        try:
+            temperature = self.temperature_of(classifier, stats)
+        except InputError:  # it scores class means as NaN: whoever scores samples with it is told so, by its name
+            return classifier
+        return classifier.tempered(temperature)
 
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         """Return the temperature of the classifier that this head made of these statistics."""
