@@ -11,6 +11,7 @@ from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.core.statistics.scale import feature_exponent, times_power
+from fedmoments.errors import InputError
 
 __all__ = ["Head"]
 
