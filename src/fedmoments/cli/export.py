@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.given import Taken
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
+from fedmoments.settings.encoding import Running
 
 __all__ = ["export"]
 
@@ -29,6 +31,7 @@ def export(
     encoder: Annotated[
         str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
     ] = None,
+    running: Annotated[Running, Taken(only=("trust",))],
     json: Json = False,
 ) -> None:
     """Write a model that other software loads without fedmoments, with class names, probabilities and a model card."""
@@ -41,7 +44,7 @@ def export(
     classifier = load(existing_file(model))
     noted = classifier.info.get("encoder")
     given = not isinstance(noted, dict) or noted.get("name") == "identity"  # fitted on features that were given
-    chosen = None if head_only or given else encoder_of(classifier, encoder, beside=model)
+    chosen = None if head_only or given else encoder_of(classifier, encoder, beside=model, trusted=running.trust)
     files = write(classifier, to, out, encoder=chosen)
     sizes = {str(path): path.stat().st_size for path in files}
     takes = chosen.modality if chosen else "features"

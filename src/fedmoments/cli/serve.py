@@ -26,7 +26,7 @@ def serve(
     model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
     *,
     settings: Annotated[ServingSettings, Taken(file=True)],
-    running: Annotated[Running, Taken(only=("runtime", "device", "threads"))],
+    running: Annotated[Running, Taken(only=("runtime", "device", "threads", "trust"))],
     json: Json = False,
 ) -> None:
     """Answer requests over HTTP: POST /predict; GET /model, /health, /metrics.
@@ -95,7 +95,8 @@ def _reader(running: Running) -> Any:
     from fedmoments.handover.model import Model
     from fedmoments.study.jobs.predict import encoder_of
 
-    options = {"runtime": running.runtime, "device": running.device, "threads": running.threads}
+    options: dict[str, Any] = {"runtime": running.runtime, "device": running.device, "threads": running.threads}
+    options["trusted"] = running.trust
 
     def read(file: Path, before: Model | None) -> Model:
         classifier = load(file)

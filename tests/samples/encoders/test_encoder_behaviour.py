@@ -164,7 +164,7 @@ def test_two_parties_with_different_networks_are_not_merged(tmp_path: Path) -> N
     terms = draw_up_terms("pets", Encoding(encoder.name, size=48), encoder, ("cat", "dog"), ["fedncm"])
     data = f"folder:{tmp_path / 'photos'}"
     assert terms.encoder_note.items() < encoder.note({"size": 48}).items()
-    mine = {"data": data, "key_seed": "1", "trust": (encoder.name,)}
+    mine: dict[str, Any] = {"data": data, "key_seed": "1", "trust": (encoder.name,)}
     Holdings(ClientSettings(name="a", **mine), terms)
     other = draw_up_terms("pets", Encoding(encoder.name, size=48), load(path, runtime="onnx", cache=tmp_path),
                           ("cat", "dog"), ["fedncm"])  # fmt: skip
