@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 #: Coding and rounding to fixed point in turn settles after two passes; a few more cost nothing.
 MOST_PASSES = 8
+#: Rows that are coded at once: a pass makes half a dozen arrays of their size.
+BLOCK_ROWS = 256
 
 
 def whole_classes(labels: Ints, owners: Ints) -> tuple[Ints, Ints]:
@@ -103,5 +105,5 @@ def _coded_blocks(counts: Ints, owners: Ints, plan: SketchPlan, dim: int) -> Ite
     codes = np.array(chosen)[kind.reshape(-1)][contribution]
     for code in dict.fromkeys(code for code in chosen if code):
         rows = np.flatnonzero(codes == code)
-        for block in blocks(len(rows)):
+        for block in blocks(len(rows), BLOCK_ROWS):
             yield code, rows[block]
