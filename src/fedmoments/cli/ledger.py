@@ -315,15 +315,33 @@ def restore(
     file: Annotated[Path, positional(help="A snapshot, with its checksum beside it.")],
     ledger: Annotated[Path, positional(help="The ledger to make; nothing is overwritten.")],
     *,
+    departed: Annotated[
+        list[str] | None,
+        typed(
+            metavar="NAME=out|in", help="Of a client that left since: keep it out, or bring it back. May be repeated."
+        ),
+    ] = None,
+    journal: Annotated[
+        Path | None, typed(metavar="FILE", help="The former ledger's journal, if it is not where that was.")
+    ] = None,
+    lost_journal: Annotated[
+        bool, typed(help="Go on without a journal: nothing more is released under an epsilon, and clients will notice.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Make a ledger from a snapshot, after checking all of it."""
+    """Make a ledger from a snapshot, after checking all of it; it takes the place of the former ledger.
+
+    Revocations, new keys and what was spent of a privacy budget since the snapshot are kept. Of clients that left
+    since, say what becomes of each.
+    """
     from fedmoments.federation.store import FederationStore
 
-    with FederationStore.restore(file, ledger) as store:
+    decisions = dict(text.rpartition("=")[::2] for text in departed or [])
+    with FederationStore.restore(file, ledger, journal=journal, departed=decisions, lost_journal=lost_journal) as store:
         state = store.status()
     if json:
         print_json({"ledger": str(ledger), "federation": state.federation, "clients": state.clients})
         return
     print_line(f"wrote {ledger}: federation '{state.name}' with {plural(state.clients, 'client')}")
+    print_line("the former ledger takes nothing in any more: this one took its place")
     print_line("what was taken in after the snapshot is not in it: 'fedmoments server run … --again' asks for it")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from fedmoments.durable.kind import Companion, Kind
 from fedmoments.durable.placing import has_log, is_writable, make_folder, narrow, part_of, put_in_place
+from fedmoments.durable.versions import brought_up, check_kind, is_current, make_tables, upgrade
 from fedmoments.errors import FileFormatError, LedgerError
 
 __all__ = ["MOST_BLOB_BYTES", "Connection", "DurableFile", "erase_deleted"]
@@ -111,12 +112,16 @@ class DurableFile:
             try:
                 with closing(sqlite3.connect(part, isolation_level=None)) as connection:
                     connection.execute("PRAGMA synchronous=OFF")  # nobody else knows it yet; it is forced below
-                    _make_tables(connection, kind)
+                    make_tables(connection, kind)
                     yield connection
                     connection.execute(f"PRAGMA journal_mode={kind.journal}")
             except sqlite3.OperationalError as error:
                 raise OSError(str(error)) from error
             put_in_place(part, path)
+
+    def accompany(self, companion: Companion) -> None:
+        """Let something go with the transactions from now on."""
+        self._companion = companion
 
     def close(self) -> None:
         """Close the connection; the last one to close folds the log into the file. Again: does nothing."""
@@ -159,6 +164,9 @@ class DurableFile:
             self.connection.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
+                if self._companion is not None:
+                    with self._explained(what, advice, OSError):
+                        self._companion.begin(self.connection)
                 yield self.connection
                 self._require_sound()  # a failure that was overlooked undoes all
                 if self._companion is not None:
@@ -255,9 +263,10 @@ class DurableFile:
             except BaseException:
                 connection.close()
                 raise
+            if self.is_read_only and not is_current(connection, self.kind):
+                with closing(connection):
+                    connection = brought_up(connection, _connect(":memory:"), self.kind)
             self._connection = connection
-            if self.is_read_only and not self._is_of_this_version(connection):
-                self._connection = self._brought_up_in_memory(connection)
         return self._connection
 
     @property
@@ -270,51 +279,18 @@ class DurableFile:
             mode = "ro" if has_log(self.path) else "ro&immutable=1"
         return f"file:{quote(str(self.path.absolute()))}?mode={mode}"
 
-    def _is_of_this_version(self, connection: Connection) -> bool:
-        return bool(connection.execute("PRAGMA user_version").fetchone()[0] == self.kind.version)
-
-    def _brought_up_in_memory(self, connection: Connection) -> Connection:
-        """Return a copy in memory of a file of an older version that cannot be brought up where it lies."""
-        copy = _connect(":memory:")
-        try:
-            with closing(connection):
-                connection.backup(copy)
-            while not self._is_of_this_version(copy):
-                copy.execute("BEGIN")
-                _upgrade(copy, self.kind, copy.execute("PRAGMA user_version").fetchone()[0])
-                copy.execute("COMMIT")
-        except BaseException:
-            copy.close()
-            raise
-        return copy
-
     def _prepare(self, connection: Connection) -> None:
         if self.path is None:
-            _make_tables(connection, self.kind)
-        self._check(connection)  # before anything of a file is changed that may be somebody else's
+            make_tables(connection, self.kind)
+        check_kind(
+            connection, self.kind, self._name, self.path
+        )  # before anything of a file is changed that may be somebody else's
         if self.path is not None and not self.is_read_only:
             narrow(self.path, f"the {self.kind.name}")
             if connection.execute(f"PRAGMA journal_mode={self.kind.journal}").fetchone()[0] != self.kind.journal:
                 raise sqlite3.OperationalError("it needs a write-ahead log, which works on a local disk only")
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
-
-    def _check(self, connection: Connection) -> None:
-        """Refuse a file of another kind, or of a version that is not known."""
-        kind = self.kind
-        number, version = (
-            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
-        if number != kind.number:
-            raise FileFormatError(
-                f"{self.path} is an SQLite file, but no {kind.name} (number {number:#x}, not {kind.number:#x}): choose "
-                "another file"
-            )
-        if version != kind.version and version not in kind.upgrades:
-            raise FileFormatError(
-                f"{self._name} has tables of version {version}, but this release opens version {kind.version}: open it "
-                "with the release that wrote it"
-            )
 
     def _check_tables(self, connection: Connection) -> None:
         """Refuse a file that another program took tables from."""
@@ -334,7 +310,7 @@ class DurableFile:
         while version != self.kind.version:
             with self.writing(f"version {version} of its tables was not brought up") as writer:
                 if writer.execute("PRAGMA user_version").fetchone()[0] == version:  # else another process was faster
-                    _upgrade(writer, self.kind, version)
+                    upgrade(writer, self.kind, version)
             version += 1
 
     # ---------------------------------------------------------------------------------------------- failing
@@ -421,20 +397,3 @@ def erase_deleted(path: Path) -> None:
 
 def _connect(address: str) -> Connection:
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
-
-
-def _upgrade(connection: Connection, kind: Kind, version: int) -> None:
-    """Bring the tables of a version up to the next one, inside a transaction."""
-    upgrade = kind.upgrades[version]
-    if callable(upgrade):
-        upgrade(connection)
-    else:
-        for statement in filter(str.strip, upgrade.split(";\n")):
-            connection.execute(statement)
-    connection.execute(f"PRAGMA user_version={version + 1}")
-
-
-def _make_tables(connection: Connection, kind: Kind) -> None:
-    connection.executescript(kind.schema)
-    connection.execute(f"PRAGMA application_id={kind.number}")
-    connection.execute(f"PRAGMA user_version={kind.version}")

@@ -44,6 +44,9 @@ class Kind:
 class Companion(Protocol):
     """What goes with the transactions of a file, such as lines of a text file."""
 
+    def begin(self, connection: Any) -> None:
+        """Look at the file when a transaction has begun; what it raises undoes that."""
+
     def flush(self) -> None:
         """Write what waits, before a commit; an OSError undoes the transaction."""
 

@@ -66,7 +66,7 @@ def test_no_number_of_a_client_reaches_the_ledger_or_the_log(make: Made) -> None
     with opened(plan) as store:
         for entry in store.audit():
             if entry.event == "reported":
-                assert set(entry.details) == {"client", "version", "digest", "report", "bytes", "source"}
+                assert set(entry.details) == {"client", "version", "digest", "report", "bytes", "source", "counter"}
     everything = b"".join(path.read_bytes() for path in Path(plan.server.ledger).parent.glob("ledger.db*"))
     for item in seen:  # the masked vectors are erased once they were added up
         assert item[-64:] not in everything

@@ -47,6 +47,7 @@ def test_a_receipt_says_what_the_log_says(federation: Any, store: FederationStor
         "samples": 12,
         "withheld": {"classes": 1, "samples": 4},
         "source": "node 1",
+        "counter": 0,
     }
     assert Receipt.from_json(receipt.to_json()) == receipt
 

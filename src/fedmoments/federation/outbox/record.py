@@ -39,6 +39,9 @@ class Record:
         line = {"time": datetime.now(UTC).isoformat(timespec="microseconds"), "event": event, **known}
         self._lines.append(json.dumps(line).encode("ascii") + b"\n")
 
+    def begin(self, connection: object) -> None:
+        """Begin with no lines."""
+
     def flush(self) -> None:
         """Write all lines that wait, and force them to the disk."""
         if not self._lines:

@@ -23,14 +23,21 @@ collected     batch, reports: how many, parts: the contributions that hold the s
 reopened      batch, without, reason: the helper refused it; its reports wait again, but for those of some clients
 dissolved     batch, reason: all of it was taken out
 released      state, epsilon, delta, noise, spent: sums were noised once for all that is fitted from that state
+spent         ratio, what: a release that this ledger does not hold, for it is older; charged all the same
+departed      client, version: it left after what this ledger was restored from
+rotated       client, former, key, node_key, signature: the former key signed the new one
 snapshot      file, checksum, bytes, head
-restored      file, checksum
+restored      file, checksum, returned: who had left and was brought back, lost: whether the journal was lost
 ============  ==================================================================================================
+
+Entries that a receipt is given for, and those that the journal keeps, also have ``counter``: the number of the
+journal's last line.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -40,7 +47,11 @@ from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError
 from fedmoments.federation.store.tree import grow
 
-__all__ = ["Entry", "append", "entries", "entry", "head"]
+__all__ = ["Entry", "append", "counter", "entries", "entry", "head", "is_kept", "redoing"]
+
+#: What the journal keeps, beside releases that were charged; and what clients get receipts for.
+_KEPT = ("left", "withdrawn", "dissolved", "revoked", "rotated", "released", "spent", "restored")
+_RECEIPTS = ("joined", "replaced", "reported")
 
 _COLUMNS = "seq, time, event, facts, previous, hash"
 
@@ -119,6 +130,7 @@ def append(connection: Connection, event: str, facts: dict[str, Any], *, genesis
     seq, previous = last or (0, genesis)
     if last is not None and previous != head(connection):
         raise LedgerError("the log does not end with the entry that was noted as its head: run verify")
+    facts = _counted(connection, event, facts)
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     new = Entry.following(previous, seq + 1, event, facts, time)
     row = (new.seq, new.time, new.event, new.facts, new.previous, new.hash)
@@ -126,6 +138,45 @@ def append(connection: Connection, event: str, facts: dict[str, Any], *, genesis
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (new.hash,))
     grow(connection, new.seq, new.hash)
     return new
+
+
+def is_kept(event: str, facts: dict[str, Any]) -> bool:
+    """Say whether the journal keeps an entry.
+
+    Examples
+    --------
+    >>> is_kept("left", {}), is_kept("joined", {}), is_kept("collected", {"charged": True})
+    (True, False, True)
+    """
+    return event in _KEPT or (event == "collected" and facts.get("charged") is True)
+
+
+def counter(connection: Connection) -> int:
+    """Return the number of the journal's last line, as far as the ledger knows."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'counter'").fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def redoing(connection: Connection) -> Iterator[None]:
+    """Inside, nothing counts as new: what is written makes up for lines that the journal holds already."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('redoing', '')")
+    try:
+        yield
+    finally:
+        connection.execute("DELETE FROM meta WHERE name = 'redoing'")
+
+
+def _counted(connection: Connection, event: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts with the counter, one higher for what the journal keeps."""
+    kept = is_kept(event, facts)
+    if not kept and event not in _RECEIPTS:
+        return facts
+    number = counter(connection)
+    if kept and not connection.execute("SELECT 1 FROM meta WHERE name = 'redoing'").fetchone():
+        number += 1
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('counter', ?)", (str(number),))
+    return {**facts, "counter": number}
 
 
 def head(connection: Connection) -> str:

@@ -169,7 +169,8 @@ def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Re
         if connection.execute("SELECT 1 FROM contributions WHERE client = ?", (client,)).fetchone():
             take_out(connection, terms.agreement, client)
     members = connection.execute("SELECT client, version FROM reports WHERE batch = ?", (name,)).fetchall()
-    new = append(connection, "dissolved", {"batch": name, "reason": reason[:1000]})
+    facts = {"batch": name, "reason": reason[:1000], "members": [list(member) for member in members]}
+    new = append(connection, "dissolved", facts)
     connection.execute("DELETE FROM reports WHERE batch = ?", (name,))
     connection.executemany("INSERT INTO departures VALUES (?, ?, ?)", [(*member, new.seq) for member in members])
     connection.execute("UPDATE batches SET status = 'left', result = NULL, seq = ? WHERE batch = ?", (new.seq, name))
@@ -204,7 +205,8 @@ def reopen(connection: Connection, name: str, without: Sequence[str], reason: st
 
 def _receipt(connection: Connection, terms: Terms, seq: int) -> Receipt:
     written = entry(connection, seq)
-    return Receipt(terms.id, written.details["batch"], 1, "", written.seq, written.hash, written.event, written.time)
+    facts = (written.seq, written.hash, written.event, written.time, written.details.get("counter", 0))
+    return Receipt(terms.id, written.details["batch"], 1, "", *facts)
 
 
 def _require_asked(connection: Connection, batch: Batch) -> None:

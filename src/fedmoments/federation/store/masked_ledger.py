@@ -18,6 +18,7 @@ from fedmoments.federation.store.attempts import given_up
 from fedmoments.federation.store.audit import append
 from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
+from fedmoments.federation.store.journal import Journal
 from fedmoments.federation.store.masked import Waiting
 from fedmoments.federation.store.members import enrolled
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
@@ -38,11 +39,13 @@ class MaskedLedger:
     """What a ledger does with contributions one by one and with masked reports; see :class:`FederationStore`."""
 
     _database: DurableFile
+    _journal: Journal
     terms: Terms
 
     def contributions(self) -> Iterator[tuple[str, Statistics]]:
         """Yield each client that is in with its statistics, in order of name, one at a time."""
         with self._database.reading() as connection:
+            self._journal.require_current(connection)
             clients = stored_clients(connection)
         for client in clients:
             with self._database.reading() as connection:
@@ -171,6 +174,7 @@ class MaskedLedger:
             When they are not over yet.
         """
         with self._database.reading() as connection:
+            self._journal.require_current(connection)
             results = table.results_of(connection)
         if not results:
             raise NotEnoughDataError(f"both phases of '{self.terms.name}' are not over: nothing can be fitted yet")

@@ -74,12 +74,12 @@ def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | N
 
 def revoke(connection: Connection, client: str) -> None:
     """Revoke a client inside a transaction; see `FederationStore.revoke`."""
-    row = connection.execute("SELECT status FROM clients WHERE client = ?", (client,)).fetchone()
+    row = connection.execute("SELECT status, key, node_key FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
         raise LedgerError(f"client {client!r} cannot be revoked, for nobody of that name is enrolled")
     if row[0] == "enrolled":
         connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (client,))
-        append(connection, "revoked", {"client": client})
+        append(connection, "revoked", {"client": client, "key": row[1].hex(), "node_key": row[2]})
 
 
 def enrolled(connection: Connection) -> tuple[Enrolled, ...]:

@@ -26,6 +26,9 @@ class Receipt:
         ``"joined"``, ``"replaced"`` or ``"left"``; ``"reported"`` for a masked report.
     time
         When: ISO 8601, UTC.
+    counter
+        Number of the last line of the journal beside the ledger then: how many have left, were revoked or rotated, and
+        what was released. It never goes back. 0 in receipts of the first build.
 
     Examples
     --------
@@ -42,13 +45,14 @@ class Receipt:
     chain: str
     event: str
     time: str
+    counter: int = 0
 
     @classmethod
     def of(cls, federation: str, entry: Entry) -> "Receipt":
         """Return the receipt that belongs to an entry of the log; the same one every time."""
         facts = entry.details
         who = (facts["client"], facts["version"], facts["digest"])
-        return cls(federation, *who, entry.seq, entry.hash, entry.event, entry.time)
+        return cls(federation, *who, entry.seq, entry.hash, entry.event, entry.time, facts.get("counter", 0))
 
     def to_json(self) -> str:
         """Return canonical JSON: equal receipts have equal texts."""
@@ -68,6 +72,8 @@ class Receipt:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"this is no receipt, for it is not JSON: {error}") from error
+        if isinstance(value, dict):
+            value = {"counter": 0, **value}  # receipts of the first build have none
         if not isinstance(value, dict) or set(value) != set(kinds):
             raise FileFormatError(f"a receipt is a JSON object with the fields {', '.join(kinds)}")
         wrong = [name for name, kind in kinds.items() if type(value[name]) is not kind]

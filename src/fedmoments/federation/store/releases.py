@@ -20,18 +20,21 @@ from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Statistics
 from fedmoments.durable import Connection
-from fedmoments.errors import LedgerError
+from fedmoments.errors import LedgerError, PrivacyError
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.batches import Batch, keep_result, results_of
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.dp import Accountant, noise_vector, plan, repair
+from fedmoments.privacy.dp.accountant import Spending
 from fedmoments.privacy.dp.releases import check_norms
 
-__all__ = ["Release", "keep_released", "read_release", "read_spent", "release"]
+__all__ = ["CLOSED", "Release", "charge_again", "keep_released", "read_release", "read_spent", "release"]
 
 Words = NDArray[np.uint64]
 
 _ACCOUNT = "accountant"
+#: Stands in a ledger of which nobody knows any more what was released.
+CLOSED = "closed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +169,38 @@ def _charge(connection: Connection, terms: Terms, what: str) -> dict[str, Any]:
     """Charge the account for one release, and return what it promises."""
     account = _account(connection, terms)
     noise_plan = plan(terms.layout, terms.fixed_point, terms.privacy)
+    if connection.execute("SELECT 1 FROM meta WHERE name = ?", (CLOSED,)).fetchone():
+        raise PrivacyError(
+            "this ledger was restored without its journal, so that nobody knows what was released of it: nothing more "
+            "is released; publish what was released before, or agree on a new federation"
+        )
     account.record(noise_plan.ratio, what[:16])
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ACCOUNT, json.dumps(account.to_dict())))
+    _keep_account(connection, account)
     return {**noise_plan.describe(), "spent": account.spent}
+
+
+def charge_again(connection: Connection, terms: Terms, number: int, ratio: float, what: str) -> None:
+    """Charge for a release that was made, and that this ledger does not know of, for it is older; in a transaction.
+
+    Whatever was released was read: it is charged even if the account has no room for it.
+
+    Parameters
+    ----------
+    number
+        How many releases there were then, this one among them: no release is charged twice.
+    ratio, what
+        As in the account.
+    """
+    account = _account(connection, terms)
+    if len(account.spendings) >= number:
+        return
+    account = Accountant(account.epsilon, account.delta, (*account.spendings, Spending(ratio, what)))
+    _keep_account(connection, account)
+    append(connection, "spent", {"ratio": ratio, "what": what})
+
+
+def _keep_account(connection: Connection, account: Accountant) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ACCOUNT, json.dumps(account.to_dict())))
 
 
 def _numbers(data: bytes, terms: Terms) -> Words:

@@ -41,7 +41,22 @@ class Replay:
 
     def _revoked(self, entry: Entry, facts: dict[str, Any]) -> None:
         del entry
-        self.members[facts["client"]] = (*self.members[facts["client"]][:2], "revoked")
+        known = self.members.get(facts["client"], (facts.get("key", ""), facts.get("node_key")))
+        self.members[facts["client"]] = (*known[:2], "revoked")
+
+    def _rotated(self, entry: Entry, facts: dict[str, Any]) -> None:
+        if self.members.get(facts["client"], ("",))[0] != facts["former"]:
+            self.problems.append(f"entry {entry.seq}: the former key of client {facts['client']!r} was another one")
+        self.members[facts["client"]] = (facts["key"], facts["node_key"], "enrolled")
+
+    def _departed(self, entry: Entry, facts: dict[str, Any]) -> None:
+        if facts["client"] in self.present or facts["client"] in self.reports:
+            self.problems.append(f"entry {entry.seq}: client {facts['client']!r} departed, but is in")
+        self.gone[facts["client"]] = (facts["version"], entry.seq)
+
+    def _spent(self, entry: Entry, facts: dict[str, Any]) -> None:
+        del entry
+        self.charged.append(facts["ratio"])
 
     def _joined(self, entry: Entry, facts: dict[str, Any]) -> None:
         client, version = facts["client"], facts["version"]
@@ -112,7 +127,7 @@ class Replay:
         self.batches[facts["batch"]] = ("left", None, self.batches[facts["batch"]][2])
 
     def _released(self, entry: Entry, facts: dict[str, Any]) -> None:
-        promised = {name: value for name, value in facts.items() if name not in ("state", "data")}
+        promised = {name: value for name, value in facts.items() if name not in ("state", "data", "counter")}
         self.releases[facts["state"]] = (entry.seq, facts["data"], promised)
         self.charged.append(facts["noise_over_sensitivity"])
 
@@ -182,7 +197,7 @@ class Replay:
 
 
 _EVENTS = (
-    *("enrolled", "revoked", "joined", "replaced", "left"),
+    *("enrolled", "revoked", "rotated", "joined", "replaced", "left", "departed", "spent"),
     *("reported", "withdrawn", "batch", "reopened", "collected", "dissolved", "released"),
 )
 

@@ -1,7 +1,8 @@
 """The durable ledger of a federation."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,11 +17,14 @@ from fedmoments.federation.store.attempts import last_attempt
 from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.store.batches import dissolve
 from fedmoments.federation.store.intake import read_contribution, take_in, take_out
+from fedmoments.federation.store.journal import Journal, journal_of
 from fedmoments.federation.store.masked import withdraw
 from fedmoments.federation.store.masked_ledger import MaskedLedger
 from fedmoments.federation.store.members import Enrolled
 from fedmoments.federation.store.payloads import read_statistics, state_digest
 from fedmoments.federation.store.receipt import Receipt
+from fedmoments.federation.store.reconciling import redo
+from fedmoments.federation.store.restoring import HOME, Restored
 from fedmoments.federation.store.snapshot import check_snapshot, write_snapshot
 from fedmoments.federation.store.status import Status, read_status
 from fedmoments.federation.store.tables import LEDGER
@@ -83,11 +87,24 @@ class FederationStore(MaskedLedger):
             if row is None:
                 raise FileFormatError(f"the ledger {self.path} lacks the terms of its federation: restore a snapshot")
             self.terms = Terms.from_json(row[0]).at(attempt)
+            self._accompany()
         except BaseException:
             self.close()
             raise
 
     # ---------------------------------------------------------------------------------------------- the file
+
+    def _accompany(self) -> None:
+        """Let the journal go with all transactions, made now if the ledger never had one."""
+        self._journal = Journal(journal_of(self.path), self.terms.id, lambda c, line: redo(c, self.terms, line))
+        if self._database.is_read_only:
+            return
+        with self._database.reading(settled=False) as connection:
+            known = connection.execute("SELECT 1 FROM meta WHERE name = 'counter'").fetchone() is not None
+        if not known and not self._journal.path.exists():
+            with self._database.writing("its journal was not made") as connection:
+                self._journal.adopt(connection)
+        self._database.accompany(self._journal)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], terms: Terms) -> Self:
@@ -271,6 +288,7 @@ class FederationStore(MaskedLedger):
                 f"{self.terms.spec}: ask for less, or found a federation with other terms"
             )
         with self._database.reading(settled=False) as connection:
+            self._journal.require_current(connection)
             return read_statistics(connection, self.terms.agreement, wanted)
 
     def digest(self) -> str:
@@ -322,7 +340,7 @@ class FederationStore(MaskedLedger):
             A hash that must be in the log: ``chain`` of a receipt, or a ``head`` that was noted elsewhere. Without it,
             a log that was cut off at its end looks like a younger one.
         """
-        return verify(self._database, self.terms.agreement, expect)
+        return verify(self._database, self.terms.agreement, expect, self._journal)
 
     # ---------------------------------------------------------------------------------------------- snapshots
 
@@ -332,6 +350,8 @@ class FederationStore(MaskedLedger):
         Other processes may write meanwhile. Returns the checksum; never overwrites.
         """
         target = Path(path)
+        with self._database.writing(f"no snapshot {target} was made") as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (HOME, str(self.path.absolute())))
         with self._database.reading(settled=False) as connection:
             head = audit.head(connection)
             checksum = write_snapshot(self._database, target)
@@ -341,10 +361,19 @@ class FederationStore(MaskedLedger):
         return checksum
 
     @classmethod
-    def restore(cls, snapshot: str | os.PathLike[str], path: str | os.PathLike[str]) -> Self:
-        """Make a ledger from a snapshot, if nothing in it is damaged, and open it.
+    def restore(
+        cls,
+        snapshot: str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        *,
+        journal: str | os.PathLike[str] | None = None,
+        departed: Mapping[str, str] | None = None,
+        lost_journal: bool = False,
+    ) -> Self:
+        """Make a ledger from a snapshot, if nothing in it is damaged, and open it; it takes the place of the former.
 
-        What was taken in after the snapshot is not in it: let clients send again whatever they hold a receipt for.
+        What was taken in after the snapshot is not in it: let clients send again whatever they hold a receipt for. What
+        the journal tells of is kept: revocations, new keys and what was spent; of those who left, the caller decides.
 
         Parameters
         ----------
@@ -352,28 +381,23 @@ class FederationStore(MaskedLedger):
             What :meth:`snapshot` wrote, with its checksum file beside it.
         path
             A new file; nothing is overwritten.
+        journal
+            Of the ledger that the snapshot was taken of; by default beside ``path``, or where that ledger was.
+        departed
+            ``"out"`` or ``"in"`` for each client, or batch, that left after the snapshot.
+        lost_journal
+            Go on without one: nothing more is released under an epsilon; clients notice by the counter in receipts.
 
         Raises
         ------
         FileFormatError
             When the snapshot is damaged.
         LedgerError
-            When there is none, or ``path`` exists.
+            When there is none, ``path`` exists, the journal is missing, or somebody left of whom nothing was decided.
         """
         source, target = Path(snapshot), Path(path)
         with part_of(target) as part:
-            checksum = check_snapshot(source, part)
-            try:
-                store = cls(part)
-            except FileFormatError as error:
-                raise FileFormatError(f"the snapshot {source} is damaged ({error}): use another snapshot") from error
-            with store:
-                outcome = store.verify()
-                if not outcome.whole:
-                    raise FileFormatError(
-                        f"the snapshot {source} does not hold a sound ledger: {'; '.join(outcome.problems[:3])}"
-                    )
-                with store._database.writing(f"{target} was not restored") as connection:
-                    audit.append(connection, "restored", {"file": source.name, "checksum": checksum})
+            with closing(Restored(part, source, check_snapshot(source, part), target)) as restored:
+                restored.keep(None if journal is None else Path(journal), departed or {}, lost=lost_journal)
             put_in_place(part, target)
         return cls(target)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fedmoments.durable import Connection, DurableFile
 from fedmoments.errors import FileFormatError, LedgerError
 from fedmoments.federation.store.audit import entries, head
+from fedmoments.federation.store.journal import Journal
 from fedmoments.federation.store.payloads import stored, stored_clients
 from fedmoments.federation.store.replay import Replay
 from fedmoments.federation.store.totals import Change, digest_of, stored_totals
@@ -64,12 +65,19 @@ class Verification:
         return self.chain_whole and self.replay_equal
 
 
-def verify(file: DurableFile, agreement: Agreement, expect: str | None = None) -> Verification:
-    """Check the whole ledger: its pages, its log and its tables; see `FederationStore.verify`."""
+def verify(
+    file: DurableFile, agreement: Agreement, expect: str | None = None, journal: Journal | None = None
+) -> Verification:
+    """Check the whole ledger: its pages, its log, its tables, and its journal; see `FederationStore.verify`."""
     damage = file.damage()
     try:
         with file.reading(settled=False) as connection:
             outcome = _verify(connection, agreement, expect)
+            problem = (
+                None if journal is None else _journal_problem(connection, journal, is_needed=not file.is_read_only)
+            )
+            if problem:
+                outcome = replace(outcome, replay_equal=False, problems=(*outcome.problems, problem))
     except FileFormatError as error:
         damage = damage or [str(error)]
         outcome = Verification(chain_whole=False, replay_equal=False, entries=0, clients=0, head="")
@@ -113,6 +121,17 @@ def _verify(connection: Connection, agreement: Agreement, expect: str | None) ->
     if len(sentences) > MOST_PROBLEMS:
         sentences = [*sentences[:MOST_PROBLEMS], f"… and {len(sentences) - MOST_PROBLEMS} more"]
     return Verification(not chain, not problems, length, len(clients), last, tuple(sentences))
+
+
+def _journal_problem(connection: Connection, journal: Journal, *, is_needed: bool) -> str | None:
+    """Return what is wrong with the journal; on read-only media, it need not be there."""
+    if not is_needed and not journal.path.exists():
+        return None
+    try:
+        journal.require_current(connection)
+    except (LedgerError, FileFormatError) as error:
+        return str(error)
+    return None
 
 
 def _compare_totals(connection: Connection, agreement: Agreement, clients: list[str]) -> list[str]:

@@ -1,0 +1,136 @@
+"""Making a ledger of a snapshot without losing what was promised since: departures, revocations, keys, budgets."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedmoments.durable import Connection, DurableFile
+from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.federation.store.audit import Entry, append, head
+from fedmoments.federation.store.journal import Journal, journal_of, take_in, taken_in
+from fedmoments.federation.store.reconciling import IN, departures_in, redo, require_decided
+from fedmoments.federation.store.releases import CLOSED
+from fedmoments.federation.store.tables import LEDGER
+from fedmoments.federation.store.verification import verify
+from fedmoments.federation.terms import Terms
+
+__all__ = ["HOME", "Restored"]
+
+#: Under this name a snapshot says where the ledger was that it was taken of.
+HOME = "home"
+
+
+class Restored:
+    """A copy of a snapshot that is about to become a ledger.
+
+    Parameters
+    ----------
+    part
+        The copy.
+    source, checksum
+        The snapshot, and its SHA-256.
+    target
+        The ledger to be.
+
+    Raises
+    ------
+    FileFormatError
+        When it does not hold a sound ledger.
+    """
+
+    def __init__(self, part: Path, source: Path, checksum: str, target: Path) -> None:
+        self._source, self._checksum, self._target = source, checksum, target
+        try:
+            self._file = DurableFile(part, LEDGER)
+            text = self._meta("terms")
+            if text is None:
+                raise FileFormatError("it lacks the terms of its federation")
+            self._terms = Terms.from_json(text)
+        except FileFormatError as error:
+            raise FileFormatError(f"the snapshot {source} is damaged ({error}): use another snapshot") from error
+        outcome = verify(self._file, self._terms.agreement)
+        if not outcome.whole:
+            self.close()
+            raise FileFormatError(
+                f"the snapshot {source} does not hold a sound ledger: {'; '.join(outcome.problems[:3])}"
+            )
+
+    def keep(self, journal: Path | None, departed: Mapping[str, str], *, lost: bool) -> None:
+        """Bring the copy up to the journal, and write into both that it takes the ledger's place.
+
+        Raises
+        ------
+        LedgerError
+            When the journal is missing, or somebody left of whom nothing was decided; nothing was changed then.
+        """
+        place = journal_of(self._target)
+        known = None if lost else self._journal(journal)
+        own = Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
+        with self._file.writing(f"{self._target} was not restored") as connection:
+            if known is None:
+                self._begin_journal(connection, lost=lost)
+            else:
+                lines = known.missing(connection)
+                departures = departures_in(connection, lines)
+                require_decided(departures, departed)
+                for line in lines:
+                    name = str(line.details.get("client", line.details.get("batch", "")))
+                    if departed.get(name) != IN or line.event not in ("left", "withdrawn", "dissolved"):
+                        redo(connection, self._terms, line)
+                    take_in(connection, line)
+            returned = sorted(name for name, decision in departed.items() if decision == IN)
+            before = head(connection)
+            facts = {"checksum": self._checksum, "returned": returned, "lost": lost}
+            append(connection, "restored", {"file": self._source.name, **facts})
+            seq, last = taken_in(connection)
+            new = Entry.following(
+                last or self._terms.id, seq + 1, "restored", {**facts, "head": before}, _now(connection)
+            )
+            take_in(connection, new)
+            if known is not None and known.path != place:
+                _share(known.path, place)
+            own.append([new])
+
+    def close(self) -> None:
+        """Close the copy."""
+        self._file.close()
+
+    def _journal(self, given: Path | None) -> Journal | None:
+        """Return the journal of the ledger that the snapshot was taken of; None if that never had one."""
+        home = self._meta(HOME)
+        places = [given] if given else [journal_of(self._target), *([journal_of(Path(home))] if home else [])]
+        for place in places:
+            if place.exists():
+                return Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
+        if self._meta("counter") is None and given is None:
+            return None
+        raise LedgerError(
+            f"the journal of the ledger is not at {' or '.join(map(str, places))}: it tells who left, which keys were "
+            "revoked and what was spent since the snapshot. Give it with '--journal FILE'; if it is lost, "
+            "'--lost-journal' goes on without it: nothing more is released under an epsilon then, and clients will "
+            "notice by the counter in their receipts"
+        )
+
+    def _begin_journal(self, connection: Connection, *, lost: bool) -> None:
+        place = journal_of(self._target)
+        if place.exists():
+            raise LedgerError(f"there is a journal {place}: it is not lost; restore with it, or move it away")
+        if lost:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", (CLOSED,))
+
+    def _meta(self, name: str) -> str | None:
+        with self._file.reading(settled=False) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+
+def _now(connection: Connection) -> str:
+    return str(connection.execute("SELECT time FROM audit ORDER BY seq DESC LIMIT 1").fetchone()[0])
+
+
+def _share(journal: Path, place: Path) -> None:
+    """Give the restored ledger the very journal of the former one, so that only one of both can go on."""
+    try:
+        os.link(journal, place)
+    except OSError:  # on another disk
+        place.symlink_to(journal.absolute())
