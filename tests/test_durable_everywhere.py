@@ -48,13 +48,21 @@ def test_a_ledger_its_snapshots_and_what_is_restored_are_their_owners_alone(tmp_
     federation = Federation.of("client_means", "gram")
     with federation.store(tmp_path / "ledger.db", "ab") as store:
         store.submit(federation.data("a"))
-        only_theirs(tmp_path, "ledger.db", "ledger.db.journal", "ledger.db-wal", "ledger.db-shm")
+        only_theirs(tmp_path, "ledger.db", "ledger.db.journal", "ledger.db.key", "ledger.db-wal", "ledger.db-shm")
         store.snapshot(tmp_path / "snapshot.db")
-    ledger = ("ledger.db", "ledger.db.journal", "snapshot.db", "snapshot.db.sha256")
+    ledger = ("ledger.db", "ledger.db.journal", "ledger.db.key", "snapshot.db", "snapshot.db.sha256")
     only_theirs(tmp_path, *ledger)
     with FederationStore.restore(tmp_path / "snapshot.db", tmp_path / "restored.db") as store:
         store.submit(federation.data("b"))
-        only_theirs(tmp_path, *ledger, "restored.db", "restored.db.journal", "restored.db-wal", "restored.db-shm")
+        only_theirs(
+            tmp_path,
+            *ledger,
+            "restored.db",
+            "restored.db.journal",
+            "restored.db.key",
+            "restored.db-wal",
+            "restored.db-shm",
+        )
 
 
 @pytest.mark.usefixtures("wide_open")
@@ -64,7 +72,7 @@ def test_a_ledger_that_others_could_read_is_narrowed_when_it_is_opened(tmp_path:
     (tmp_path / "ledger.db").chmod(0o644)
     with FederationStore.open(tmp_path / "ledger.db") as store:
         store.submit(federation.data("a"))
-        only_theirs(tmp_path, "ledger.db", "ledger.db.journal", "ledger.db-wal", "ledger.db-shm")
+        only_theirs(tmp_path, "ledger.db", "ledger.db.journal", "ledger.db.key", "ledger.db-wal", "ledger.db-shm")
 
 
 @pytest.mark.usefixtures("wide_open")

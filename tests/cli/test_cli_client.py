@@ -187,12 +187,13 @@ class Stage:
         offer = node.contribute(self.store.terms, most_bytes=2**30)
         with FederationStore.open(self.store.path) as store:  # an object belongs to one thread
             found = store.submit_many(unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)) if answer else []
+            shown = store.show([each.seq for each in found if not isinstance(each, RefusedError)], offer.seen)
         for each in found:
             if isinstance(each, RefusedError):
                 facts = {"federation": store.terms.id, "client": "clinic", "version": 1}
                 node.acknowledge([], [{**facts, "reason": each.reason, "sentence": each.sentence}])
             else:
-                node.acknowledge([each.to_json()], [])
+                node.acknowledge([each.to_json()], [], shown)
 
     def close(self) -> None:
         (self.folder / FINISHED).touch()

@@ -352,8 +352,10 @@ def test_log_shows_the_latest_entries(trial: Any, run: Any) -> None:
 def test_snapshot_and_restore(trial: Any, run: Any, refuse: Any) -> None:
     run("ledger", "snapshot", LEDGER, "today.ledger")
     run("leave", LEDGER, "client-0003")
-    assert "12 clients" in run("ledger", "restore", "today.ledger", "again.ledger").stdout
-    assert json.loads(run("status", "again.ledger", "--json").stdout)["clients"] == 12
+    assert "--departed NAME=out" in refuse("ledger", "restore", "today.ledger", "again.ledger")
+    decided = ("--departed", "client-0003=out")
+    assert "11 clients" in run("ledger", "restore", "today.ledger", "again.ledger", *decided).stdout
+    assert json.loads(run("status", "again.ledger", "--json").stdout)["clients"] == 11
     assert "whole" in run("ledger", "verify", "again.ledger").stdout
     assert "exist" in refuse("ledger", "restore", "today.ledger", "again.ledger")
     data = bytearray(Path("today.ledger").read_bytes())

@@ -29,6 +29,8 @@ KEYS: Commands = {
     "server": ("keys:server", "Certificates for a server."),
     "client": ("keys:client", "Keys for a client."),
     "helper": ("keys:helper", "Keys for a helper."),
+    "rotate": ("keys:rotate", "A new key for a client, signed by the old."),
+    "renew": ("keys:renew", "A new certificate for a server."),
 }
 LEDGER: Commands = {
     "verify": ("ledger:verify", "Check and replay the log."),
@@ -67,6 +69,7 @@ HEADINGS: Mapping[str, Commands] = {
         "keys": ("", GROUPS["keys"][1]),
         "status": ("ledger:status", "Who contributed to a federation."),
         "leave": ("ledger:leave", "Take a client's contribution out."),
+        "witness": ("witness:witness", "Compare heads of a server's log."),
         "refit": ("ledger:refit", "Fit heads from a ledger, again."),
         "ledger": ("", GROUPS["ledger"][1]),
         "merge": ("merge:merge", "Merge statistics files of many clients."),

@@ -59,7 +59,13 @@ class Joining:
                 "say how to know the server: --ca FILE, its ca.crt, or --insecure for a trial on this machine"
             )
         if self.ca is not None:
-            existing_file(Path(self.ca))
+            from fedmoments.cli.federation_runs import tell
+            from fedmoments.federation.keys.expiry import require_valid, server_note
+
+            root = existing_file(Path(self.ca))
+            for note in [*require_valid(root, "the root certificate"), server_note(self.server, root)]:
+                if note:
+                    tell(f"warning: {note}")
 
     def node(
         self,

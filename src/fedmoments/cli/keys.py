@@ -7,11 +7,18 @@ from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, print_table
 
-__all__ = ["client", "helper", "server"]
+__all__ = ["client", "helper", "renew", "rotate", "server"]
 
 SERVER_EXAMPLE = example("fedmoments keys server keys --host fed.example.org --host 10.0.0.7")
 CLIENT_EXAMPLE = example("fedmoments keys client keys --name clinic")
 HELPER_EXAMPLE = example("fedmoments keys helper keys --name notary")
+ROTATE_EXAMPLE = example("fedmoments keys client keys --name clinic", "fedmoments keys rotate keys --name clinic")
+RENEW_EXAMPLE = example("fedmoments keys server keys --host fed.example.org", "fedmoments keys renew keys")
+
+Passphrase = Annotated[
+    Path | None,
+    typed(metavar="FILE", help="Protect the secret key with the passphrase in this file, which only you can read."),
+]
 
 
 @command("server", SERVER_EXAMPLE)
@@ -46,12 +53,13 @@ def client(
     folder: Annotated[Path, positional(help="Folder for the files; made if it is not there.")],
     *,
     name: Annotated[str, typed(help="The client's name in the federation: letters, digits, '.', '_', '-'.")],
+    passphrase_file: Passphrase = None,
     json: Json = False,
 ) -> None:
     """Make a client's two keys, and the card with which it asks to be enrolled."""
     from fedmoments.federation.keys.parties import make_client
 
-    keys = make_client(folder, name)
+    keys = make_client(folder, name, _passphrase(passphrase_file))
     files = {
         keys.card: ("public", "hand it to the server's operator, who enrols you with it"),
         keys.node_public: ("public", "stands in the card"),
@@ -68,6 +76,7 @@ def helper(
     folder: Annotated[Path, positional(help="Folder for the files; made if it is not there.")],
     *,
     name: Annotated[str, typed(help="What people call the helper: letters, digits, '.', '_', '-'.")],
+    passphrase_file: Passphrase = None,
     json: Json = False,
 ) -> None:
     """Make the keys of a helper, the second server of secure sums, which must be another party than the first.
@@ -78,7 +87,7 @@ def helper(
     from fedmoments.federation.keys.helper import make_helper, read_helper_card
 
     require("cryptography", "Making keys", "privacy")
-    keys = make_helper(folder, name)
+    keys = make_helper(folder, name, _passphrase(passphrase_file))
     files = {
         keys.card: ("public", "hand it to the server's operator, who draws up the terms with it, and to clients"),
         keys.node_public: ("public", "stands in the card"),
@@ -89,6 +98,55 @@ def helper(
     _show(files, {"folder": str(folder), "name": name, "key": key, "hand_over": [str(keys.card)]}, json=json)
     if not json:
         print_line(f"the key {key} stands in the terms: clients compare it with what you tell them yourself")
+
+
+@command("rotate", ROTATE_EXAMPLE)
+def rotate(
+    folder: Annotated[Path, positional(help="Where the client's keys are.")],
+    *,
+    name: Annotated[str, typed(help="The client.")],
+    passphrase_file: Passphrase = None,
+    json: Json = False,
+) -> None:
+    """Make a new identity key for a client; the old one signs it, and the operator enrols the new card.
+
+    A key that somebody else may have is not rotated: let the operator revoke it.
+    """
+    from fedmoments.federation.keys.parties import ClientKeys
+    from fedmoments.federation.keys.rotation import rotate_client
+
+    former = rotate_client(folder, name, _passphrase(passphrase_file))
+    keys = ClientKeys(folder, name)
+    files = {
+        keys.card: ("public", "hand it to the server's operator: 'fedmoments server enrol LEDGER CARD'"),
+        keys.identity: ("secret", "the new key, which signs from now on"),
+        former: ("secret", "the old key: delete it once the operator has enrolled the card"),
+    }
+    _show(files, {"folder": str(folder), "name": name, "hand_over": [str(keys.card)]}, json=json)
+
+
+@command("renew", RENEW_EXAMPLE)
+def renew(
+    folder: Annotated[Path, positional(help="Where ca.key and the server's certificate are.")],
+    *,
+    days: Annotated[int, typed(help="How long the new certificate is valid.")] = 825,
+    json: Json = False,
+) -> None:
+    """Make a new certificate for a server before the old one ends; clients keep their ca.crt unless that ends, too."""
+    from fedmoments.federation.keys.renewal import renew_server
+
+    authority, end = renew_server(folder, days)
+    document = {"certificate": str(authority.certificate), "valid_until": f"{end:%Y-%m-%d}"}
+    if json:
+        print_json(document)
+        return
+    print_line(f"wrote {authority.certificate}, valid until {end:%Y-%m-%d}: start the server again")
+
+
+def _passphrase(path: Path | None) -> bytes | None:
+    from fedmoments.federation.keys.files import read_passphrase
+
+    return None if path is None else read_passphrase(path)
 
 
 def _show(files: dict[Path, tuple[str, str]], document: dict[str, Any], *, json: bool) -> None:

@@ -55,11 +55,17 @@ def enrol(
     *,
     json: Json = False,
 ) -> None:
-    """Let clients contribute, each with the keys on its card."""
+    """Let clients contribute, each with the keys on its card; a new key needs the signature of the old one."""
     from fedmoments.federation.keys.parties import read_card
+    from fedmoments.federation.keys.rotation import rotation_of
 
     read = [read_card(existing_file(path)) for path in cards]
+    rotations = [rotation for rotation in map(rotation_of, cards) if rotation is not None]
     with open_ledger(ledger) as store:
+        known = {member.client for member in store.enrolled()}
+        for rotation in rotations:
+            if rotation.client in known:
+                store.rotate(rotation)
         store.enrol_many([(card.name, card.identity, card.node_key) for card in read])
         enrolled = store.status().enrolled
     if json:

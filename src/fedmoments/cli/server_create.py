@@ -43,6 +43,7 @@ def create(
     from fedmoments.federation.drawing_up import usual_heads
     from fedmoments.federation.keys.helper import read_helper_card
     from fedmoments.federation.store import FederationStore
+    from fedmoments.federation.store.showing import make_signing_key
     from fedmoments.files import write_whole
 
     if not settings.name:
@@ -57,7 +58,7 @@ def create(
     public = writable_place(ledger.with_name(f"{ledger.name}.terms.json"))
     heads = settings.heads or usual_heads(privacy, means_per_client=settings.means_per_client, rows=settings.rows)
     settings = replace(settings, heads=heads)
-    terms = _drawn_up(settings, privacy)
+    terms = replace(_drawn_up(settings, privacy), server=make_signing_key(place).public.hex)
     with FederationStore.create(place, terms) as store:
         store.note("created for", heads=list(settings.heads))
         if card is not None:
@@ -162,6 +163,7 @@ def show_terms(terms: Any) -> None:
         "largest norm": f"{terms.fixed_point.norm_bound:g}",
         "most samples": f"{terms.fixed_point.max_samples:,}",
         "largest contribution": readable_bytes(terms.max_bytes),
+        "log signed by": terms.server or "a key that clients note at first",
         **terms.privacy.mode.rows(),
     }
     print_table(["what", "value"], [[what, value] for what, value in shown.items()])

@@ -40,6 +40,7 @@ def authority_of(keys: Path | None, *, insecure: bool) -> Any:
     insecure
         Whether to do without.
     """
+    from fedmoments.federation.keys.expiry import require_valid
     from fedmoments.federation.keys.parties import Authority
 
     if insecure == (keys is not None):
@@ -52,6 +53,9 @@ def authority_of(keys: Path | None, *, insecure: bool) -> Any:
     authority = Authority(keys.resolve())
     for path in (authority.root, authority.certificate, authority.key):
         existing_file(path)
+    for path, what in ((authority.root, "the root certificate"), (authority.certificate, "the server's certificate")):
+        for note in require_valid(path, what):
+            tell(f"warning: {note}")
     return authority
 
 

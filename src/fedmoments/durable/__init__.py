@@ -19,7 +19,7 @@ A write-ahead log works on a local disk only, not over a network file system.
 
 from fedmoments.durable.file import MOST_BLOB_BYTES, Connection, DurableFile, erase_deleted
 from fedmoments.durable.kind import Companion, Kind
-from fedmoments.durable.placing import narrow, part_of, put_in_place
+from fedmoments.durable.placing import narrow, part_of, put_in_place, refuse_taken
 
 __all__ = [
     "MOST_BLOB_BYTES",
@@ -31,4 +31,5 @@ __all__ = [
     "narrow",
     "part_of",
     "put_in_place",
+    "refuse_taken",
 ]

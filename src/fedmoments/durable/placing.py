@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedmoments.errors import LedgerError
 
-__all__ = ["has_log", "is_writable", "make_folder", "narrow", "part_of", "put_in_place"]
+__all__ = ["has_log", "is_writable", "make_folder", "narrow", "part_of", "put_in_place", "refuse_taken"]
 
 #: What SQLite puts beside a file.
 BESIDE = ("-wal", "-shm", "-journal")
@@ -37,6 +37,19 @@ def part_of(target: Path) -> Iterator[Path]:
                 part.with_name(part.name + suffix).unlink(missing_ok=True)
 
 
+def refuse_taken(target: Path) -> None:
+    """Refuse a name that a file has, or the log of a former one.
+
+    Raises
+    ------
+    LedgerError
+        When it has.
+    """
+    for taken in (target, *(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))):
+        if taken.exists():
+            raise LedgerError(f"{taken} exists and is not overwritten: choose another name, or move it away")
+
+
 def put_in_place(part: Path, target: Path) -> None:
     """Force a finished file and its name to the disk; never overwrite, not even in a race.
 
@@ -45,9 +58,7 @@ def put_in_place(part: Path, target: Path) -> None:
     LedgerError
         When there is a file of that name, or the log of a former one.
     """
-    for taken in (target, *(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))):
-        if taken.exists():
-            raise LedgerError(f"{taken} exists and is not overwritten: choose another name, or move it away")
+    refuse_taken(target)
     if part.with_name(f"{part.name}-wal").exists():
         raise OSError(f"what was written could not be folded into {part}")
     force(part, os.O_RDWR)

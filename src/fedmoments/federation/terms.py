@@ -21,6 +21,7 @@ from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.context import Context
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire.agreement import Agreement, rows_of
+from fedmoments.wire.keys import PublicKey
 
 __all__ = ["Terms"]
 
@@ -62,6 +63,9 @@ class Terms:
         Secure sums and differential privacy; nothing of both by default, and then nothing of it stands in the JSON.
     attempt
         No part of what is agreed on, nor of the JSON: how often a batch of masked reports was given up (:meth:`at`).
+    server
+        Public key that signs receipts and heads of the log, 64 hexadecimal digits. Empty: clients believe the first one
+        that they are shown, and only that, and it does not stand in the JSON.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class Terms:
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     privacy: Agreed = field(default_factory=Agreed)
     attempt: int = 0
+    server: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -94,6 +99,8 @@ class Terms:
                 'the encoder of terms must be {"name": …, "options": {…}}, with no other options than size (a whole '
                 f"number) and pooling (a word), not {self.encoder!r}"
             )
+        if self.server:
+            PublicKey.from_hex(self.server)
         object.__setattr__(self, "rows", rows_of(self.spec, self.rows))
         object.__setattr__(self, "spec", self.spec.settled(len(self.fingerprint.classes)))
         self.privacy.mode.check_terms(self)
@@ -202,6 +209,7 @@ class Terms:
             "nonce": self.nonce,
             **privacy,
             **sketch,
+            **({"server": self.server} if self.server else {}),
         }
 
     def to_json(self) -> str:
@@ -219,7 +227,7 @@ class Terms:
         """
         with reading("these are no terms of a federation"):
             value = json.loads(text)
-            if not isinstance(value, dict) or set(value) - {"privacy", "sketch"} != _ALL:
+            if not isinstance(value, dict) or set(value) - {"privacy", "sketch", "server"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
             _check_numbers(value)
             privacy = _privacy_from(value)
@@ -230,6 +238,9 @@ class Terms:
             form = FixedPoint(value["norm_bound"], value["max_samples"])
             fingerprint = Fingerprint.from_json(json.dumps(value["fingerprint"]))
             rest = {name: value[name] for name in ("name", "encoder", "dim", "rows", "max_bytes", "seed", "nonce")}
+            if "server" in value and not value["server"]:
+                raise InputError("the server's key stands in them, or nothing does")
+            rest["server"] = value.get("server", "")
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
 
 

@@ -243,9 +243,11 @@ def test_one_bad_receipt_does_not_lose_the_others(make: Made, tmp_path: Path) ->
         node = Node(settings)
         offer = node.contribute(store.terms, most_bytes=2**20)
         items = [bytes(item) for item in unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)]
-        receipts = [receipt.to_json() for receipt in store.submit_many(items) if isinstance(receipt, Receipt)]
+        kept = [receipt for receipt in store.submit_many(items) if isinstance(receipt, Receipt)]
+        receipts = [receipt.to_json() for receipt in kept]
         refusal = {"federation": store.terms.id, "client": "nobody", "version": 9, "reason": "x", "sentence": "y"}
-        problems = node.acknowledge([receipts[0], "{}", *receipts[1:]], [refusal])
+        shown = store.show([receipt.seq for receipt in kept])
+        problems = node.acknowledge([receipts[0], "{}", *receipts[1:]], [refusal], shown)
         assert len(problems) == 2
         assert node.contribute(store.terms, most_bytes=2**20).clients == ()
 

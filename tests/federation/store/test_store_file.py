@@ -36,7 +36,7 @@ def test_the_file_keeps_its_terms_and_its_settings(federation: Any, tmp_path: Pa
             for name in ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
         }
     assert values == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "foreign_keys": 1}
-    assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.journal"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [path.name, f"{path.name}.journal", f"{path.name}.key"]
     with FederationStore.open(path) as store:
         assert store.terms == federation.terms
     store.close()
@@ -89,7 +89,15 @@ def test_a_snapshot_is_one_sound_file_that_can_be_restored(
     }
     later = store.submit(federation.data("c"))
     names = {file.name for file in tmp_path.iterdir()}
-    assert names == {"ledger", "ledger-wal", "ledger-shm", "ledger.journal", "snapshot", "snapshot.sha256"}
+    assert names == {
+        "ledger",
+        "ledger-wal",
+        "ledger-shm",
+        "ledger.journal",
+        "ledger.key",
+        "snapshot",
+        "snapshot.sha256",
+    }
     with FederationStore.restore(snapshot, tmp_path / "restored") as restored:
         assert restored.digest() == state
         assert list(restored.audit())[-1].event == "restored"
@@ -99,7 +107,7 @@ def test_a_snapshot_is_one_sound_file_that_can_be_restored(
         assert restored.submit(federation.data("a")).to_json() == first.to_json()
         restored.submit(federation.data("c"))
         assert restored.digest() == store.digest()
-    assert {file.name for file in tmp_path.iterdir()} == {*names, "restored", "restored.journal"}
+    assert {file.name for file in tmp_path.iterdir()} == {*names, "restored", "restored.journal", "restored.key"}
 
 
 def test_a_snapshot_holds_one_moment_while_others_write(federation: Any, tmp_path: Path) -> None:

@@ -264,3 +264,13 @@ def test_an_old_ledgers_journal_is_made_of_its_log(federation: Any, later: Path,
         store.note("anything")
         assert store.submit(federation.data("c", 2)).counter == 2
     assert [json.loads(line)["event"] for line in journal_of(later).read_text().splitlines()] == ["left", "revoked"]
+
+
+def test_a_restore_that_fails_leaves_the_former_ledger_in_use(federation: Any, later: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"precious")
+    for target, decisions in ((tmp_path / "taken", {"c": "out"}), (tmp_path / "free", {})):
+        with pytest.raises(LedgerError):
+            FederationStore.restore(tmp_path / "snapshot", target, departed=decisions)
+    with FederationStore.open(later) as store:
+        store.leave("a")
+        assert store.verify().whole

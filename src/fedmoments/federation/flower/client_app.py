@@ -83,7 +83,7 @@ def acknowledge(message: Message, context: Context) -> Message:
         return Message(content_of({"problems": []}), reply_to=message)
     node = node_of(context)
     try:
-        problems = node.acknowledge(fields["receipts"], fields["refusals"])
+        problems = node.acknowledge(fields["receipts"], fields["refusals"], fields.get("log"))
     finally:
         _close(node.settings.folder, over=fields["over"])
     return Message(content_of({"problems": problems}), reply_to=message)

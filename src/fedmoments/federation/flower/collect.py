@@ -125,6 +125,7 @@ class Collection:
         self._group = _Group()
         self._enrolled = len(store.enrolled())
         self._more: dict[int, str] = {}
+        self._seen: dict[int, int] = {}
         self._received: dict[int, int] = {}
         self._until = math.inf
         self._tries: dict[int, int] = {}
@@ -194,6 +195,7 @@ class Collection:
             self._fail(Failure(answer.node, answer.kind, 0, str(error)))
             return
         self._received[answer.node] += len(reply.items)
+        self._seen[answer.node] = reply.seen
         if reply.n_declined:
             self._note_declined(answer.node, reply)
         if reply.more and reply.items and time.monotonic() < self._until:
@@ -218,6 +220,7 @@ class Collection:
         if not group.items:
             return
         answers: dict[int, dict[str, list[Any]]] = {}
+        entries: dict[int, list[int]] = {}
         results = self._mode.take_in(self.store, group.items, [f"node {node}" for node in group.nodes])
         for node, item, result in zip(group.nodes, group.items, results, strict=True):
             answer = answers.setdefault(node, {"receipts": [], "refusals": []})
@@ -228,9 +231,11 @@ class Collection:
                     answer["refusals"].append(refusal)
             else:
                 answer["receipts"].append(result.to_json())
+                entries.setdefault(node, []).append(result.seq)
                 self.report.accepted += 1
         self.report.bytes += group.size
-        contents = {node: content_of({**answer, "over": False}) for node, answer in answers.items()}
+        shown = {node: self.store.show(entries.get(node, ()), self._seen.get(node, 0)) for node in answers}
+        contents = {node: content_of({**answer, "over": False, "log": shown[node]}) for node, answer in answers.items()}
         self.done |= set(answers) - set(self._more)
         for failure in self._exchange.ask(ACKNOWLEDGE, contents):
             self._fail(failure)

@@ -21,6 +21,7 @@ from fedmoments.federation.flower.holdings import Held, holdings_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.broadcast import Broadcast
@@ -46,16 +47,24 @@ class Offer:
         What was not sent: client, and the rule or error that kept it back.
     more
         Whether others wait for the next time.
+    seen
+        Size of the last head of the log that this node saw: the server must show that its log begins with it.
     """
 
     bundle: bytes
     clients: tuple[str, ...]
     declined: tuple[Mapping[str, str], ...]
     more: bool = False
+    seen: int = 0
 
     def fields(self) -> dict[str, Any]:
         """Return all but the bundle, ready for JSON."""
-        return {"clients": list(self.clients), "more": self.more, "declined": [dict(entry) for entry in self.declined]}
+        return {
+            "clients": list(self.clients),
+            "more": self.more,
+            "seen": self.seen,
+            "declined": [dict(entry) for entry in self.declined],
+        }
 
 
 def _behind(after: str, clients: tuple[str, ...]) -> tuple[str, ...]:
@@ -139,6 +148,7 @@ class Node:
         self.settings, self.policy = settings, ClientPolicy.from_dict(settings.policy)
         self.identity = identity or partial(identity_of, settings)
         self.outbox = Outbox(settings.folder) if settings.folder else NoOutbox()
+        self.watching = Watching(Path(settings.folder)) if settings.folder else None
         self._choosing: Chooser | None = None
 
     def contribute(
@@ -173,6 +183,7 @@ class Node:
             who = self.settings.name or "all clients of this node"
             self.outbox.declined(terms, who, str(error))
             return Offer(pack_bundle([]), (), ({"client": who, "why": str(error)},))
+        seen = self._watch(terms)
         sent: dict[str, bytes] = {}
         declined: list[dict[str, str]] = []
         room = most_bytes
@@ -189,17 +200,18 @@ class Node:
                 if not again and self.outbox.acknowledged(terms.id, client):
                     continue
                 if len(data) > room and sent:
-                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True)
+                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
                 room -= len(data)
                 sent[client] = data
                 self.outbox.sent(terms, client)
-        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
+        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), seen=seen)
 
     def second(self, terms: Terms, broadcast: bytes, *, most_bytes: int, after: str = "") -> Offer:
         """Return reports of the second of two phases, of those clients that took part in the first, as many as fit."""
         self.require_terms(terms)
         self.policy.require(terms)
         phase = SecondPhase(terms, Broadcast.from_bytes(broadcast))
+        seen = self._watch(terms, phase.id)
         clients = _behind(after, holdings_of(self.settings, terms).clients)
         sent: dict[str, bytes] = {}
         declined: list[dict[str, str]] = []
@@ -213,15 +225,34 @@ class Node:
                     self.outbox.declined(terms, client, str(error))
                     continue
                 if len(data) > room and sent:
-                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True)
+                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
                 room -= len(data)
                 sent[client] = data
                 self.outbox.sent(cast("Terms", phase), client)
-        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined))
+        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), seen=seen)
 
-    def acknowledge(self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Keep receipts and refusals, each by itself; return what was wrong with those that cannot be kept."""
+    def _watch(self, terms: Terms, part: str = "") -> int:
+        """Remember the server's key, and return the size of the last head of its log that this node saw."""
+        if self.watching is None:
+            return 0
+        self.watching.trust(terms.id, terms.server, part)
+        return self.watching.seen(terms.id)
+
+    def acknowledge(
+        self, receipts: Sequence[str], refusals: Sequence[Mapping[str, Any]], shown: Any = None
+    ) -> list[str]:
+        """Keep receipts and refusals, each by itself; return what was wrong with those that cannot be kept.
+
+        Parameters
+        ----------
+        receipts, refusals
+            What the server says of contributions.
+        shown
+            Its log, as far as it shows it: a receipt that is not in it is not kept.
+        """
         problems: list[str] = []
+        if self.watching is not None:
+            receipts, problems = self.watching.check(receipts, shown)
         with self.outbox.batch():
             for receipt in receipts:
                 try:

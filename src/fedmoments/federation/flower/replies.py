@@ -36,6 +36,8 @@ class Contributed:
         The last client in the bundle.
     more
         Whether others wait.
+    seen
+        Size of the last head of the log that the node saw; 0 for none.
     """
 
     items: list[bytes]
@@ -43,6 +45,7 @@ class Contributed:
     n_declined: int
     last: str
     more: bool
+    seen: int = 0
 
 
 def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -> Contributed:
@@ -62,7 +65,7 @@ def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -
             for entry in refusals[:MOST_DECLINED]
         )
         last = cleaned(clients[-1], MOST_NAME) if clients else ""
-        return Contributed(items, declined, len(refusals), last, fields["more"] is True)
+        return Contributed(items, declined, len(refusals), last, fields["more"] is True, int(fields.get("seen", 0)))
     except FedMomentsError as error:
         raise InputError(f"its reply makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
     except Exception as error:  # a node chooses what it sends: nothing of it may end the round

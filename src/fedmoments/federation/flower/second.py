@@ -1,6 +1,5 @@
 """The second of two phases at the server: tell all clients what the first one gave, and add up what they report."""
 
-import json
 import time
 from hashlib import sha256
 from typing import Any
@@ -12,7 +11,7 @@ from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
 from fedmoments.federation.flower.messages import ACKNOWLEDGE, SECOND, content_of
 from fedmoments.federation.flower.replies import cleaned, read_contributed
 from fedmoments.federation.flower.second_report import SecondPhase
-from fedmoments.federation.store import FederationStore
+from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.privacy.secure import HeldReports, Leader, Report, read_report
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.settings.server import ServerSettings
@@ -53,6 +52,7 @@ class SecondCollection:
         self._reports, self._clients = HeldReports(), clients
         self.leader = Leader(self._context, broadcast.size, store.terms.privacy.batch, self._reports)
         self._sent: dict[int, list[tuple[str, str]]] = {}
+        self._seen: dict[int, int] = {}
         self.troubles: list[str] = []
 
     def run(self, nodes: list[int]) -> None:
@@ -77,14 +77,13 @@ class SecondCollection:
         """Tell the nodes that their reports are in, with the last entry of the log as the receipt."""
         last = list(self._store.audit())[-1]
         phase = SecondPhase(self._store.terms, self._broadcast)
-        common = {"federation": phase.id, "version": 1, "seq": last.seq, "chain": last.hash, "time": last.time}
+        place = (last.seq, last.hash, "reported", last.time)
         contents = {}
         for node, sent in self._sent.items():
-            receipts = [
-                json.dumps({**common, "client": client, "digest": digest, "event": "reported"})
-                for client, digest in sent
-            ]
-            contents[node] = content_of({"receipts": receipts, "refusals": [], "over": False})
+            made = [Receipt(phase.id, client, 1, digest, *place) for client, digest in sent]
+            receipts = [self._store.signed(receipt).to_json() for receipt in made]
+            log = self._store.show([last.seq], self._seen.get(node, 0))
+            contents[node] = content_of({"receipts": receipts, "refusals": [], "over": False, "log": log})
         self._exchange.ask(ACKNOWLEDGE, contents)
         self._exchange.hear(lambda _: None, until=time.monotonic() + GRACE)
 
@@ -105,6 +104,7 @@ class SecondCollection:
         except FedMomentsError as error:
             self._tell(answer.node, str(error))
             return
+        self._seen[answer.node] = reply.seen
         for entry in reply.declined:
             self._tell(answer.node, f"{entry['client']}: {entry['why']}")
         for item in reply.items:

@@ -6,10 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmoments.errors import InputError
+from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
+from fedmoments.wire.keys import IdentityKey
 
-__all__ = ["check_private", "crypto", "make_folder", "private_pem", "refuse_existing", "write_new"]
+__all__ = [
+    "PASSPHRASE_FILE",
+    "check_private",
+    "crypto",
+    "load_private",
+    "make_folder",
+    "private_pem",
+    "read_passphrase",
+    "refuse_existing",
+    "write_identity",
+    "write_new",
+]
+
+#: Names, in the environment, the file that holds the passphrase of private keys.
+PASSPHRASE_FILE = "FEDMOMENTS_PASSPHRASE_FILE"  # noqa: S105 - the name of a file
+LEAST_PASSPHRASE = 12
 
 
 def check_private(path: str | os.PathLike[str]) -> None:
@@ -96,8 +112,8 @@ def write_new(path: Path, data: bytes, mode: int) -> None:
         file.write(data)
 
 
-def private_pem(key: Any) -> bytes:
-    """Write a private key as PKCS #8, without a password.
+def private_pem(key: Any, passphrase: bytes | None = None) -> bytes:
+    """Write a private key as PKCS #8, encrypted if there is a passphrase.
 
     Examples
     --------
@@ -106,5 +122,58 @@ def private_pem(key: Any) -> bytes:
     '-----BEGIN PRIVATE KEY-----'
     """
     coding = crypto("hazmat.primitives.serialization")
-    pem: bytes = key.private_bytes(coding.Encoding.PEM, coding.PrivateFormat.PKCS8, coding.NoEncryption())
+    sealing = coding.BestAvailableEncryption(passphrase) if passphrase else coding.NoEncryption()
+    pem: bytes = key.private_bytes(coding.Encoding.PEM, coding.PrivateFormat.PKCS8, sealing)
     return pem
+
+
+def write_identity(path: Path, key: IdentityKey, passphrase: bytes | None = None) -> None:
+    """Write an identity key into a new file that only its owner can read."""
+    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
+    signing = ed25519.Ed25519PrivateKey.from_private_bytes(key.private_bytes())
+    write_new(path, private_pem(signing, passphrase), 0o600)
+
+
+def read_passphrase(path: str | os.PathLike[str]) -> bytes:
+    """Read a passphrase from a file that only its owner can read: its first line.
+
+    Raises
+    ------
+    InputError
+        When others can read it, or it holds fewer than 12 bytes.
+    """
+    check_private(path)
+    line = Path(path).read_bytes().split(b"\n")[0].rstrip(b"\r")
+    if len(line) < LEAST_PASSPHRASE:
+        raise InputError(f"the passphrase in {path} has fewer than {LEAST_PASSPHRASE} bytes: choose a longer one")
+    return line
+
+
+def load_private(path: str | os.PathLike[str], whose: str) -> Any:
+    """Read a private key, with the passphrase in the file that ``FEDMOMENTS_PASSPHRASE_FILE`` names if it has one.
+
+    Raises
+    ------
+    InputError
+        When others can read the file, or its passphrase is missing or wrong.
+    FileFormatError
+        When it holds something else.
+    """
+    check_private(path)
+    coding = crypto("hazmat.primitives.serialization")
+    data = Path(path).read_bytes()
+    passphrase = None
+    if b"BEGIN ENCRYPTED PRIVATE KEY" in data:
+        named = os.environ.get(PASSPHRASE_FILE, "")
+        if not named:
+            raise InputError(
+                f"{path} is protected by a passphrase: write it into a file that only you can read, and name that in "
+                f"the environment: {PASSPHRASE_FILE}=FILE"
+            )
+        passphrase = read_passphrase(named)
+    try:
+        return coding.load_pem_private_key(data, password=passphrase)
+    except (ValueError, TypeError, crypto("exceptions").UnsupportedAlgorithm) as error:
+        if passphrase is not None:
+            raise InputError(f"the passphrase in {os.environ[PASSPHRASE_FILE]} does not open {path}") from error
+        raise FileFormatError(f"{path} holds no private key ({error}): pass the {whose} file") from error

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.federation.keys.files import (
-    check_private,
     crypto,
+    load_private,
     make_folder,
     private_pem,
     refuse_existing,
@@ -83,13 +83,15 @@ class HelperCard:
     node_key: str
 
 
-def make_helper(folder: str | os.PathLike[str], name: str) -> HelperKeys:
+def make_helper(folder: str | os.PathLike[str], name: str, passphrase: bytes | None = None) -> HelperKeys:
     """Make a helper's two keys, and its card.
 
     Parameters
     ----------
     name
         The helper: letters, digits, ``.``, ``_`` and ``-``, at most 64, for it names files.
+    passphrase
+        Protects the key that opens masks. The transport key has none, for Flower reads it.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def make_helper(folder: str | os.PathLike[str], name: str) -> HelperKeys:
     x25519 = crypto("hazmat.primitives.asymmetric.x25519")
     card = {"fedmoments": "helper card", "name": name, "helper": key.public, "node": line}
     write_new(keys.node, private, 0o600)
-    write_new(keys.key, private_pem(x25519.X25519PrivateKey.from_private_bytes(key.to_bytes())), 0o600)
+    write_new(keys.key, private_pem(x25519.X25519PrivateKey.from_private_bytes(key.to_bytes()), passphrase), 0o600)
     write_new(keys.node_public, f"{line}\n".encode(), 0o644)
     write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
     return keys
@@ -171,12 +173,8 @@ def load_helper_key(path: str | os.PathLike[str]) -> HelperKey:
     ...     len(load_helper_key(make_helper(folder, "notary").key).public)
     64
     """
-    check_private(path)
-    coding, x25519 = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.x25519")
-    try:
-        key = coding.load_pem_private_key(Path(path).read_bytes(), password=None)
-    except (ValueError, TypeError, crypto("exceptions").UnsupportedAlgorithm) as error:
-        raise FileFormatError(f"{path} holds no private key ({error}): pass the helper's .helper file") from error
+    x25519 = crypto("hazmat.primitives.asymmetric.x25519")
+    key = load_private(path, "helper's .helper")
     if not isinstance(key, x25519.X25519PrivateKey):
         raise FileFormatError(f"{path} holds a key of another kind than X25519: pass the helper's .helper file")
     return HelperKey.from_bytes(key.private_bytes_raw())

@@ -15,8 +15,6 @@ file                    who keeps it        what it is
 ======================  ==================  =======================================================================
 """
 
-import datetime
-import ipaddress
 import json
 import os
 import re
@@ -26,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import FileFormatError, InputError
+from fedmoments.federation.keys.certificates import certificate, general_name, named, sign_server, usage
 from fedmoments.federation.keys.files import (
-    check_private,
     crypto,
+    load_private,
     make_folder,
     private_pem,
     refuse_existing,
+    write_identity,
     write_new,
 )
 from fedmoments.wire.keys import IdentityKey, PublicKey
@@ -51,7 +51,6 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DNS = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _ALWAYS = ("localhost", "127.0.0.1")
 #: A card is a few hundred bytes; a file that is larger than this is something else.
 _MOST_CARD = 4096
@@ -164,6 +163,8 @@ class Card:
         Its public identity key.
     node_key
         The public key of its transport, one line in OpenSSH's format.
+    former, signature
+        Of a new key: the one before, and its signature; see :mod:`fedmoments.federation.keys.rotation`.
 
     Examples
     --------
@@ -174,6 +175,8 @@ class Card:
     name: str
     identity: PublicKey
     node_key: str
+    former: PublicKey | None = None
+    signature: bytes = b""
 
 
 def make_authority(folder: str | os.PathLike[str], hosts: Sequence[str], days: int = 825) -> Authority:
@@ -202,37 +205,34 @@ def make_authority(folder: str | os.PathLike[str], hosts: Sequence[str], days: i
     x509, ec = crypto("x509"), crypto("hazmat.primitives.asymmetric.ec")
     if not 1 <= days <= 3650:
         raise InputError(f"certificates must be valid for 1 to 3650 days, not {days}")
-    names = [_general_name(host) for host in dict.fromkeys([*hosts, *_ALWAYS])]
+    names = [general_name(host) for host in dict.fromkeys([*hosts, *_ALWAYS])]
     authority = Authority(make_folder(folder))
     refuse_existing([authority.root, authority.root_key, authority.certificate, authority.key])
     root_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedmoments federation")])
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedmoments server")])
+    issuer = named("fedmoments federation")
 
-    root = _certificate(issuer, root_key, issuer, root_key, days)
+    root = certificate(issuer, root_key, issuer, root_key, days)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    root = root.add_extension(_usage(signs_certificates=True), critical=True)
-    server = _certificate(subject, server_key, issuer, root_key, days)
-    server = server.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    server = server.add_extension(_usage(signs_certificates=False), critical=True)
-    server = server.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    server = server.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    root = root.add_extension(usage(signs_certificates=True), critical=True)
+    server = sign_server(server_key, root_key, names, days)
 
     sha, coding = crypto("hazmat.primitives.hashes").SHA384(), crypto("hazmat.primitives.serialization")
     write_new(authority.root_key, private_pem(root_key), 0o600)
     write_new(authority.key, private_pem(server_key), 0o600)
     write_new(authority.root, root.sign(root_key, sha).public_bytes(coding.Encoding.PEM), 0o644)
-    write_new(authority.certificate, server.sign(root_key, sha).public_bytes(coding.Encoding.PEM), 0o644)
+    write_new(authority.certificate, server.public_bytes(coding.Encoding.PEM), 0o644)
     return authority
 
 
-def make_client(folder: str | os.PathLike[str], name: str) -> ClientKeys:
+def make_client(folder: str | os.PathLike[str], name: str, passphrase: bytes | None = None) -> ClientKeys:
     """Make a client's two keys, and the card with which it asks to be enrolled.
 
     Parameters
     ----------
     name
         The client: letters, digits, ``.``, ``_`` and ``-``, at most 64, for it names files.
+    passphrase
+        Protects the identity key. The transport key has none, for Flower reads it.
 
     Raises
     ------
@@ -252,11 +252,9 @@ def make_client(folder: str | os.PathLike[str], name: str) -> ClientKeys:
     refuse_existing([keys.node, keys.node_public, keys.identity, keys.card])
     private, line = node_key_pair(name)
     identity = IdentityKey.generate()
-    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
-    signing = ed25519.Ed25519PrivateKey.from_private_bytes(identity.private_bytes())
     card = {"fedmoments": "card", "name": name, "identity": identity.public.hex, "node": line}
     write_new(keys.node, private, 0o600)
-    write_new(keys.identity, private_pem(signing), 0o600)
+    write_identity(keys.identity, identity, passphrase)
     write_new(keys.node_public, f"{line}\n".encode(), 0o644)
     write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
     return keys
@@ -322,7 +320,9 @@ def read_card(path: str | os.PathLike[str]) -> Card:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError(f"it names a client {name!r}")
         check_node_key(node_key)
-        return Card(name, PublicKey.from_hex(content["identity"]), node_key)
+        former = PublicKey.from_hex(content["former"]) if "former" in content else None
+        signature = bytes.fromhex(content.get("signature", ""))
+        return Card(name, PublicKey.from_hex(content["identity"]), node_key, former, signature)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a client's card ({error}): {advice}") from error
 
@@ -345,52 +345,11 @@ def load_identity(path: str | os.PathLike[str]) -> IdentityKey:
     >>> len(key.sign(b"numbers"))
     64
     """
-    check_private(path)
-    coding, ed25519 = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ed25519")
-    try:
-        key = coding.load_pem_private_key(Path(path).read_bytes(), password=None)
-    except (ValueError, TypeError, crypto("exceptions").UnsupportedAlgorithm) as error:
-        raise FileFormatError(f"{path} holds no private key ({error}): pass the client's .identity file") from error
+    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
+    key = load_private(path, "client's .identity")
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise FileFormatError(f"{path} holds a key of another kind than Ed25519: pass the client's .identity file")
     return IdentityKey.from_bytes(key.private_bytes_raw())
-
-
-def _general_name(host: str) -> Any:
-    x509 = crypto("x509")
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    if not _DNS.fullmatch(host.lower()) or host.replace(".", "").isdigit():
-        raise InputError(f"a server's host must be a DNS name or an IP address without a port, not {host!r}")
-    return x509.DNSName(host.lower())
-
-
-def _certificate(subject: Any, key: Any, issuer: Any, issuer_key: Any, days: int) -> Any:
-    x509 = crypto("x509")
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key.public_key())
-    builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
-    builder = builder.not_valid_after(now + datetime.timedelta(days=days))
-    own, above = x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier
-    builder = builder.add_extension(own.from_public_key(key.public_key()), critical=False)
-    return builder.add_extension(above.from_issuer_public_key(issuer_key.public_key()), critical=False)
-
-
-def _usage(*, signs_certificates: bool) -> Any:
-    return crypto("x509").KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def check_node_key(line: Any) -> None:

@@ -108,4 +108,4 @@ def follows(new: Receipt, held: Receipt) -> bool:
             f"two receipts for version {new.version} of client '{new.client}' are both entry {new.seq} of the server's "
             f"log, with the hashes {held.chain} and {new.chain}: the server changed its log; keep both and ask there"
         )
-    return new.seq > held.seq
+    return (new.counter, new.seq) > (held.counter, held.seq)  # after a restore, the counter is higher

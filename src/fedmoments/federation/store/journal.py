@@ -205,10 +205,13 @@ class Journal:
                 reason = "another ledger of this federation has written to it meanwhile"
                 raise OSError(errno.EBUSY, reason, str(self.path))
             data = b"".join(json.dumps(asdict(line)).encode("ascii") + b"\n" for line in new)
-            if os.pwrite(descriptor, data, end) != len(data):
-                os.ftruncate(descriptor, end)
-                raise OSError(errno.ENOSPC, "a line was written in part", str(self.path))
-            os.fsync(descriptor)
+            try:
+                if os.pwrite(descriptor, data, end) != len(data):
+                    raise OSError(errno.ENOSPC, "a line was written in part", str(self.path))
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, end)  # what is undone is not told of
+                raise
         self._seen = None
 
     def adopt(self, connection: Connection) -> None:

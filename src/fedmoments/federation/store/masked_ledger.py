@@ -11,6 +11,7 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
 from fedmoments.durable import Connection, DurableFile
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError, RefusedError
+from fedmoments.federation.keys.rotation import Rotation
 from fedmoments.federation.store import batches as table
 from fedmoments.federation.store import masked, releases
 from fedmoments.federation.store.arrivals import Arrival, in_parts
@@ -20,10 +21,11 @@ from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
 from fedmoments.federation.store.journal import Journal
 from fedmoments.federation.store.masked import Waiting
-from fedmoments.federation.store.members import enrolled
+from fedmoments.federation.store.members import enrolled, rotate
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.releases import Release
+from fedmoments.federation.store.showing import ShownLog
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES
 from fedmoments.privacy.secure.leader import Leader
@@ -35,7 +37,7 @@ Content = TypeVar("Content")
 Rules = TypeVar("Rules")
 
 
-class MaskedLedger:
+class MaskedLedger(ShownLog):
     """What a ledger does with contributions one by one and with masked reports; see :class:`FederationStore`."""
 
     _database: DurableFile
@@ -51,6 +53,19 @@ class MaskedLedger:
             with self._database.reading() as connection:
                 part = stored(connection, self.terms.agreement, client).statistics
             yield client, part  # outside, so that whoever takes it may use the ledger
+
+    def rotate(self, rotation: Rotation) -> None:
+        """Give a client a new identity key that its old one signed; the same again changes nothing.
+
+        Raises
+        ------
+        RefusedError
+            When nobody of that name is enrolled, or it was revoked.
+        LedgerError
+            When the key that is enrolled did not sign the new one.
+        """
+        with self._database.writing(f"client {rotation.client!r} kept its key") as connection:
+            rotate(connection, rotation)
 
     def holders(self) -> list[tuple[str, dict[int, int]]]:
         """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
@@ -94,7 +109,7 @@ class MaskedLedger:
             advice = "free space or mend the disk, then send it again"
             with self._database.writing(f"{lost} not taken in", advice) as connection:
                 answers += take(connection, rules, arrivals)
-        return answers
+        return [answer if isinstance(answer, RefusedError) else self.signed(answer) for answer in answers]
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return the reports that are in no batch yet, in order of their clients' names."""

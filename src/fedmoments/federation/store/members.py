@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from fedmoments.durable import Connection
 from fedmoments.errors import InputError, LedgerError, RefusedError
+from fedmoments.federation.keys.rotation import Rotation
 from fedmoments.federation.store.audit import append
 from fedmoments.wire import PublicKey, Reason, check_client_id
 
-__all__ = ["Enrolled", "enrol", "enrolled", "key_of", "revoke"]
+__all__ = ["Enrolled", "enrol", "enrolled", "key_of", "revoke", "rotate"]
 
 #: Longest line of a transport key that is taken for one.
 MOST_NODE_KEY = 4096
@@ -70,6 +71,23 @@ def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | N
         (client, key.raw, node_key),
     )
     append(connection, "enrolled", {"client": client, "key": key.hex, "node_key": node_key})
+
+
+def rotate(connection: Connection, rotation: Rotation) -> None:
+    """Give a client a new key that its old one signed, inside a transaction; see `FederationStore.rotate`."""
+    client = rotation.client
+    known = key_of(connection, client)
+    if known == rotation.key:
+        return
+    if not rotation.is_signed_by(known):
+        raise LedgerError(
+            f"client {client!r} is enrolled with the key {known.hex}, which did not sign the new key "
+            f"{rotation.key.hex}: if the key was lost or stolen, revoke the client and enrol it under another name"
+        )
+    connection.execute("UPDATE clients SET key = ? WHERE client = ?", (rotation.key.raw, client))
+    row = connection.execute("SELECT node_key FROM clients WHERE client = ?", (client,)).fetchone()
+    facts = {"client": client, "former": known.hex, "key": rotation.key.hex, "node_key": row[0]}
+    append(connection, "rotated", {**facts, "signature": rotation.signature.hex()})
 
 
 def revoke(connection: Connection, client: str) -> None:

@@ -1,7 +1,8 @@
 """Receipts: what a client keeps as proof that the ledger holds, or no longer holds, its contribution."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.errors import FileFormatError
@@ -29,6 +30,8 @@ class Receipt:
     counter
         Number of the last line of the journal beside the ledger then: how many have left, were revoked or rotated, and
         what was released. It never goes back. 0 in receipts of the first build.
+    signature
+        The server's, 128 hexadecimal digits; of no account when receipts are compared.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class Receipt:
     event: str
     time: str
     counter: int = 0
+    signature: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, federation: str, entry: Entry) -> "Receipt":
@@ -53,6 +57,11 @@ class Receipt:
         facts = entry.details
         who = (facts["client"], facts["version"], facts["digest"])
         return cls(federation, *who, entry.seq, entry.hash, entry.event, entry.time, facts.get("counter", 0))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is signed: all but the signature."""
+        return {name: value for name, value in asdict(self).items() if name != "signature"}
 
     def to_json(self) -> str:
         """Return canonical JSON: equal receipts have equal texts."""
@@ -67,13 +76,13 @@ class Receipt:
         FileFormatError
             When it is something else.
         """
-        kinds = {field.name: field.type for field in fields(cls)}
+        kinds = {declared.name: declared.type for declared in fields(cls)}
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"this is no receipt, for it is not JSON: {error}") from error
         if isinstance(value, dict):
-            value = {"counter": 0, **value}  # receipts of the first build have none
+            value = {"counter": 0, "signature": "", **value}  # receipts of the first build have none
         if not isinstance(value, dict) or set(value) != set(kinds):
             raise FileFormatError(f"a receipt is a JSON object with the fields {', '.join(kinds)}")
         wrong = [name for name, kind in kinds.items() if type(value[name]) is not kind]

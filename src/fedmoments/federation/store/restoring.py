@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedmoments.durable import Connection, DurableFile
+from fedmoments.durable import Connection, DurableFile, refuse_taken
 from fedmoments.errors import FileFormatError, LedgerError
 from fedmoments.federation.store.audit import Entry, append, head
 from fedmoments.federation.store.journal import Journal, journal_of, take_in, taken_in
 from fedmoments.federation.store.reconciling import IN, departures_in, redo, require_decided
 from fedmoments.federation.store.releases import CLOSED
+from fedmoments.federation.store.showing import key_of_ledger
 from fedmoments.federation.store.tables import LEDGER
 from fedmoments.federation.store.verification import verify
 from fedmoments.federation.terms import Terms
@@ -63,6 +64,7 @@ class Restored:
         LedgerError
             When the journal is missing, or somebody left of whom nothing was decided; nothing was changed then.
         """
+        refuse_taken(self._target)  # before the journal says that it was restored
         place = journal_of(self._target)
         known = None if lost else self._journal(journal)
         own = Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
@@ -89,6 +91,9 @@ class Restored:
             take_in(connection, new)
             if known is not None and known.path != place:
                 _share(known.path, place)
+            former, signing = key_of_ledger(Path(self._meta(HOME) or self._target)), key_of_ledger(self._target)
+            if former.exists() and not signing.exists():
+                _share(former, signing)
             own.append([new])
 
     def close(self) -> None:

@@ -104,6 +104,7 @@ class FederationStore(MaskedLedger):
         if not known and not self._journal.path.exists():
             with self._database.writing("its journal was not made") as connection:
                 self._journal.adopt(connection)
+            self.signing_key  # noqa: B018 - made with the ledger
         self._database.accompany(self._journal)
 
     @classmethod
@@ -129,10 +130,8 @@ class FederationStore(MaskedLedger):
 
         Raises
         ------
-        LedgerError
-            When there is none.
-        FileFormatError
-            When the file is something else, damaged, or of another version.
+        LedgerError, FileFormatError
+            When there is none; when the file is something else, damaged, or of another version.
         """
         return cls(path)
 
@@ -260,7 +259,7 @@ class FederationStore(MaskedLedger):
                 f"client {client!r} has left (entry {receipt.seq}), but bytes of it may still be on the disk, for "
                 f"{error}: let it leave again"
             ) from error
-        return receipt
+        return self.signed(receipt)
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -345,10 +344,7 @@ class FederationStore(MaskedLedger):
     # ---------------------------------------------------------------------------------------------- snapshots
 
     def snapshot(self, path: str | os.PathLike[str]) -> str:
-        """Copy the ledger as it is now to a new file, with its SHA-256 beside it in ``<path>.sha256``.
-
-        Other processes may write meanwhile. Returns the checksum; never overwrites.
-        """
+        """Copy the ledger as it is now to a new file, with its SHA-256, which is returned, in ``<path>.sha256``."""
         target = Path(path)
         with self._database.writing(f"no snapshot {target} was made") as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (HOME, str(self.path.absolute())))

@@ -1,0 +1,228 @@
+"""A witness's notebook: the heads of a server's log that it was shown, and whether they are of one history.
+
+Plain text, a JSON object a line, append-only: a head, and the proof that the head of size ``first``, noted before,
+begins it. Two heads of one size with two roots, both signed, prove that a server showed two histories. Heads that no
+proof joins prove nothing yet: the server must be able to join them.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.federation.transparency.heads import LogHead, hashes_from
+
+__all__ = ["Findings", "Notebook", "Noted", "compare"]
+
+#: Larger notebooks are not read: a thousand heads have less than a megabyte.
+MOST_BYTES = 2**28
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A head, and how it follows from one that was noted before.
+
+    Parameters
+    ----------
+    head
+        Its signature is right.
+    first
+        Size of the former head; 0 where there was none.
+    proof
+        That the former one begins it.
+    """
+
+    head: LogHead
+    first: int = 0
+    proof: tuple[bytes, ...] = ()
+
+    def to_line(self) -> bytes:
+        """Return a line of a notebook."""
+        line = {"head": asdict(self.head), "first": self.first, "proof": [value.hex() for value in self.proof]}
+        return json.dumps(line).encode("ascii") + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Noted":
+        """Read a line; the head must be signed by the key that it names."""
+        try:
+            value = json.loads(line)
+            first, head = value["first"], LogHead.from_dict(value["head"])
+            proof = tuple(hashes_from(value["proof"]))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise FileFormatError(f"this is no line of a witness's notebook: {type(error).__name__}") from error
+        if type(first) is not int or not 0 <= first <= head.size or not head.is_signed:
+            raise FileFormatError("a line of a witness's notebook holds a head that its key did not sign")
+        return cls(head, first, proof)
+
+
+class Notebook:
+    """A file of heads, readable by its owner alone.
+
+    Parameters
+    ----------
+    path
+        Made with the first head.
+
+    Examples
+    --------
+    >>> Notebook(Path("no such file")).noted()
+    []
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def noted(self) -> list[Noted]:
+        """Return all heads; a last line that a kill cut off was not noted.
+
+        Raises
+        ------
+        FileFormatError
+            When the file is something else.
+        """
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise FileFormatError(f"{self.path} has more than {MOST_BYTES} bytes: it is no witness's notebook")
+        try:
+            return [Noted.from_line(line) for line in data.split(b"\n")[:-1] if line]
+        except FileFormatError as error:
+            raise FileFormatError(f"{self.path}: {error}") from error
+
+    def latest(self, federation: str) -> LogHead | None:
+        """Return the longest head of a federation."""
+        heads = [noted.head for noted in self.noted() if noted.head.federation == federation]
+        return max(heads, key=lambda head: (head.size, head.counter), default=None)
+
+    def follow(self, head: LogHead, proof: list[bytes], key: str | None = None) -> bool:
+        """Note a head that a server shows now, if it goes on from the one that was noted last.
+
+        Parameters
+        ----------
+        head, proof
+            What it shows, and its proof that the former head begins it; empty if it has none.
+        key
+            The server's, as the terms name it; without one, that of the first head is believed, and only that.
+
+        Returns
+        -------
+        bool
+            Whether the key was believed for the first time.
+
+        Raises
+        ------
+        LedgerError
+            When it is not signed by that key, or shows another history.
+        """
+        former = self.latest(head.federation)
+        trusted = key or (former.key if former else head.key)
+        if head.key != trusted or not head.is_signed:
+            raise LedgerError(
+                f"the head of the server's log is signed by {head.key[:16]}…, but its key is {trusted[:16]}…"
+                f"{' by the terms' if key else ', as noted at first'}: somebody else speaks for the server; ask its "
+                "operator"
+            )
+        if former is not None:
+            _require_later(former, head, proof)
+            if former.size == head.size and former.counter == head.counter:
+                return False
+        self.add([Noted(head, former.size if former else 0, tuple(proof))])
+        return former is None and not key
+
+    def add(self, new: Iterable[Noted]) -> int:
+        """Note heads that are not there yet, forced to the disk; return how many."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            known = {noted.to_line() for noted in self.noted()}
+            lines = list(dict.fromkeys(line for line in (noted.to_line() for noted in new) if line not in known))
+            data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            end = data.rfind(b"\n") + 1
+            os.ftruncate(descriptor, end)
+            os.pwrite(descriptor, b"".join(lines), end)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return len(lines)
+
+
+def _require_later(former: LogHead, head: LogHead, proof: list[bytes]) -> None:
+    if head.counter < former.counter:
+        raise LedgerError(
+            f"the server's counter went back from {former.counter} to {head.counter}: an older ledger took the place "
+            "of the newer one, and may hold who left and forget what was spent; ask its operator"
+        )
+    if head.size < former.size or not former.begins(head, proof):
+        raise LedgerError(
+            f"the server shows a log of {head.size} entries that does not begin with the {former.size} it showed on "
+            f"{former.time}: it was rewritten, restored from a snapshot, or is shown differently to others. Compare "
+            "with other parties ('fedmoments witness'); if its operator told you of a restore, begin a new notebook"
+        )
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What heads of one federation say of its server.
+
+    Parameters
+    ----------
+    federation
+        Its id.
+    heads
+        How many different heads.
+    forks
+        Pairs of heads that cannot both be of one log.
+    unjoined
+        Sizes of heads that nothing joins to the longest one: the server must prove them.
+    """
+
+    federation: str
+    heads: int
+    forks: tuple[tuple[LogHead, LogHead], ...]
+    unjoined: tuple[int, ...]
+
+
+def compare(notes: Iterable[Noted]) -> list[Findings]:
+    """Return what heads from several notebooks say, a finding for each federation.
+
+    Examples
+    --------
+    >>> compare([])
+    []
+    """
+    grouped: dict[str, list[Noted]] = {}
+    for noted in notes:
+        grouped.setdefault(noted.head.federation, []).append(noted)
+    return [_compare(federation, group) for federation, group in sorted(grouped.items())]
+
+
+def _compare(federation: str, notes: list[Noted]) -> Findings:
+    heads = sorted({noted.head for noted in notes}, key=lambda head: (head.size, head.counter, head.root))
+    by_size: dict[int, LogHead] = {}
+    forks: list[tuple[LogHead, LogHead]] = []
+    for head in heads:
+        other = by_size.setdefault(head.size, head)
+        if other.root != head.root:
+            forks.append((other, head))
+    forks += [(one, two) for one, two in pairwise(heads) if one.counter > two.counter or one.key != two.key]
+    joined: dict[int, int] = {size: size for size in by_size}
+
+    def group_of(size: int) -> int:
+        while joined[size] != size:
+            size = joined[size]
+        return size
+
+    for noted in notes:
+        former = by_size.get(noted.first)
+        if former is not None and former.begins(noted.head, noted.proof):
+            joined[group_of(noted.first)] = group_of(noted.head.size)
+    longest = group_of(heads[-1].size)
+    apart = tuple(size for size in sorted(by_size) if group_of(size) != longest)
+    return Findings(federation, len(heads), tuple(forks), apart)
