@@ -1,6 +1,7 @@
 """Everything that README and docs show runs: Python blocks in one namespace a file, console blocks as typed."""
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from filelock import FileLock
 from tests.waiting import HANG
 
 from fedmoments.federation.store import FederationStore
+from fedmoments.registry import Registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "privacy").glob("*.md"))]
@@ -32,8 +34,15 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_python_of_the_documentation_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": page.stem}
-    for block in blocks(page, "python"):
-        exec(compile(block, str(page), "exec"), namespace)
+    registries = [thing for thing in gc.get_objects() if isinstance(thing, Registry)]
+    before = {id(registry): set(registry._at_run_time) for registry in registries}
+    try:
+        for block in blocks(page, "python"):
+            exec(compile(block, str(page), "exec"), namespace)
+    finally:  # what a page registers is no concern of other tests in this process
+        for registry in registries:
+            for name in set(registry._at_run_time) - before[id(registry)]:
+                registry.remove(name)
 
 
 #: Six pages begin with this, which takes a minute: it runs once, and the others begin with a copy of what it left.

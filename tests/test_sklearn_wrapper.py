@@ -23,7 +23,11 @@ from fedmoments.core.heads import make_head
 from fedmoments.errors import InputError, MissingExtraError, NotEnoughDataError
 from fedmoments.sklearn import FedMomentsClassifier
 
-ADDITIVE = [name for name in fedmoments.head_names() if not make_head(name).needs.keeps_clients_apart]
+#: Its directions come from a first exchange, which keeps clients apart.
+EXCHANGED = "qda-exchange"
+ADDITIVE = [
+    name for name in fedmoments.head_names() if not make_head(name).needs.keeps_clients_apart and name != EXCHANGED
+]
 ROWS = [name for name in fedmoments.head_names() if make_head(name).needs.keeps_clients_apart]
 #: The paper's 5,000 random features would only make tests slow.
 SMALL: dict[str, dict[str, Any]] = {"fed3r-rf": {"n_features": 64}}

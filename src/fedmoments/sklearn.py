@@ -294,7 +294,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if self.means_per_client < 1:
             raise InputError(f"means_per_client must be 1 or more, not {self.means_per_client}")
         spec = spec_for(head, means_per_client=self.means_per_client)
-        return spec.with_plan(spec.plan)
+        return spec.with_plan(spec.plan).settled(len(self.classes_))
 
     def _nothing(self, head: Head, pilot: Statistics | None) -> _Measured:
         state = self.random_state

@@ -90,7 +90,7 @@ def test_help_example_works_as_it_stands(command: str, run: Any) -> None:
 @pytest.mark.long
 def test_help_example_of_federate_works_as_it_stands(run: Any) -> None:
     for line in examples("federate"):
-        assert "fedcof classifier" in run(*shlex.split(line)[1:]).stdout
+        assert "auto classifier" in run(*shlex.split(line)[1:]).stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmoments.core.maps import Clip, Identity, Normalize, Offset, RandomFourier, RandomProjection
-from fedmoments.errors import FileFormatError, InputError, MergeError, UnknownNameError
+from fedmoments.errors import FileFormatError, InputError, MergeError
 from fedmoments.samples.encoders.probe import Behaviour
 from fedmoments.samples.fingerprint import Fingerprint
 
@@ -152,7 +152,7 @@ def test_damaged_json_is_refused(text: str) -> None:
 
 def test_json_with_an_unknown_map_is_refused_by_name() -> None:
     value = {**SERVER.to_dict(), "feature_map": {"kind": "wavelet"}}
-    with pytest.raises(UnknownNameError, match="feature map 'wavelet'"):
+    with pytest.raises(FileFormatError, match="feature map 'wavelet'"):
         Fingerprint.from_json(json.dumps(value))
 
 

@@ -67,7 +67,7 @@ def test_decode_undoes_encode(
     assert asked == [client]
     assert (found.client, found.version, found.withheld, found.size) == (client, version, withheld, len(data))
     assert found.statistics == stats.quantized(FORM)
-    assert found.statistics.spec == spec
+    assert found.statistics.spec == stats.spec
     assert found.header == read_header(data, terms)
     assert found.digest == hashlib.sha256(data[:232]).hexdigest()
     assert encode(found.statistics, terms, client=client, version=version, key=KEY, withheld=withheld) == data

@@ -45,7 +45,7 @@ class RunLines(io.TextIOBase):
 
     Examples
     --------
-    >>> import contextlib
+    >>> import contextlib, sys
     >>> with contextlib.redirect_stderr(sys.stdout):
     ...     _ = RunLines().write("INFO: starting\nfedmoments 1/3: nodes are here\nfedmoments 1/3: nodes are here\n")
     1/3: nodes are here

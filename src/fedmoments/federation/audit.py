@@ -125,7 +125,7 @@ def asked_for(
     Examples
     --------
     >>> asked_for([0] * 9, StatisticsSpec.of("scatter_sketch"), 64, ClientPolicy()).outline.sketches
-    (SketchOutline(rank=2, spare=8, energy=None, exposure=None),)
+    (SketchOutline(rank=2, spare=8, energy=None, exposure=None, label=-1),)
     """
     outline = replace(Outline.of_labels(labels, spec, dim), behind=behind)
     if features is not None:

@@ -18,7 +18,10 @@ from fedmoments.study.simulation import simulate
 CLASSES, DIM, CLIENTS = 6, 10, 20
 EVEN, SKEWED = "dirichlet:0.5", "dirichlet:0.01"
 
-ADDITIVE = [name for name in fm.head_names() if not fm.make_head(name).needs.keeps_clients_apart]
+#: The directions of qda-exchange come from a first exchange, which keeps clients apart.
+ADDITIVE = [
+    name for name in fm.head_names() if not fm.make_head(name).needs.keeps_clients_apart and name != "qda-exchange"
+]
 #: Heads that a solver trains on samples drawn from the statistics; all others are solved for in closed form.
 TRAINED = [name for name in ADDITIVE if "samples" in fm.make_head(name).settings()]
 CLOSED = [name for name in ADDITIVE if name not in TRAINED]
