@@ -45,9 +45,9 @@ class StudySettings(Encoding, SampleSource, FromFile):
 
     heads: tuple[str, ...] = option(
         ("all",),
-        "Names, separated by commas. 'all' are all but qda-exchange, which asks twice, and fed3r-rf, which is slow at its 5,000 random features: "
-        "'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it smaller. Baselines to compare with "
-        "may stand among them; 'baselines' are all of them (see 'fedmoments heads').",
+        "Names, separated by commas. 'all' are all but qda-exchange, which asks clients twice, and fed3r-rf, which is "
+        "slow at its 5,000 random features: 'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it "
+        "smaller. Baselines to compare with may stand among them; 'baselines' are all (see 'fedmoments heads').",
         common=3,
     )
     hyper: Mapping[str, Mapping[str, Any]] = option(
