@@ -9,7 +9,7 @@ DEV := $(VENV)/.installed-dev
 # One BLAS thread a worker: two workers on two cores would otherwise spend their time waiting for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo federate test test-long lint types unit bench clean
+.PHONY: demo federate test test-long lint types unit bench lock sbom clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -24,6 +24,7 @@ $(FEDERATION): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(if $(HASHES),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(HASHES))
 	$(PIP) -e '.[dev]'
 	$(BIN)/fedmoments encoders install mobilenet-v2
 	$(BIN)/fedmoments encoders install squeezenet-1.1
@@ -55,6 +56,14 @@ test-long: $(DEV)
 
 bench: $(DEV)
 	$(ONE_THREAD) $(BIN)/pytest benchmarks -q -s -p no:xdist --benchmark-disable-gc
+
+# The SHA-256 of each file that CI installs; after a change of constraints.txt.
+lock: $(BIN)/python
+	$(BIN)/python .ci/lock.py
+
+# A software bill of materials, CycloneDX in JSON.
+sbom: $(DEV)
+	$(BIN)/python .ci/sbom.py dist/fedmoments.cdx.json
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
