@@ -105,6 +105,7 @@ PINNED: dict[str, list[str]] = {
         "MissingMomentError",
         "MissingWeightsError",
         "NotEnoughDataError",
+        "OwnDataError",
         "PolicyError",
         "PrivacyError",
         "RefusedError",

@@ -4,6 +4,7 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
 
     FedMomentsError
     ├── InputError (ValueError)          an array, label or parameter is not what it must be
+    │   ├── OwnDataError                 a party's own data cannot be used; which of them it is stays on its machine
     │   ├── UnknownNameError             no head, moment, split or map has that name
     │   └── FileFormatError              a file is damaged, or is not of the kind that was asked for
     ├── MissingMomentError               statistics lack a moment that a head needs
@@ -40,6 +41,7 @@ __all__ = [
     "MissingMomentError",
     "MissingWeightsError",
     "NotEnoughDataError",
+    "OwnDataError",
     "PolicyError",
     "PrivacyError",
     "RefusedError",
@@ -53,6 +55,33 @@ class FedMomentsError(Exception):
 
 class InputError(FedMomentsError, ValueError):
     """An array, a label or a parameter is not what it must be."""
+
+
+class OwnDataError(InputError):
+    """Data of a party that cannot be used: its text may be sent to a server, what it is about stays on the machine.
+
+    Parameters
+    ----------
+    sentence
+        What is wrong, without a name, path or value of the data.
+    details
+        The rest: a note of the error, which tracebacks show and :func:`in_full` returns.
+
+    Examples
+    --------
+    >>> error = OwnDataError("its data cannot be read", "/home/ann/patients.csv is empty")
+    >>> str(error), in_full(error)
+    ('its data cannot be read', 'its data cannot be read: /home/ann/patients.csv is empty')
+    """
+
+    def __init__(self, sentence: str, details: str) -> None:
+        super().__init__(sentence)
+        self.add_note(details)
+
+
+def in_full(error: BaseException) -> str:
+    """Return the text of an error with its notes, for the machine that it was raised on."""
+    return ": ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 class UnknownNameError(InputError):

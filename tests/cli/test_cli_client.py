@@ -358,3 +358,22 @@ def test_an_outbox_knows_its_federations(stage: Stage) -> None:
     stage.contribute()
     with Outbox(stage.folder) as outbox:
         assert outbox.federations() == ((stage.store.terms.id, "clinic"),)
+
+
+# --------------------------------------------------------------------------------------- own names of classes
+
+
+def test_an_alias_is_typed_and_kept_and_unknown_classes_are_left_out_by_name(own: Any, run: Any, refuse: Any) -> None:
+    run("server", "create", "b.ledger", "--name", "few", "--classes", "class 0,first,second", "--dim", "12",
+        "--encoder", "identity", "--heads", "fedcof")  # fmt: skip
+    terms = ("--terms", "b.ledger.terms.json")
+    said = refuse(*own, "--plan", *terms)
+    assert "they are class 1, class 2" in said
+    assert "--ignore-unknown" in said
+    alias = ("--alias", "class 1=first", "--alias", "class 2=second", "--ignore-unknown")
+    found = json.loads(run(*own, "--plan", *terms, *alias, "--json").stdout)
+    assert list(found["contributions"][0]["classes"]) == ["class 0", "first", "second"]
+    assert sorted(found["unknown"]) == [f"class {label}" for label in range(3, 10)]
+    assert tomllib.loads(Path("clinic/client.toml").read_text())["classes"] == {"class 1": "first", "class 2": "second"}
+    shown = run("client", "clinic", "--config", "clinic/client.toml", "--plan", *terms).stdout
+    assert "left out, as the federation does not have them: class 3 (" in shown

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import fedmoments
-from fedmoments.errors import FedMomentsError, FitWarning
+from fedmoments.errors import FedMomentsError, FitWarning, in_full
 
 __all__ = ["app"]
 
@@ -174,7 +174,7 @@ class _App(_Group):
         except KeyboardInterrupt:
             code = 130
         except FedMomentsError as error:
-            code = _refuse(str(error))
+            code = _refuse(in_full(error))
         except OSError as error:
             code = _refuse(_system(error))
         sys.exit(code if isinstance(code, int) else 0)

@@ -138,7 +138,7 @@ def _of_file(path: Path, rules: Mapping[str, Any], *, json: bool) -> None:
 def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked: Asked) -> Any:
     """Audit data, from their labels alone."""
     from fedmoments.federation.audit import Audit
-    from fedmoments.federation.flower.holdings import label_table
+    from fedmoments.federation.own_data import label_table
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.samples.reading import choose_encoder, read_data
 

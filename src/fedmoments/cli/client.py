@@ -89,7 +89,7 @@ def _own(name: str, given: Given[ClientSettings], config: Path | None, terms: An
             raise InputError(f"{config} is of client '{own.name}', not of '{name}'")
         if not own.folder:
             raise InputError(f"{config} names no folder, so that nothing would be kept until it is acknowledged")
-    _require_own(own)
+    _require_own(own, terms)
     if config is not None and not given.values:
         return config.resolve(), own
     return keep_settings(own, own.folder, "client.toml"), own
@@ -109,15 +109,16 @@ def _part(text: str) -> dict[str, Any]:
     return {"split": "iid", "clients": int(match[2]), "partitions": (int(match[1]) - 1,)}
 
 
-def _require_own(settings: ClientSettings) -> None:
+def _require_own(settings: ClientSettings, terms: Any) -> None:
     """Refuse keys and data that cannot be used here, not in the log of a node."""
     from fedmoments.federation.keys.parties import load_identity
+    from fedmoments.federation.own_data import read_own
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.samples.reading import read_data
 
     if settings.name and settings.keys:
         load_identity(Path(settings.keys) / f"{settings.name}.identity")
-    read_data(settings)
+    read_data(settings) if terms is None else read_own(settings, terms.classes)
     ClientPolicy.from_dict(settings.policy)
 
 

@@ -1,5 +1,6 @@
 """What ``fedmoments client --plan`` shows: all that would be sent, measured and signed, but kept here."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["show_plan"]
 
 def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
+    from fedmoments.federation.own_data import read_own
     from fedmoments.federation.policy import ClientPolicy
 
     policy = ClientPolicy.from_dict(settings.policy)
@@ -34,6 +36,7 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
         for contribution in sent
     ]
     document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
+    document["unknown"] = read_own(settings, terms.classes)[2]
     document["tuning"] = "none" if terms.privacy.mode.promise else policy.tuning
     print_json({**document, "contributions": contributions})
 
@@ -46,7 +49,7 @@ def _signed(settings: ClientSettings, terms: Any, policy: Any) -> list[Any]:
     own, clear = _unmasked(replace(settings, folder=""), terms, policy)
     offer = Node(own).contribute(clear, most_bytes=2**62)
     if offer.declined:
-        fail(" ".join(f"client {refusal['client']} would send nothing: {refusal['why']}" for refusal in offer.declined))
+        fail(" ".join(f"client {entry['client']} would send nothing: {entry['details']}" for entry in offer.declined))
     return [
         decode(item, clear.agreement, lambda client: identity_of(settings, client).public)
         for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
@@ -61,17 +64,32 @@ def _held(contribution: Any, terms: Any) -> dict[str, int]:
 
 def _show(path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[Any]) -> None:
     from fedmoments.cli.server_create import show_terms
-    from fedmoments.samples.reading import read_data
+    from fedmoments.federation.own_data import read_own
 
     show_terms(terms)
     for contribution in sent:
         _show_contribution(contribution, terms)
-    held_out = len(read_data(settings).test)
+    data, _, unknown = read_own(settings, terms.classes)
+    if unknown:
+        print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
+    held_out = len(data.test)
     if held_out and settings.evaluate:
         print_line(_testing_text(policy, terms, held_out))
     print_line(_tuning_text(policy, terms))
     print_line(f"wrote {path}; nothing left this machine")
     print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
+
+
+def _counted(classes: Mapping[str, int]) -> str:
+    """Return classes with their numbers of samples.
+
+    Examples
+    --------
+    >>> _counted({"yak": 3, "emu": 1})
+    'yak (3 samples), emu (1 sample)'
+    """
+    named = [f"{name} ({plural(n, 'sample')})" for name, n in list(classes.items())[:SHOWN]]
+    return ", ".join(named) + (f" and {len(classes) - SHOWN:,} more classes" if len(classes) > SHOWN else "")
 
 
 def _show_contribution(contribution: Any, terms: Any) -> None:

@@ -175,9 +175,17 @@ def _arguments(option: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [option if value else f"--no-{option.removeprefix('--')}"]
     if isinstance(value, Mapping):
-        pairs = [f"{head}.{key}={item}" for head, table in value.items() for key, item in table.items()]
+        pairs = [f"{name}={item}" for name, item in _flat(value).items()]
         return [argument for pair in pairs for argument in (option, pair)]
     return [option, written(value)]
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of values, or of tables, as one of values: ``HEAD.NAME`` for each of the latter."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {name: value}
+    return flat
 
 
 def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:

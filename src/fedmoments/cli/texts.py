@@ -19,6 +19,7 @@ __all__ = [
     "HyperParameters",
     "ListOf",
     "NumberOrAuto",
+    "Pair",
     "RunNumbers",
     "joined",
     "listed",
@@ -47,18 +48,18 @@ def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
     return values
 
 
-def joined(tables: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return tables of tables as one; what comes later wins.
+def joined(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return tables, or tables of tables, as one; what comes later wins.
 
     Examples
     --------
     >>> joined([{"fed3r": {"ridge": 1}}, {"fed3r": {"center": True}}])
     {'fed3r': {'ridge': 1, 'center': True}}
     """
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, Any] = {}
     for table in tables:
-        for name, values in table.items():
-            merged.setdefault(name, {}).update(values)
+        for name, value in table.items():
+            merged[name] = {**merged.get(name, {}), **value} if isinstance(value, Mapping) else value
     return merged
 
 
@@ -127,6 +128,21 @@ class HyperParameters(_Text):
         return hyper_of_heads([value]) if isinstance(value, str) else value
 
 
+class Pair(_Text):
+    """``NAME=VALUE``."""
+
+    name = "pair"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Return the value by name."""
+        if not isinstance(value, str):
+            return value
+        name, equals, text = (part.strip() for part in value.partition("="))
+        if not equals or not name or not text:
+            raise InputError(f"{_name(param)} is typed as NAME=VALUE, but '{value}' arrived")
+        return {name: text}
+
+
 class RunNumbers(_Text):
     """``RUN.NAME=VALUE``: a number of a plan for some runs."""
 
@@ -165,12 +181,13 @@ class HelperCard(_Text):
 
 
 #: Kinds of text that are tables, each of one value; and all kinds that are typed once for each value.
-JOINED = ("hyper", "runs")
+JOINED = ("hyper", "runs", "pairs")
 REPEATED = (*JOINED, "files", "names")
 #: Kind of an option -> how its text is read.
 KINDS: Mapping[str, _Text] = {
     "hyper": HyperParameters(),
     "runs": RunNumbers(),
+    "pairs": Pair(),
     "list or none": ListOf(str, none=True),
     "number or auto": NumberOrAuto(),
     "helper card": HelperCard(),

@@ -61,6 +61,10 @@ class ClientSettings(Running, SampleSource, FromFile):
         name plays one.
     evaluate
         Whether broadcast heads are evaluated here.
+    classes
+        Own name of a class -> the federation's; two may have the same. Names that are equal need no entry.
+    ignore_unknown
+        Whether samples of classes that the federation does not have are left out; otherwise nothing is sent.
     policy
         What may leave: rules of :class:`~fedmoments.settings.policy.PolicyRules`.
     """
@@ -79,6 +83,15 @@ class ClientSettings(Running, SampleSource, FromFile):
     clients: int | None = None
     partitions: tuple[int, ...] = ()
     evaluate: bool = _federation(True, "Test heads on data of this client.")
+    classes: Mapping[str, Any] = option(
+        {},
+        "A class that has another name here; once for each.",
+        "--alias",
+        kind="pairs",
+        metavar="OWN=AGREED",
+        group="Data",
+    )
+    ignore_unknown: bool = option(False, "Leave out classes that the federation does not have.", group="Data")
     policy: Mapping[str, Any] = option({}, "What may leave.", group="Privacy")
 
     @property
@@ -89,6 +102,9 @@ class ClientSettings(Running, SampleSource, FromFile):
 
     def __post_init__(self) -> None:
         PolicyRules.from_dict(self.policy)
+        for own, agreed in self.classes.items():
+            if not isinstance(agreed, str) or not agreed:
+                raise InputError(f"[classes] names the federation's class for each own one, but {own!r} has {agreed!r}")
         if not self.name and not self.split:
             raise InputError("a client needs a name (or, in a trial, a split of whose clients it plays some)")
         if self.name and self.split and len(self.partitions) != 1:

@@ -110,6 +110,9 @@ class Chooser:
             "reveals": report.summary(),
             **self.terms.privacy.mode.record,
         }
+        if self.holdings.unknown:
+            unknown = self.holdings.unknown
+            notes["unknown"] = {"classes": len(unknown), "samples": sum(unknown.values())}
         if given or taken:
             notes["merged"] = {"given": given, "taken": taken}
         if self.terms.spec.means_per_client > 1 and self.policy.merges:

@@ -5,7 +5,7 @@ Only its own samples are encoded; what was encoded before is found in the featur
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
+from fedmoments.federation.own_data import read_own, reading_own
 from fedmoments.federation.terms import Terms
 from fedmoments.samples import Split, parse_split
 from fedmoments.samples.dataset import DataSet
@@ -20,12 +21,12 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
 from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.samples.fingerprint import Fingerprint
-from fedmoments.samples.reading import choose_encoder, read_data
+from fedmoments.samples.reading import choose_encoder
 from fedmoments.samples.samples import Samples
 from fedmoments.samples.splits.split import client_name
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["Held", "Holdings", "holdings_of", "label_table"]
+__all__ = ["Held", "Holdings", "holdings_of"]
 
 T = TypeVar("T")
 Floats = NDArray[np.floating[Any]]
@@ -56,6 +57,13 @@ class Holdings:
         The client's own.
     terms
         Of the federation; another encoder, preprocessing or class list than theirs is refused.
+
+    Attributes
+    ----------
+    clients
+        Ids of this node's clients.
+    unknown
+        Own classes that the federation does not have, whose samples are left out, and how many samples of each.
     """
 
     def __init__(self, settings: ClientSettings, terms: Terms) -> None:
@@ -66,6 +74,7 @@ class Holdings:
         self._numbers = self._own_numbers()
         self._parts: dict[int, tuple[Floats, Ints]] = {}
         self.clients = tuple(self._numbers)
+        self.unknown = base.unknown
 
     def _own_numbers(self) -> dict[str, int]:
         """Client id -> number of its part of the data."""
@@ -137,9 +146,10 @@ class Holdings:
                 own = samples if self._splits is None else samples.take(mine)
                 chosen = self._settings
                 cache: Any = chosen.cache
-                encoded = encode_samples(
-                    self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict
-                )
+                with reading_own():
+                    encoded = encode_samples(
+                        self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict
+                    )
                 self._parts[part] = (encoded.features, mine[encoded.kept])
         return self._parts[part]
 
@@ -151,37 +161,20 @@ class _Shared:
     data: DataSet
     encoder: Encoder
     labels: Ints
+    unknown: Mapping[str, int]
     splits: tuple[Split, Split] | None
 
 
 def _load(mine: ClientSettings, agreed: Terms) -> _Shared:
     require_trusted(agreed.encoder["name"], mine.trust, "the federation's terms")
-    data = read_data(mine)
+    data, labels, unknown = read_own(mine, agreed.classes)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(
         mine.with_encoder(agreed.encoder["name"], **agreed.encoder["options"]), data.modality, given
     )
     here = Fingerprint.of(encoder, agreed.fingerprint.feature_map, agreed.classes)
     agreed.fingerprint.require_same(here, ours="the federation's terms", theirs="this client")
-    return _Shared(data, encoder, label_table(data.class_names, agreed.classes), _splits(mine, data))
-
-
-def label_table(mine: Sequence[str], agreed: Sequence[str]) -> Ints:
-    """Return the agreed label of every own class.
-
-    Examples
-    --------
-    >>> label_table(["dog", "cat"], ["cat", "cow", "dog"])
-    array([2, 0])
-    """
-    unknown = [name for name in mine if name not in set(agreed)]
-    if unknown:
-        raise InputError(
-            f"the data hold classes that the federation does not have: {', '.join(unknown[:5])}; its classes are "
-            f"{', '.join(agreed[:10])}{' …' if len(agreed) > 10 else ''}: rename or leave out those samples"
-        )
-    places = {name: label for label, name in enumerate(agreed)}
-    return np.array([places[name] for name in mine], np.int64)
+    return _Shared(data, encoder, labels, unknown, _splits(mine, data))
 
 
 def _splits(settings: ClientSettings, data: DataSet) -> tuple[Split, Split] | None:

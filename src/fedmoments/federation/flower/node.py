@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics import Accumulator, Statistics
-from fedmoments.errors import FedMomentsError, LedgerError, PolicyError
+from fedmoments.errors import FedMomentsError, LedgerError, PolicyError, in_full
 from fedmoments.federation.flower.attempts import source_of
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import Held, holdings_of
@@ -44,7 +44,7 @@ class Offer:
     clients
         Whose they are.
     declined
-        What was not sent: client, and the rule or error that kept it back.
+        What was not sent: client, and the rule or error that kept it back; its ``details`` stay here.
     more
         Whether others wait for the next time.
     seen
@@ -63,7 +63,7 @@ class Offer:
             "clients": list(self.clients),
             "more": self.more,
             "seen": self.seen,
-            "declined": [dict(entry) for entry in self.declined],
+            "declined": [{"client": entry["client"], "why": entry["why"]} for entry in self.declined],
         }
 
 
@@ -181,8 +181,7 @@ class Node:
             clients = _behind(after, holdings_of(self.settings, terms).clients)
         except (FedMomentsError, OSError, ValueError) as error:
             who = self.settings.name or "all clients of this node"
-            self.outbox.declined(terms, who, str(error))
-            return Offer(pack_bundle([]), (), ({"client": who, "why": str(error)},))
+            return Offer(pack_bundle([]), (), (self.decline(terms, who, error),))
         seen = self._watch(terms)
         sent: dict[str, bytes] = {}
         declined: list[dict[str, str]] = []
@@ -194,8 +193,7 @@ class Node:
                 try:
                     data = self._contribution(terms, client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
-                    declined.append({"client": client, "why": str(error)})
-                    self.outbox.declined(terms, client, str(error))
+                    declined.append(self.decline(terms, client, error))
                     continue
                 if not again and self.outbox.acknowledged(terms.id, client):
                     continue
@@ -221,8 +219,7 @@ class Node:
                 try:
                     data = self._second(phase, client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
-                    declined.append({"client": client, "why": str(error)})
-                    self.outbox.declined(terms, client, str(error))
+                    declined.append(self.decline(terms, client, error))
                     continue
                 if len(data) > room and sent:
                     return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
@@ -230,6 +227,12 @@ class Node:
                 sent[client] = data
                 self.outbox.sent(cast("Terms", phase), client)
         return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), seen=seen)
+
+    def decline(self, terms: Terms, client: str, error: Exception) -> dict[str, str]:
+        """Write down why something is not sent; return it, with what of it the server may know as ``why``."""
+        told = in_full(error)
+        self.outbox.declined(terms, client, told)
+        return {"client": client, "why": str(error), "details": told}
 
     def _watch(self, terms: Terms, part: str = "") -> int:
         """Remember the server's key, and return the size of the last head of its log that this node saw."""

@@ -213,8 +213,8 @@ class TuningNode:
             raise PolicyError(f"this node does not serve the client {client!r}, but {', '.join(clients[:5])}")
 
     def _decline(self, task: Task, client: str, error: Exception) -> dict[str, str]:
-        self._node.outbox.declined(task.terms, client, str(error))
-        return {"client": client, "why": str(error)}
+        told = self._node.decline(task.terms, client, error)
+        return {"client": client, "why": told["why"]}
 
     @contextmanager
     def _declining(self, task: Task, client: str) -> Iterator[None]:

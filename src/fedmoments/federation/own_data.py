@@ -1,0 +1,136 @@
+"""A party's own data under the classes of a federation: what it calls a class stays on its machine.
+
+A party may have other names for the same classes (``[classes]`` in its settings) and classes that the federation does
+not have, which it leaves out if its settings say so. Whatever is wrong with its data is told to the party in full; the
+text of the error, which may reach a server, holds no name, path or value of them.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import InputError, OwnDataError
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.reading import read_data
+from fedmoments.settings.client import ClientSettings
+
+__all__ = ["label_table", "read_own", "reading_own"]
+
+Ints = NDArray[np.int64]
+
+#: The label of a class that the federation does not have.
+UNKNOWN = -1
+#: Names that a message lists.
+SHOWN = 5
+
+
+def read_own(settings: ClientSettings, agreed: Sequence[str]) -> tuple[DataSet, Ints, dict[str, int]]:
+    """Return a party's samples of the agreed classes, the agreed label of each own class, and what was left out.
+
+    Parameters
+    ----------
+    settings
+        The party's own.
+    agreed
+        Classes of the federation, in the order of their labels.
+
+    Returns
+    -------
+    DataSet, NDArray[np.int64], dict
+        The samples, labelled by own class; (own classes,) agreed labels; left-out class -> samples of it.
+
+    Raises
+    ------
+    OwnDataError
+        When the data cannot be read, or hold classes that the federation does not have and that are not to be ignored.
+    """
+    with reading_own():
+        data = read_data(settings)
+    labels = label_table(data.class_names, agreed, settings.classes, ignore_unknown=settings.ignore_unknown)
+    if (labels >= 0).all():
+        return data, labels, {}
+    train, test = (part.take(np.flatnonzero(labels[part.labels] >= 0)) for part in (data.train, data.test))
+    counts = np.bincount(np.concatenate([data.train.labels, data.test.labels]), minlength=len(labels))
+    unknown = {data.class_names[own]: int(counts[own]) for own in np.flatnonzero(labels < 0)}
+    return DataSet(train, test, data.name, data.description), labels, unknown
+
+
+@contextmanager
+def reading_own() -> Iterator[None]:
+    """Turn what is wrong with data, which may name files and values, into an error that tells it to their owner only.
+
+    Examples
+    --------
+    >>> try:
+    ...     with reading_own():
+    ...         raise InputError("/home/ann/patients.csv has no column 'label'")
+    ... except OwnDataError as error:
+    ...     print(error)
+    this client cannot read its data; its own record says why
+    """
+    try:
+        yield
+    except OwnDataError:
+        raise
+    except (InputError, OSError, ValueError) as error:
+        raise OwnDataError("this client cannot read its data; its own record says why", str(error)) from error
+
+
+def label_table(
+    mine: Sequence[str],
+    agreed: Sequence[str],
+    aliases: Mapping[str, str] | None = None,
+    *,
+    ignore_unknown: bool = False,
+) -> Ints:
+    """Return the agreed label of every own class; −1 of those that the federation does not have and are ignored.
+
+    Parameters
+    ----------
+    mine, agreed
+        Own names, and the federation's in the order of their labels.
+    aliases
+        Own name -> the federation's.
+    ignore_unknown
+        Whether classes that the federation does not have are left out.
+
+    Examples
+    --------
+    >>> label_table(["dog", "kitten"], ["cat", "cow", "dog"], {"kitten": "cat"})
+    array([2, 0])
+    >>> label_table(["dog", "yak"], ["cat", "cow", "dog"], ignore_unknown=True)
+    array([ 2, -1])
+    """
+    aliases = aliases or {}
+    places = {name: label for label, name in enumerate(agreed)}
+    strange = sorted({name for name in aliases.values() if name not in places})
+    if strange:
+        raise OwnDataError(
+            "this client's settings rename classes to some that the federation does not have",
+            f"[classes] leads to {_listed(strange)}, but the federation's classes are {_listed(agreed, 10)}",
+        )
+    labels = [places.get(aliases.get(name, name), UNKNOWN) for name in mine]
+    unknown = [name for name, label in zip(mine, labels, strict=True) if label == UNKNOWN]
+    if unknown and not ignore_unknown:
+        raise OwnDataError(
+            "this client's data hold classes that the federation does not have; which ones, stands in its own record",
+            f"they are {_listed(unknown)}; the federation's classes are {_listed(agreed, 10)}. "
+            f"{_suggested(unknown, agreed)}Leave them out with --ignore-unknown, or ask the server to amend its terms",
+        )
+    return np.array(labels, np.int64)
+
+
+def _suggested(unknown: Sequence[str], agreed: Sequence[str]) -> str:
+    """Return how to name the first unknown class that looks like an agreed one."""
+    for name in unknown:
+        close = difflib.get_close_matches(name, agreed, n=1) or [known for known in agreed if name and name in known]
+        if close:
+            return f"If '{name}' is '{close[0]}': --alias '{name}={close[0]}'. "
+    return "Name them as the federation does with --alias OWN=AGREED. "
+
+
+def _listed(names: Sequence[str], most: int = SHOWN) -> str:
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
