@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.statistics import Statistics, StatisticsSpec
-from fedmoments.core.statistics.accumulator import running_positions
+from fedmoments.core.statistics.checks import running_positions
 from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.map_leaks import MapOutline, fewest_samples, largest_matrix

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.statistics.accumulator import check_features, check_labels
+from fedmoments.core.statistics.checks import check_features, check_labels
 from fedmoments.errors import InputError
 from fedmoments.samples.npz_arrays import read_npz
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.statistics.accumulator import check_labels
+from fedmoments.core.statistics.checks import check_labels
 from fedmoments.errors import InputError
 from fedmoments.tuning.personal import mask_to_labels
 

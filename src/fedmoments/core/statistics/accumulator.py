@@ -1,121 +1,41 @@
-"""Measuring a stream of any length in memory that does not grow with it.
+"""Measuring a stream of any length in memory that does not grow with it, in as many shards as one likes.
 
 An :class:`Accumulator` belongs to one client. Batches update it in place; the result does not depend on how the
 stream was cut (up to float64 rounding), and a client's class has one row of client means however many batches it came
-in. To add up *different* clients, add their :class:`~fedmoments.Statistics`.
+in. A client's data may lie in shards, on several machines: each is measured by an accumulator of its own, and
+:meth:`Accumulator.merge` joins them. To add up *different* clients, add their :class:`~fedmoments.Statistics`.
+
+**Law.** With a fixed-point form, any partition of a client's samples into shards, in any order, merged in any tree,
+gives the statistics of measuring them at once, **bit for bit**: each sample is rounded by itself, and its share of
+several means of a class is dealt by its features instead of its place. In float64 the same holds up to rounding, but
+for several means: there shares are dealt by place in each shard, and the shards' shares are joined. Scatter sketches
+are merged by the same α-Frequent Directions that compress them.
 """
 
-import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics.coding import FACTORS_LEAST, MEANS_LEAST, MEANS_MOST, coded_factor
+from fedmoments.core.statistics.cell_sums import CellSums, ExactSums, FloatSums, sample_keys
+from fedmoments.core.statistics.checks import check_features, check_labels, running_positions
+from fedmoments.core.statistics.fixed_point import SLACK, FixedPoint
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
-from fedmoments.core.statistics.scatter_stream import ScatterStream
 from fedmoments.core.statistics.shares import deal_shares
-from fedmoments.core.statistics.sketch_plan import Choice, SketchPlan
-from fedmoments.core.statistics.sketches import Sketches
-from fedmoments.core.statistics.spec import StatisticsSpec
+from fedmoments.core.statistics.sketching import sketch_of, stream_of
+from fedmoments.core.statistics.spec import StatisticsSpec, told_apart
 from fedmoments.core.statistics.statistics import Statistics
-from fedmoments.errors import InputError
+from fedmoments.errors import FixedPointOverflowError, InputError, MergeError
 
-__all__ = [
-    "Accumulator",
-    "check_features",
-    "check_labels",
-    "check_shape",
-    "first_bad_row",
-    "running_positions",
-    "sketch_of",
-    "stream_of",
-    "whole_or_shares",
-]
+__all__ = ["Accumulator", "whole_or_shares"]
 
 Ints = NDArray[np.int64]
 
-#: Features of so many steps of a code are the least that travel in it.
-LEAST_STEPS = 256.0
-
-
-def check_shape(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]:
-    """Return X as a float matrix (n, d), or say in one sentence what is wrong with its shape or type."""
-    try:
-        array = np.asarray(X)
-    except ValueError as error:  # numpy refuses lists of unequal lengths
-        raise InputError(f"features must be a matrix (samples, dimensions): {error}") from error
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(f"features must be a matrix (samples, dimensions); an array of shape {array.shape} arrived")
-    if dim is not None and array.shape[1] != dim:
-        raise InputError(
-            f"features must have {dim} dimensions, but {array.shape[1]} arrived: was another encoder used?"
-        )
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"features must be numbers; an array of type {array.dtype} arrived")
-    return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
-def first_bad_row(X: NDArray[np.floating], rows: Ints | None = None) -> InputError:
-    """Return the error that names the first sample with NaN or infinity, among ``rows`` (ascending) if given."""
-    rows = np.arange(len(X)) if rows is None else rows
-    for block in blocks(len(rows)):
-        finite = np.isfinite(X[rows[block]]).all(axis=1)
-        if not finite.all():
-            row = int(rows[block][np.argmin(finite)])
-            return InputError(
-                f"features must be finite, but sample {row} holds NaN or infinity: repair or drop it first"
-            )
-    return InputError("features are so large that their sums overflow float64: scale them down first")
-
-
-def check_features(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]:
-    """Return X as a finite float matrix (n, d), or say in one sentence what is wrong with it."""
-    array = check_shape(X, dim)
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = all(np.isfinite(array[block].sum(dtype=np.float64)) for block in blocks(len(array), 256))
-    if not finite:
-        raise first_bad_row(array)
-    return array
-
-
-def check_labels(y: ArrayLike, n_samples: int, n_classes: int, *, whose: str = "labels") -> Ints:
-    """Return y as int64 (n,), or say in one sentence what is wrong with it."""
-    array = np.asarray(y)
-    if array.shape != (n_samples,):
-        raise InputError(f"{whose} must be one a sample, ({n_samples},); an array of shape {array.shape} arrived")
-    if array.dtype.kind not in "iu":
-        whole = array.dtype.kind in "fb" and np.array_equal(array, np.rint(array.astype(np.float64)))
-        if n_samples and not whole:
-            raise InputError(
-                f"{whose} must be whole numbers from 0 to {n_classes - 1}; values of type {array.dtype} arrived"
-            )
-    wrong = (array < 0) | (array >= n_classes)  # before the cast, which would wrap what int64 cannot hold
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        raise InputError(f"{whose} must be from 0 to {n_classes - 1}, but sample {index} has {array[index]}")
-    return array.astype(np.int64)
-
-
-def running_positions(cells: Ints, seen: Ints) -> Ints:
-    """Return how many samples of the same cell came before each, counting on from ``seen`` (n_cells,).
-
-    Examples
-    --------
-    >>> running_positions(np.array([0, 1, 0, 0]), np.array([5, 0]))
-    array([5, 0, 6, 7])
-    """
-    order = np.argsort(cells, kind="stable")
-    ranked = cells[order]
-    starts = np.searchsorted(ranked, ranked)
-    positions = np.empty(len(cells), np.int64)
-    positions[order] = np.arange(len(cells)) - starts + seen[ranked]
-    return positions
-
 
 class Accumulator:
-    """Measures one client's stream of batches.
+    """Measures one client's stream of batches, or a shard of it.
 
     Parameters
     ----------
@@ -125,6 +45,10 @@ class Accumulator:
         C, and the dimension d of the features.
     seed
         Deals samples to shares when ``spec.means_per_client`` > 1.
+    fixed_point
+        Measure exactly, in whole numbers of this form: shards then merge bit for bit.
+    client
+        Whose stream it is: shards of different clients are not merged, nor statistics of one client twice.
 
     Examples
     --------
@@ -136,26 +60,154 @@ class Accumulator:
     array([2, 1])
     """
 
-    def __init__(self, spec: StatisticsSpec, *, n_classes: int, dim: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: StatisticsSpec,
+        *,
+        n_classes: int,
+        dim: int,
+        seed: int = 0,
+        fixed_point: FixedPoint | None = None,
+        client: str | None = None,
+    ) -> None:
         if n_classes < 1:
             raise InputError(f"n_classes must be 1 or more, not {n_classes}")
         self.spec, self.n_classes, self.dim, self.seed = spec.settled(n_classes), n_classes, dim, seed
+        self.fixed_point, self.client = fixed_point, client
+        self._sums: CellSums = ExactSums(fixed_point) if fixed_point else FloatSums()
         self._scatter = stream_of(self.spec.plan, n_classes, dim) if self.spec.plan else None
         self._classes = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._shares = spec.means_per_client
         self._share_counts = np.zeros((0, self._shares), np.int64)
         added = [name for name in spec.sent if moment(name).layout is not Layout.SKETCH]
-        self._work = {name: moment(name).workspace(0, dim) for name in added}
+        self._work = {name: self._sums.workspace(moment(name), 0, dim) for name in added}
+
+    @property
+    def n_samples(self) -> int:
+        """Samples measured so far."""
+        return int(self._counts.sum())
 
     def update(self, X: ArrayLike, y: ArrayLike) -> "Accumulator":
         """Add a batch, X (n, d) and y (n,); a batch that is refused leaves the accumulator as it was."""
         features = check_features(X, self.dim)
         labels = check_labels(y, len(features), self.n_classes)
+        self._check_range(features)
         self._make_room(np.unique(labels))
         for block in blocks(len(features)):
             self._add(np.ascontiguousarray(features[block], dtype=np.float64), labels[block])
         return self
+
+    def _check_range(self, features: NDArray[np.floating]) -> None:
+        """Refuse samples that the fixed-point form has no room for, before anything is added."""
+        if self.fixed_point is None:
+            return
+        self.fixed_point.check_total(self.n_samples + len(features))
+        degree = max(1, *(moment(name).degree for name in self._work))
+        most = self.fixed_point.norm_bound * (1 + SLACK) ** (1 / degree)
+        for block in blocks(len(features)):
+            norms = np.linalg.norm(features[block].astype(np.float64), axis=1)
+            if (norms > most).any():
+                raise FixedPointOverflowError(
+                    f"sample {block.start + int(np.argmax(norms > most))} has a norm of {norms.max():.6g}, more than "
+                    f"norm_bound={self.fixed_point.norm_bound:g}: agree on a larger norm_bound, or clip features to it"
+                )
+
+    def merge(self, other: "Accumulator") -> "Accumulator":
+        """Add what another shard of the same client measured; the other one is left as it is.
+
+        Examples
+        --------
+        >>> X, y = np.arange(12.0).reshape(6, 2), [0, 1, 0, 1, 0, 1]
+        >>> form = FixedPoint(norm_bound=64.0, max_samples=1000)
+        >>> def shard(rows):
+        ...     made = Accumulator(StatisticsSpec.of("client_means", "gram"), n_classes=2, dim=2, fixed_point=form)
+        ...     return made.update(X[rows], np.array(y)[rows])
+        >>> both = shard(slice(0, 1)).merge(shard(slice(1, 6))).statistics()
+        >>> both == shard(slice(0, 6)).statistics(), len(both.rows)
+        (True, 2)
+        """
+        self._require_same_stream(other)
+        if self.fixed_point is not None:
+            self.fixed_point.check_total(self.n_samples + other.n_samples)
+        self._make_room(other._classes)
+        cells = np.searchsorted(self._classes, other._classes)
+        rows = self._rows_of(cells)
+        for name, work in other._work.items():
+            layout = moment(name).layout
+            if layout is Layout.GLOBAL:
+                self._work[name] += work
+            else:
+                self._work[name][rows if layout is Layout.ROWS else cells] += work
+        self._counts[cells] += other._counts
+        self._share_counts[cells] += other._share_counts
+        if self._scatter and other._scatter:
+            self._scatter.merge(other._scatter)
+        return self
+
+    def _require_same_stream(self, other: "Accumulator") -> None:
+        """Refuse a shard that measures something else, or somebody else."""
+        if other is self:
+            raise MergeError("a shard cannot be merged with itself: its samples would count twice")
+        names = ("spec", "n_classes", "dim", "fixed_point", "client", *(["seed"] if self._shares > 1 else []))
+        for name in names:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                one, another = told_apart(ours, theirs)
+                advice = ": add the statistics of different clients, not their shards" if name == "client" else ""
+                raise MergeError(
+                    f"shards of one client have the same {name}, but one has {one} and the other {another}{advice}"
+                )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return all that is held, as arrays by name."""
+        held = {"classes": self._classes, "counts": self._counts, "share_counts": self._share_counts}
+        held |= {f"moment.{name}": work for name, work in self._work.items()}
+        return held | ({f"scatter.{name}": a for name, a in self._scatter.state().items()} if self._scatter else {})
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned of an accumulator like this one, which is empty; checked."""
+        classes = check_labels(state["classes"], len(state["classes"]), self.n_classes)
+        if (np.diff(classes) < 1).any():
+            raise InputError("the classes of a shard must ascend")
+        self._make_room(classes)
+        mine = {"counts": self._counts, "share_counts": self._share_counts}
+        mine |= {f"moment.{name}": work for name, work in self._work.items()}
+        for name, own in mine.items():
+            if state[name].shape != own.shape or state[name].dtype != own.dtype:
+                raise InputError(
+                    f"'{name}' of a shard must be {own.dtype} of shape {own.shape}, but is {state[name].dtype} of "
+                    f"{state[name].shape}"
+                )
+            if not np.isfinite(state[name]).all():
+                raise InputError(f"'{name}' of a shard holds NaN or infinity")
+            own[:] = state[name]
+        if (self._share_counts < 0).any() or not np.array_equal(self._share_counts.sum(axis=1), self._counts):
+            raise InputError("the shares of a shard do not add up to its counts")
+        if self._scatter:
+            self._scatter.restore({name[8:]: array for name, array in state.items() if name.startswith("scatter.")})
+
+    def to_bytes(self) -> bytes:
+        """Return this shard as bytes, for :meth:`from_bytes` on another machine of the same client.
+
+        Bytes of a scatter sketch hold rows close to samples: they are for the client's own machines.
+
+        Examples
+        --------
+        >>> shard = Accumulator(StatisticsSpec.of("gram"), n_classes=1, dim=2).update([[1.0, 2.0]], [0])
+        >>> Accumulator.from_bytes(shard.to_bytes()).statistics() == shard.statistics()
+        True
+        """
+        from fedmoments.core.statistics.shards import pack_shard
+
+        return pack_shard(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Accumulator":
+        """Return the shard that :meth:`to_bytes` wrote, checked; it can go on."""
+        from fedmoments.core.statistics.shards import unpack_shard
+
+        return unpack_shard(data)
 
     def _make_room(self, labels: Ints) -> None:
         """Give every new class a cell, keeping cells ascending by label."""
@@ -168,21 +220,25 @@ class Accumulator:
         for name, work in self._work.items():
             layout = moment(name).layout
             if layout is Layout.CLASS:
-                self._work[name] = _moved(work, old, moment(name).workspace(len(union), self.dim))
+                self._work[name] = _moved(work, old, self._sums.workspace(moment(name), len(union), self.dim))
             elif layout is Layout.ROWS:
-                cells = (old[:, None] * self._shares + np.arange(self._shares)).ravel()
-                fresh = moment(name).workspace(len(union) * self._shares, self.dim)
-                self._work[name] = _moved(work, cells, fresh)
+                fresh = self._sums.workspace(moment(name), len(union) * self._shares, self.dim)
+                self._work[name] = _moved(work, self._rows_of(old), fresh)
         self._classes = union
+
+    def _rows_of(self, cells: Ints) -> Ints:
+        """Return the rows of all shares of some cells."""
+        return np.asarray((cells[:, None] * self._shares + np.arange(self._shares)).ravel())
 
     def _add(self, X: NDArray[np.float64], labels: Ints) -> None:
         cells = np.searchsorted(self._classes, labels)
         shares = np.zeros(len(cells), np.int64)
         if self._shares > 1:
-            shares = deal_shares(labels, running_positions(cells, self._counts), self._shares, self.seed)
+            places = sample_keys(X) if self.fixed_point else running_positions(cells, self._counts)
+            shares = deal_shares(labels, places, self._shares, self.seed)
         rows = cells * self._shares + shares
         for name, work in self._work.items():
-            moment(name).add(work, X, rows if moment(name).layout is Layout.ROWS else cells)
+            self._sums.add(moment(name), work, X, rows if moment(name).layout is Layout.ROWS else cells)
         if self._scatter:
             self._scatter.update(X, labels)
         self._counts += np.bincount(cells, minlength=len(self._classes))
@@ -193,75 +249,20 @@ class Accumulator:
         arrays: dict[str, NDArray[Any]] = {}
         labels = counts = np.zeros(0, np.int64)
         for name, work in self._work.items():
+            finished = self._sums.finish(moment(name), work)
             if moment(name).layout is Layout.ROWS:
-                labels, counts, arrays[name] = whole_or_shares(self._classes, self._share_counts, work)
-            else:
-                finished = moment(name).finish(work)
-                arrays[name] = finished.copy() if np.may_share_memory(finished, work) else finished
+                labels, counts, finished = whole_or_shares(self._classes, self._share_counts, finished)
+            arrays[name] = finished
         apart: dict[str, Any] = {}
         if self._scatter and self.spec.plan:
             sketch = sketch_of(self._scatter, self.spec.plan)
             arrays["scatter_sketch"] = sketch.rows
             apart = sketch.index
         index = (self._classes.copy(), self._counts.copy())
-        return Statistics(self.spec, self.n_classes, self.dim, *index, arrays, labels, counts.copy(), **apart)
-
-
-def stream_of(plan: SketchPlan, n_classes: int, dim: int) -> ScatterStream:
-    """Return the stream that a client's sketch by a settled plan is made from.
-
-    Its capacity is as if all classes came: what is compressed must not depend on when a class is seen first.
-
-    Examples
-    --------
-    >>> stream_of(SketchPlan("means", rows="class"), n_classes=3, dim=64).capacity
-    11
-    """
-    return ScatterStream(dim, plan.capacity(n_classes, dim), by_class=plan.by_class)
-
-
-def sketch_of(scatter: ScatterStream, plan: SketchPlan) -> Sketches:
-    """Return the blocks of one client: leading rows as they travel, and the trace of all that each leaves out.
-
-    A client without a sample has none.
-
-    Examples
-    --------
-    >>> plan = SketchPlan(None, rank=1, code="float16", rows="pooled")
-    >>> scatter = stream_of(plan, 1, 2)
-    >>> scatter.update(np.array([[0.0, 1.0], [4.0, 1.0], [2.0, 0.0], [2.0, 2.0], [2.0, 1.0]]), [0, 0, 0, 0, 0])
-    >>> sketch = sketch_of(scatter, plan)
-    >>> sketch.rows.round(2), sketch.residuals.round(2), sketch.labels
-    (array([[2.83, 0.  ]]), array([2.]), array([-1]))
-    """
-    choice = plan.choose(scatter.n_samples, len(scatter.classes), scatter.dim)
-    most = plan.class_ranks(scatter.counts) if plan.by_class else None
-    blocks = scatter.blocks(choice.rank, most)
-    _check_size(scatter, choice, sum(trace for _, _, trace in blocks))
-    coded = [coded_factor(rows, trace, choice.code) for _, rows, trace in blocks]
-    return Sketches(
-        np.concatenate([np.zeros((0, scatter.dim)), *(factor.values() for factor, _ in coded)]),
-        np.array([len(rows) for _, rows, _ in blocks], np.int64),
-        np.array([residual for _, residual in coded], np.float64),
-        np.zeros(len(blocks), np.int64),
-        np.array([label for label, _, _ in blocks], np.int64),
-    )
-
-
-def _check_size(scatter: ScatterStream, choice: Choice, trace: float) -> None:
-    """Refuse features that are too large or too small for the codes that means and rows travel in."""
-    size = max(scatter.size, math.sqrt(trace / max(scatter.n_samples, 1)))
-    if choice.means in MEANS_MOST and size > MEANS_MOST[choice.means]:
-        raise InputError(
-            f"features of size {size:.2g} are so large that their means do not fit {choice.means}: divide them by a "
-            "constant, or let sketches travel in float64 (a rank instead of a budget)"
+        apart["clients"] = frozenset([self.client] if self.client is not None else [])
+        return Statistics(
+            self.spec, self.n_classes, self.dim, *index, arrays, labels, counts.copy(), self.fixed_point, **apart
         )
-    for code, least in ((choice.means or "float64", MEANS_LEAST), (choice.code, FACTORS_LEAST)):
-        if 0.0 < size < LEAST_STEPS * least.get(code, 0.0):
-            raise InputError(
-                f"features of size {size:.2g} are so small that {code} keeps too little of their means and sketches: "
-                "multiply them by a constant, or let sketches travel in float64 (a rank instead of a budget)"
-            )
 
 
 def whole_or_shares(labels: Ints, share_counts: Ints, sums: NDArray[Any]) -> tuple[Ints, Ints, NDArray[Any]]:
@@ -285,7 +286,8 @@ def whole_or_shares(labels: Ints, share_counts: Ints, sums: NDArray[Any]) -> tup
     used, rows = np.unique(target, return_inverse=True)
     joined = cell_sums(sums, rows.astype(np.int64), len(used))
     counts = np.bincount(rows, weights=share_counts.ravel(), minlength=len(used)).astype(np.int64)
-    return labels[used // s], counts, joined
+    held = counts > 0  # shares that were dealt by what samples hold may be empty
+    return labels[used // s][held], counts[held], joined[held]
 
 
 def _moved(old: NDArray[Any], places: Ints, fresh: NDArray[Any]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from fedmoments.errors import MergeError
 if TYPE_CHECKING:
     from fedmoments.core.statistics.statistics import Statistics
 
-__all__ = ["add_up", "digest_of", "require_mergeable", "row_keys", "subtract"]
+__all__ = ["add_up", "digest_of", "require_different_clients", "require_mergeable", "row_keys", "subtract"]
 
 Ints = NDArray[np.int64]
 
@@ -35,6 +35,19 @@ def require_mergeable(ours: "Statistics", theirs: "Statistics") -> None:
             f"statistics that hold {', '.join(derived)} were made around the class means of all their clients together,"
             " so neither can more be added nor a part be taken out: make them again with all clients"
         )
+
+
+def require_different_clients(items: list["Statistics"]) -> None:
+    """Refuse statistics of one client twice, as far as they say whose they are."""
+    seen: set[str] = set()
+    for item in items:
+        twice = seen & item.clients if item.clients else ()
+        if twice:
+            raise MergeError(
+                f"the client {min(twice)!r} is in two of the statistics to merge: join its shards by "
+                "Accumulator.merge, or say two_clients=True to count them as two clients"
+            )
+        seen |= item.clients
 
 
 def add_up(items: list["Statistics"]) -> "Statistics":
@@ -58,6 +71,7 @@ def add_up(items: list["Statistics"]) -> "Statistics":
         class_counts=counts,
         arrays=arrays,
         rounded=all(item.rounded for item in items),
+        clients=frozenset().union(*(item.clients for item in items if item.clients)),
         **_side_by_side(items),
     )
 
@@ -117,7 +131,8 @@ def subtract(ours: "Statistics", theirs: "Statistics") -> "Statistics":
             arrays[name] = array[rows]
     kept = {name: getattr(ours, name)[rows] for name in ("row_labels", "row_counts", "row_owners")}
     kept |= {name: getattr(ours, name)[blocks] for name in SKETCH_INDEX}
-    return replace(ours, classes=ours.classes[left], class_counts=counts[left], arrays=arrays, **kept)
+    named = ours.clients - theirs.clients
+    return replace(ours, classes=ours.classes[left], class_counts=counts[left], arrays=arrays, clients=named, **kept)
 
 
 def _counts_left(ours: "Statistics", theirs: "Statistics", where: Ints) -> Ints:

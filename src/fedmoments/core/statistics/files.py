@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.statistics.accumulator import Accumulator
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.moments import Layout, moment
 from fedmoments.core.statistics.sketch_plan import SketchPlan
@@ -16,7 +17,14 @@ from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import InputError, reading
 from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
 
-__all__ = ["load_statistics", "pack_statistics", "save_statistics", "unpack_statistics"]
+__all__ = [
+    "kind_header",
+    "kind_of",
+    "load_statistics",
+    "pack_statistics",
+    "save_statistics",
+    "unpack_statistics",
+]
 
 #: Numbers of class sums, C·d, that a file may ask for: two gibibytes of them.
 MOST_SUMS = 2**28
@@ -49,17 +57,9 @@ def pack_statistics(stats: Statistics, notes: Header | None = None) -> bytes:
     >>> unpack_statistics(pack_statistics(stats), "the row") == stats
     True
     """
-    form = stats.fixed_point
-    header: Header = {
-        "moments": sorted(stats.spec.moments),
-        "means_per_client": stats.spec.means_per_client,
-        "n_classes": stats.n_classes,
-        "dim": stats.dim,
-        "rounded": stats.rounded,
-        "sketch": asdict(stats.spec.sketch) if stats.spec.sketch else None,
-        "fixed_point": {"norm_bound": form.norm_bound, "max_samples": form.max_samples} if form else None,
-        "notes": notes or {},
-    }
+    header = {**kind_header(stats), "rounded": stats.rounded, "notes": notes or {}}
+    if stats.clients:
+        header["clients"] = sorted(stats.clients)
     tensors: dict[str, NDArray[Any]] = {
         "classes": stats.classes,
         "class_counts": stats.class_counts,
@@ -72,6 +72,39 @@ def pack_statistics(stats: Statistics, notes: Header | None = None) -> bytes:
         tensors |= {name: getattr(stats, name) for name in SKETCH_INDEX}
     tensors |= {f"moment.{name}": array for name, array in stats.arrays.items()}
     return pack_tensors(_KIND, tensors, header)
+
+
+def kind_header(measured: Statistics | Accumulator) -> Header:
+    """Return what was measured, and in which form, as a header.
+
+    Examples
+    --------
+    >>> header = kind_header(Statistics.zero(StatisticsSpec.of("gram"), n_classes=2, dim=3))
+    >>> header["moments"], kind_of(header)[1:]
+    (['gram', 'sums'], (2, 3, None))
+    """
+    spec, form = measured.spec, measured.fixed_point
+    return {
+        "moments": sorted(spec.moments),
+        "means_per_client": spec.means_per_client,
+        "n_classes": measured.n_classes,
+        "dim": measured.dim,
+        "sketch": asdict(spec.sketch) if spec.sketch else None,
+        "fixed_point": {"norm_bound": form.norm_bound, "max_samples": form.max_samples} if form else None,
+    }
+
+
+def kind_of(header: Header) -> tuple[StatisticsSpec, int, int, FixedPoint | None]:
+    """Return what :func:`kind_header` described: spec, C, d and the fixed-point form, within what is read at all."""
+    n_classes, dim = header["n_classes"], header["dim"]
+    if any(type(number) is not int or number < 1 for number in (n_classes, dim)):
+        raise InputError(f"n_classes and dim must be whole numbers of 1 or more, not {n_classes} and {dim}")
+    if n_classes * dim > MOST_SUMS:
+        raise InputError(f"{n_classes} classes in {dim} dimensions have more than the {MOST_SUMS} sums that are read")
+    form = FixedPoint(**header["fixed_point"]) if header["fixed_point"] else None
+    plan = SketchPlan(**header["sketch"]) if header.get("sketch") else None
+    spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"], sketch=plan)
+    return spec, n_classes, dim, form
 
 
 def load_statistics(path: str | os.PathLike[str]) -> tuple[Statistics, Header]:
@@ -107,29 +140,20 @@ def unpack_statistics(data: bytes, whose: str) -> Statistics:
 
 def _read(tensors: dict[str, NDArray[Any]], header: Header, whose: str) -> Statistics:
     with reading(f"{whose} does not hold sound statistics"):
-        form = FixedPoint(**header["fixed_point"]) if header["fixed_point"] else None
-        plan = SketchPlan(**header["sketch"]) if header.get("sketch") else None
-        spec = StatisticsSpec.of(*header["moments"], means_per_client=header["means_per_client"], sketch=plan)
+        spec, n_classes, dim, form = kind_of(header)
         arrays = {name: tensors[f"moment.{name}"] for name in spec.sent}
         index = [tensors[name] for name in ("classes", "class_counts", "row_labels", "row_counts")]
         apart: dict[str, Any] = {"row_owners": tensors["row_owners"]} if "row_owners" in tensors else {}
         apart["rounded"] = header.get("rounded", False) is True
         apart |= {name: tensors[name] for name in SKETCH_INDEX} if spec.has_sketch else {}
-        stats = Statistics(
-            spec, header["n_classes"], header["dim"], index[0], index[1], arrays, index[2], index[3], form, **apart
-        )
+        apart["clients"] = frozenset(map(str, header.get("clients", ())))
+        stats = Statistics(spec, n_classes, dim, index[0], index[1], arrays, index[2], index[3], form, **apart)
         _check(stats)
     return stats
 
 
 def _check(stats: Statistics) -> None:
     """Refuse arrays of wrong shape or type, labels out of range, counts below one, and numbers that are not finite."""
-    if any(type(number) is not int or number < 1 for number in (stats.n_classes, stats.dim)):
-        raise InputError(f"n_classes and dim must be whole numbers of 1 or more, not {stats.n_classes} and {stats.dim}")
-    if stats.n_classes * stats.dim > MOST_SUMS:
-        raise InputError(
-            f"{stats.n_classes} classes in {stats.dim} dimensions have more than the {MOST_SUMS} sums that are read"
-        )
     _check_index(stats)
     rows: dict[Layout, tuple[int, ...]] = {
         Layout.CLASS: stats.classes.shape,

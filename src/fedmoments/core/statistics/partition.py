@@ -15,22 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics.accumulator import (
-    Accumulator,
-    check_labels,
-    check_shape,
-    first_bad_row,
-    running_positions,
-    sketch_of,
-    stream_of,
-    whole_or_shares,
-)
+from fedmoments.core.statistics.accumulator import Accumulator, whole_or_shares
+from fedmoments.core.statistics.checks import check_labels, check_shape, first_bad_row, running_positions
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.ledger import Ledger
 from fedmoments.core.statistics.moments import ClassSums, ClientMeans, Layout, moment
 from fedmoments.core.statistics.shares import deal_shares
 from fedmoments.core.statistics.sketch_plan import SketchPlan
 from fedmoments.core.statistics.sketches import Sketches
+from fedmoments.core.statistics.sketching import sketch_of, stream_of
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import InputError

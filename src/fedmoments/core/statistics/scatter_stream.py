@@ -24,6 +24,9 @@ above holds for the block-diagonal matrix of the M_c, whose singular vectors are
 compression keeps the ℓ largest of all classes, whichever they belong to, so that memory does not grow with the classes
 either; nothing is added up in (d, d) matrices. Classes together are one class: ``by_class=False``.
 
+Two streams of one client merge exactly: M = M_a + M_b + Σ_c (n_a n_b/(n_a + n_b)) (m_a − m_b)(m_a − m_b)ᵀ, so rows of
+both, and one row a class that both hold, are rows of the union; they are compressed as above, and Δ adds up.
+
 Rows that are kept come from the smaller Gram matrix W Wᵀ = U Λ Uᵀ as UᵀW, without a division, so FᵀF errs by the
 rounding of ‖M‖ and no more; what is below that rounding counts as 0. There is no randomness anywhere.
 
@@ -31,7 +34,9 @@ Memory: at most (buffer + CHUNK + p)·d numbers between two batches, or (d + 5·
 rows are compressed, about as much again and a few times (buffer + CHUNK)². Nothing grows with the samples.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +196,43 @@ class ScatterStream:
             if self._n_staged == CHUNK:
                 self._settle()
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return all that is held, as arrays by name, once samples that wait for their chunk are settled."""
+        self._settle()
+        none = np.zeros((0, self.dim))
+        held = {
+            "classes": self._classes, "counts": self._counts, "means": self._means,
+            "rows": np.concatenate([none, *self._rows]),
+            "blocks": np.concatenate([np.zeros(0, np.int64), *self._blocks]),
+            "trace_blocks": np.array(list(self._traces), np.int64),
+            "traces": np.array(list(self._traces.values()), np.float64),
+            "error": np.array([self._error]),
+        }  # fmt: skip
+        return held if self._gram is None else {**held, "gram": self._gram}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned of a stream of the same settings, checked."""
+        p, m, b = len(state["classes"]), len(state["rows"]), len(state["trace_blocks"])
+        shapes: dict[str, tuple[int, ...]] = {
+            "classes": (p,), "counts": (p,), "means": (p, self.dim), "rows": (m, self.dim), "blocks": (m,),
+            "trace_blocks": (b,), "traces": (b,), "error": (1,), "gram": (self.dim, self.dim),
+        }  # fmt: skip
+        whole = {"classes", "counts", "blocks", "trace_blocks"}
+        for name, array in state.items():
+            if array.shape != shapes[name] or array.dtype != (np.int64 if name in whole else np.float64):
+                raise InputError(
+                    f"'{name}' of a scatter must be of shape {shapes[name]}, but is {array.dtype} of {array.shape}"
+                )
+            if not np.isfinite(array).all():
+                raise InputError(f"'{name}' of a scatter holds NaN or infinity")
+        if (state["counts"] < 1).any() or (np.diff(state["classes"]) < 1).any() or (state["traces"] < 0).any():
+            raise InputError("a scatter has ascending classes of 1 sample or more, and traces of 0 or more")
+        self._classes, self._counts, self._means = (state[name].copy() for name in ("classes", "counts", "means"))
+        self._rows, self._blocks = [state["rows"].copy()], [state["blocks"].copy()]
+        self._traces = dict(zip(state["trace_blocks"].tolist(), state["traces"].tolist(), strict=True))
+        self._error = float(state["error"][0])
+        self._gram = state["gram"].copy(order="F") if "gram" in state else None
+
     def _stage(self) -> tuple[Floats, Ints]:
         """Return the samples that wait for their chunk to be full."""
         if not self._staged:
@@ -203,8 +245,12 @@ class ScatterStream:
         self._classes, self._counts, self._means = new.classes, new.counts, new.means
         self._staged, self._n_staged = [], 0
         self._traces = self._with_energy(new)
-        self._rows.append(new.rows)
-        self._blocks.append(new.blocks)
+        self._collect(new.rows, new.blocks)
+
+    def _collect(self, rows: Floats, blocks: Ints) -> None:
+        """Keep rows of these blocks, and compress all rows if there are too many."""
+        self._rows.append(rows)
+        self._blocks.append(blocks)
         if sum(map(len, self._rows)) <= (self.buffer if self._gram is None else 4 * CHUNK):
             return
         if self._gram is None and (self.by_class or self.buffer < self.dim):
@@ -226,6 +272,57 @@ class ScatterStream:
         for rows in self._rows:
             add_gram(total, rows)
         return total
+
+    def merge(self, other: "ScatterStream") -> None:
+        """Add what another stream of the same client, of the same settings, has collected.
+
+        Examples
+        --------
+        >>> X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+        >>> whole, one, other = (ScatterStream(3, capacity=3) for _ in range(3))
+        >>> whole.update(X, y), one.update(X[:7], y[:7]), other.update(X[7:], y[7:])
+        (None, None, None)
+        >>> one.merge(other)
+        >>> np.allclose(one.factor(3)[0], whole.factor(3)[0])
+        True
+        """
+        ours = (self.dim, self.capacity, self.buffer, self.by_class)
+        if ours != (other.dim, other.capacity, other.buffer, other.by_class):
+            raise InputError("scatters merge only if their dimension, capacity, buffer and kind of blocks are the same")
+        self._settle()
+        theirs = other._centred()
+        for block, trace in other._with_energy(theirs).items():
+            self._traces[block] = self._traces.get(block, 0.0) + trace
+        self._error += other._error
+        if other._gram is not None:
+            self._gram = other._gram.copy(order="F") if self._gram is None else self._gram + other._gram
+        for rows, blocks in zip(other._rows, other._blocks, strict=True):
+            self._collect(rows.copy(), blocks.copy())
+        self._collect(theirs.rows, theirs.blocks)
+        self._meet(theirs)
+
+    def _meet(self, theirs: _Settled) -> None:
+        """Take over the classes of another stream; those of both add a row for the distance of their means."""
+        classes = np.union1d(self._classes, theirs.classes)
+        counts, means = np.zeros((2, len(classes)), np.int64), np.zeros((2, len(classes), self.dim))
+        for side, (labels, n, mean) in enumerate(
+            ((self._classes, self._counts, self._means), (theirs.classes, theirs.counts, theirs.means))
+        ):
+            places = np.searchsorted(classes, labels)
+            counts[side, places], means[side, places] = n, mean
+        total = counts.sum(axis=0)
+        both = (counts > 0).all(axis=0)
+        weights = np.sqrt(counts[0] / total * counts[1])[both]
+        rows = weights[:, None] * (means[0] - means[1])[both]
+        blocks = classes[both] if self.by_class else np.full(len(rows), ALL_CLASSES, np.int64)
+        # from the larger side, so that nothing cancels
+        self._means = np.where((counts[0] >= counts[1])[:, None], means[0], means[1])
+        lesser = counts.min(axis=0) / total
+        away = np.where((counts[0] >= counts[1])[:, None], means[1] - means[0], means[0] - means[1])
+        self._means = self._means + np.where(both, lesser, 0.0)[:, None] * away
+        self._classes, self._counts = classes, total
+        self._traces = self._with_energy(_Settled(rows, blocks, classes, total, self._means))
+        self._collect(rows, blocks)
 
     def _compress(self) -> None:
         """Make ℓ rows of more: one step of α-Frequent Directions."""

@@ -9,14 +9,14 @@ The random order comes from SplitMix64 of (seed, class, i): the same on every ma
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["deal_shares"]
+__all__ = ["deal_shares", "mixed"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
-def _splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the SplitMix64 finaliser of 64-bit words (wrapping arithmetic is intended)."""
     with np.errstate(over="ignore"):
         mixed = values + _GOLDEN
@@ -46,9 +46,9 @@ def deal_shares(labels: NDArray[np.int64], positions: NDArray[np.int64], n_share
     """
     if n_shares == 1:
         return np.zeros(len(labels), np.int64)
-    start = _splitmix64(np.full(1, seed % 2**64, np.uint64))
-    stream = _splitmix64(labels.astype(np.uint64) ^ start)[:, None]
+    start = mixed(np.full(1, seed % 2**64, np.uint64))
+    stream = mixed(labels.astype(np.uint64) ^ start)[:, None]
     block = (positions // n_shares * n_shares)[:, None] + np.arange(n_shares)
-    keys = _splitmix64(_splitmix64(block.astype(np.uint64)) ^ stream)
+    keys = mixed(mixed(block.astype(np.uint64)) ^ stream)
     own = np.take_along_axis(keys, (positions % n_shares)[:, None], axis=1)
     return np.asarray((keys < own).sum(axis=1))

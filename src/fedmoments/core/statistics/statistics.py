@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.linalg import unpack_symmetric
-from fedmoments.core.statistics.arithmetic import add_up, digest_of, require_mergeable, subtract
+from fedmoments.core.statistics.arithmetic import (
+    add_up,
+    digest_of,
+    require_different_clients,
+    require_mergeable,
+    subtract,
+)
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.mean_rows import MeanRows
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
@@ -65,6 +71,9 @@ class Statistics:
         (b,) of the scatter sketches: see :class:`~fedmoments.core.statistics.sketches.Sketches`.
     rounded
         Whether client means are such as a budget let travel (:meth:`as_sent`); no part of equality.
+    clients
+        Names of the clients whose samples these are, as far as they were given; no part of equality. Statistics of
+        one client are not merged twice.
 
     Examples
     --------
@@ -97,6 +106,7 @@ class Statistics:
     sketch_owners: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     rounded: bool = False
     sketch_labels: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    clients: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not len(self.row_owners):
@@ -122,6 +132,7 @@ class Statistics:
         n_classes: int,
         seed: int = 0,
         fixed_point: FixedPoint | None = None,
+        client: str | None = None,
     ) -> "Statistics":
         """Measure one client's features.
 
@@ -139,13 +150,18 @@ class Statistics:
             Deals samples to shares when ``spec.means_per_client`` > 1.
         fixed_point
             Round the result to this fixed-point form.
+        client
+            Whose samples they are, so that they are not merged twice; nobody's by default.
         """
-        from fedmoments.core.statistics.accumulator import Accumulator, check_shape
+        from fedmoments.core.statistics.accumulator import Accumulator
+        from fedmoments.core.statistics.checks import check_shape
 
         features = check_shape(X)
         # The accumulator has no name here, so that its unpacked matrices are gone before anything is rounded.
         measured = (
-            Accumulator(spec, n_classes=n_classes, dim=features.shape[1], seed=seed).update(features, y).statistics()
+            Accumulator(spec, n_classes=n_classes, dim=features.shape[1], seed=seed, client=client)
+            .update(features, y)
+            .statistics()
         )
         return measured.quantized(fixed_point) if fixed_point else measured
 
@@ -160,16 +176,39 @@ class Statistics:
         return Statistics(planned, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
 
     @staticmethod
-    def merge(parts: Iterable["Statistics"]) -> "Statistics":
+    def merge(parts: Iterable["Statistics"], *, two_clients: bool = False) -> "Statistics":
         """Return the sum of one or more statistics; rows kept apart are concatenated in the order given.
 
         Takes memory for the sum and one part at a time beyond the parts themselves.
+
+        Parameters
+        ----------
+        parts
+            Statistics of different clients. Shards of one client are joined by :meth:`fedmoments.Accumulator.merge`.
+        two_clients
+            Count statistics of the same client (:attr:`clients`), or the same statistics given twice, as those of two.
+
+        Examples
+        --------
+        >>> part = Statistics.of([[1.0]], [0], StatisticsSpec.of("client_means"), n_classes=1, client="clinic")
+        >>> Statistics.merge([part, part])
+        Traceback (most recent call last):
+        fedmoments.errors.MergeError: the client 'clinic' is in two of the statistics to merge: ...
+        >>> len(Statistics.merge([part, part], two_clients=True).rows)
+        2
         """
         items = list(parts)
         if not items:
             raise InputError("merge needs at least one statistic; for the sum of nothing use Statistics.zero")
         for other in items[1:]:
             require_mergeable(items[0], other)
+        if not two_clients:
+            require_different_clients(items)
+            if len({id(item) for item in items if len(item.row_labels)}) < sum(1 for i in items if len(i.row_labels)):
+                raise MergeError(
+                    "the same statistics are given twice, and would count as those of two clients: give them once, or "
+                    "say two_clients=True"
+                )
         return add_up(items)
 
     # ---------------------------------------------------------------------------------------------- reading it
@@ -391,6 +430,7 @@ class Statistics:
 
     def __add__(self, other: "Statistics") -> "Statistics":
         require_mergeable(self, other)
+        require_different_clients([self, other])
         return add_up([self, other])
 
     def __sub__(self, other: "Statistics") -> "Statistics":

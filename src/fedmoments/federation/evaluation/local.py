@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics.accumulator import check_labels, check_shape
+from fedmoments.core.statistics.checks import check_labels, check_shape
 from fedmoments.errors import InputError, MergeError, RefusedError
 from fedmoments.federation.evaluation.coarse import coarse_bins, coarse_rows, rounded_part
 from fedmoments.federation.evaluation.figures import Calibration, Evaluation
