@@ -13,8 +13,9 @@ how the stream was cut into batches: **bit for bit**. Rows w are collected. When
 
 - if ``buffer`` ≥ d, they are added up in a (d, d) matrix, and **nothing is ever lost**;
 - else they are compressed by α-Frequent Directions (Ghashami, Liberty, Phillips, Woodruff 2016; Desai, Ghashami,
-  Phillips 2016) with α = ½: of the singular values σ₁ ≥ σ₂ ≥ … of the collected rows, with ℓ = :func:`sketch_rows` and
-  δ = σ²_{ℓ+1}, the first ℓ/2 are kept as they are, the next ℓ/2 become √(σ² − δ), the rest is dropped.
+  Phillips 2016) with α = ½: of the singular values σ₁ ≥ σ₂ ≥ … of the collected rows, with ℓ = buffer/2, at least
+  :func:`sketch_rows`, and δ = σ²_{ℓ+1}, the first ℓ/2 are kept as they are, the next ℓ/2 become √(σ² − δ), the rest is
+  dropped.
 
 **Law**: with F the rows that are kept, 0 ⪯ M − FᵀF and ‖M − FᵀF‖₂ ≤ Δ ≤ (tr M − tr FᵀF)/(ℓ/2), where Δ, the sum of all
 δ, is known (:attr:`ScatterStream.error`). While n − p ≤ ``buffer``, and whenever M has a rank of at most ℓ, Δ is 0.
@@ -326,7 +327,7 @@ class ScatterStream:
 
     def _compress(self) -> None:
         """Make ℓ rows of more: one step of α-Frequent Directions."""
-        size = sketch_rows(self.capacity)
+        size = max(sketch_rows(self.capacity), self.buffer // 2)
         rows, blocks, energies = _leading(np.concatenate(self._rows), np.concatenate(self._blocks), size + 1)
         if len(rows) > size:
             least = float(energies[size])
