@@ -269,10 +269,12 @@ PINNED: dict[str, list[str]] = {
     ],
     "fedmoments.privacy.dp": [
         "Accountant",
+        "MeansForm",
         "NoisePlan",
         "Released",
         "Spending",
         "Stream",
+        "SumsForm",
         "check_rules",
         "clip_client",
         "discrete_gaussian",

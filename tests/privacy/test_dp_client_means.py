@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import fedmoments as fm
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.errors import InputError, PrivacyError
+from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, release_client_means
-from fedmoments.privacy.dp.client_means import scatter_plan, spread_of
+from fedmoments.privacy.dp.client_means import MeansForm, scatter_plan, spread_of
 from fedmoments.privacy.modes.parties import Crowd
 from fedmoments.privacy.protection import Agreed
 
@@ -98,8 +98,12 @@ def clients(n_clients: int, seed: int = 0) -> dict[str, Statistics]:
 def test_both_steps_together_spend_the_budget_and_no_more() -> None:
     account = Accountant(2.0, 1e-5)
     out = release_client_means(Statistics.merge(clients(30).values()), Agreed(epsilon=2.0), account)
-    assert len(account.spendings) == 2
     assert account.spent == pytest.approx(2.0, rel=1e-6)
+    both = scatter_plan(DenseLayout(StatisticsSpec(), 4, 8), FORM, Agreed(epsilon=2.0))
+    apart = Accountant(2.0, 1e-5)  # the account adds the two steps up to the one that was charged
+    apart.record(both.sums.ratio)
+    apart.record(both.ratio)
+    assert apart.spent == pytest.approx(account.spent, rel=1e-6)
     assert set(out.arrays) == {"sums", "contributors", "free_scatter"}
     with pytest.raises(PrivacyError):
         release_client_means(Statistics.merge(clients(30).values()), Agreed(epsilon=2.0), account)
@@ -111,11 +115,25 @@ def test_the_noise_has_the_size_that_was_planned() -> None:
     from fedmoments.privacy.dp.client_means import _noised
     from fedmoments.privacy.dp.randomness import Stream
 
-    draws = np.array([_noised(np.zeros(36), 0, both, Stream())[0] for _ in range(400)])
+    draws = np.array([FORM.dequantize(_noised(np.zeros(36), 0, both, Stream()), 2) for _ in range(400)])
     assert draws[:, 0].std() == pytest.approx(both.scatter_sigma, rel=0.15)
     assert draws[:, 1].std() == pytest.approx(both.scatter_sigma / np.sqrt(2), rel=0.15)
     twice = scatter_plan(layout, FORM, Agreed(epsilon=1.0, neighbours="replace"))
     assert twice.sensitivity == pytest.approx(2 * both.sensitivity)
+
+
+def test_sums_that_drown_in_noise_are_spent_all_the_same() -> None:
+    """That no class stands out is told by the noised sums: whoever drew again until one does would read them free."""
+    few = Statistics.of(np.eye(8)[:1], [0], SPEC, n_classes=4, fixed_point=FORM)
+    form = MeansForm(DenseLayout(StatisticsSpec(), 4, 8), FORM, Agreed(epsilon=0.01))
+    for _ in range(20):
+        drawn = form.noised(few)
+        assert drawn.shape == (form.size,)
+        try:
+            form.statistics(drawn)
+        except NotEnoughDataError:
+            return
+    pytest.fail("noise of ε = 0.01 drowns one sample in most draws")
 
 
 def test_heads_on_client_means_are_fitted_from_what_was_noised() -> None:

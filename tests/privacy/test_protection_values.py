@@ -53,7 +53,7 @@ def test_the_table_of_what_was_agreed_on_says_all_that_differs() -> None:
 
 def test_filters_and_secure_sums_exclude_each_other() -> None:
     for rule in ({"robust": "mad"}, {"max_samples": 10}):
-        with pytest.raises(InputError, match="exclude each other"):
+        with pytest.raises(InputError, match="sees sums only"):
             Protection(Agreed(secure="sums"), **rule)
 
 

@@ -194,7 +194,7 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
 
 def _show(contributions: list[_Contribution], terms: Any, *, json: bool) -> None:
     secure = None if terms is None else terms.privacy.secure
-    hidden = terms is not None and not terms.privacy.mode.reads_contributions
+    hidden = "" if terms is None else terms.privacy.mode.hides
     exposes = any(contribution.after.exposes for contribution in contributions) and not hidden
     if json:
         documents = [contribution.to_dict() for contribution in contributions]
@@ -204,10 +204,7 @@ def _show(contributions: list[_Contribution], terms: Any, *, json: bool) -> None
     else:
         _show_many(contributions)
     if hidden and not json:
-        print_line(
-            f"these terms add up securely ({secure}): the server reads sums over {terms.privacy.batch} clients or "
-            "more, and what stands above only together with the helper"
-        )
+        print_line(hidden)
     _end(exposes=exposes)
 
 

@@ -94,7 +94,7 @@ def draw_up_terms(
         **given,
         privacy=privacy,
     )
-    noise.check_layout(terms.layout, terms.fixed_point)
+    noise.check_grid(terms)
     return terms
 
 

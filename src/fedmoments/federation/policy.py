@@ -143,7 +143,7 @@ class ClientPolicy(PolicyRules):
     def _exposed(self, terms: Terms) -> list[str]:
         """Return in which ways the terms protect less than this policy asks for."""
         agreed, mode, broken = terms.privacy, terms.privacy.mode, []
-        if self.require_secure and mode.reads_contributions:
+        if self.require_secure and not mode.has_helper:
             broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
         if self.require_secure:
             few = {"batch": "a sum", **({"contributors": "an opened class"} if mode.opens_classes else {})}

@@ -257,9 +257,8 @@ class Protection:
         if self.robust not in (None, "mad"):
             raise UnknownNameError("robust filter", str(self.robust), ("mad",))
         if not self.agreed.mode.reads_contributions and (self.robust or self.max_samples):
-            raise InputError(
-                "per-client checks and secure sums exclude each other: the server sees no client's statistics, so it "
-                "can neither filter nor cap them. Choose one"
+            self.agreed.mode.check_filter(
+                f"robust = {self.robust}" if self.robust else f"max_samples = {self.max_samples}"
             )
 
     def _check_counts(self) -> None:

@@ -153,7 +153,8 @@ def test_a_whole_client_is_clipped_before_it_sends(make: Made) -> None:
 @pytest.mark.parametrize(
     ("heads", "agreed", "why"),
     [
-        (("fedcof",), Agreed(epsilon=2.0), "noise cannot protect client means"),
+        (("fedcof", "fed3r"), Agreed(epsilon=2.0), "client means are released with differential privacy alone"),
+        (("fedcof",), Agreed(epsilon=2.0, noise="local"), "cannot be released with differential privacy"),
         (("fedcof",), SUMS, "agree on secure cohorts"),
         (("fed3r",), COHORTS, "agree on secure sums"),
     ],
@@ -161,7 +162,7 @@ def test_a_whole_client_is_clipped_before_it_sends(make: Made) -> None:
 def test_heads_that_the_protection_does_not_serve_are_refused_early(
     make: Made, heads: tuple[str, ...], agreed: Agreed, why: str
 ) -> None:
-    with pytest.raises(InputError, match=why):
+    with pytest.raises((InputError, PrivacyError), match=why):
         make(heads=heads, privacy=agreed)
 
 

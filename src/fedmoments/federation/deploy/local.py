@@ -181,7 +181,7 @@ def _client_settings(
 ) -> ClientSettings:
     """Return the settings that all nodes have in common."""
     return ClientSettings(
-        folder=str(plan.folder / "nodes") if plan.has_helper else "",  # masked reports must be kept
+        folder=str(plan.folder / "nodes") if terms.privacy.mode.must_keep else "",
         split=config.splits[0],
         clients=plan.clients,
         key_seed="" if real else secrets.token_hex(32),

@@ -83,8 +83,8 @@ class EvaluationRound:
         self._heads, self._digest = dict(heads), heads_digest(list(heads.values()))
         self._terms, self._mode = store.terms, store.terms.privacy.mode
         self._keys = {member.client: member.key for member in store.enrolled()}
-        parties = store.status().contributors
-        self._contributed = {party.client: party.samples for party in parties if party.client not in source.dropped}
+        weights = self._mode.weights(store)
+        self._contributed = {client: weight for client, weight in weights.items() if client not in source.dropped}
         self._samples = source.statistics.n_samples
         self._heard: set[str] = set()
         self._accuracies: dict[str, list[tuple[float, int]]] = {name: [] for name in heads}

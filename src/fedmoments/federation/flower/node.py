@@ -318,12 +318,14 @@ class Node:
         chosen = self.chooser(terms).choose(client)
         key = self.identity(client)
         source, noise = self._source(chosen, terms, key)
-        source = source_of(client, source, terms.attempt, self.outbox.sources(terms.id, client))
+        former = self.outbox.sources(terms.id, client)
+        source = source_of(client, source, terms.attempt, former)
         stats: Statistics | None = None
         mode = terms.privacy.mode
 
         def make(version: int) -> bytes:
             nonlocal stats
+            mode.check_made(client, len(former))
             stats = measure_held(chosen.held, terms, self.policy, noise=noise)
             mode.check_kept(client, kept=bool(self.settings.folder))
             data = mode.pack(stats, terms, client=client, version=version, key=key, withheld=chosen.withheld)

@@ -54,8 +54,10 @@ class Waiting:
 
 
 def read_masked(connection: Connection, terms: Terms, data: Buffer) -> Report:
-    """Read a masked report, with the keys of those who are enrolled."""
-    return read_report(bytes(data), terms.context, terms.layout.size, lambda client: key_of(connection, client))
+    """Read a report, with the keys of those who are enrolled."""
+    report = read_report(bytes(data), terms.context, terms.layout.size, lambda client: key_of(connection, client))
+    terms.privacy.mode.check_report(report, terms)
+    return report
 
 
 def take_reports(

@@ -7,6 +7,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmoments.core.statistics import Statistics
 from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
 from fedmoments.durable import Connection, DurableFile
@@ -33,6 +36,7 @@ from fedmoments.wire.header import Buffer
 
 __all__ = ["MaskedLedger"]
 
+Words = NDArray[np.uint64]
 Content = TypeVar("Content")
 Rules = TypeVar("Rules")
 
@@ -115,6 +119,14 @@ class MaskedLedger(ShownLog):
         """Return the reports that are in no batch yet, in order of their clients' names."""
         with self._database.reading() as connection:
             return masked.waiting(connection)
+
+    def reported(self) -> Iterator[tuple[str, Words]]:
+        """Yield the clients whose reports are in no batch, and their vectors, (size,) uint64, one at a time."""
+        for report in self.waiting():
+            with self._database.reading() as connection:
+                self._journal.require_current(connection)
+                found = masked.stored_report(connection, self.terms, report.report)
+            yield found.client, found.masked
 
     def open_batch(self, reports: Sequence[str], plan: Mapping[str, Any]) -> Batch:
         """Put waiting reports into a batch: from now on they can be neither replaced nor withdrawn.

@@ -11,7 +11,7 @@ in one of them hides it in all: however many batches there are, the account is c
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +24,9 @@ from fedmoments.errors import LedgerError, PrivacyError
 from fedmoments.federation.store.audit import append, entry
 from fedmoments.federation.store.batches import Batch, keep_result, results_of
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.dp import Accountant, noise_vector, plan, repair
+from fedmoments.privacy.dp import Accountant, MeansForm, SumsForm
 from fedmoments.privacy.dp.accountant import Spending
-from fedmoments.privacy.dp.releases import check_norms
+from fedmoments.privacy.modes.central_noise import CentralNoise
 
 __all__ = ["CLOSED", "Release", "charge_again", "keep_released", "read_release", "read_spent", "release"]
 
@@ -70,10 +70,7 @@ class Release:
         NotEnoughDataError
             When no class stands out of the noise.
         """
-        agreed, servers = self.terms.privacy, 1
-        if self.batches:  # σ grows with the square root of their number, and both servers added it
-            agreed, servers = replace(agreed, releases=agreed.releases * self.batches), 2
-        return repair(self.noisy, self.terms.layout, self.terms.fixed_point, agreed, servers=servers)
+        return _form(self.terms).statistics(self.noisy, servers=2 * self.batches or 1)  # both noised every batch
 
 
 def release(connection: Connection, terms: Terms, state: str, merged: Statistics) -> Release:
@@ -87,10 +84,10 @@ def release(connection: Connection, terms: Terms, state: str, merged: Statistics
     stored = read_release(connection, terms, state)
     if stored is not None:
         return stored
-    layout, form, agreed = terms.layout, terms.fixed_point, terms.privacy
-    check_norms(merged, form.norm_bound)
+    form = _form(terms)
+    form.check(merged)
     facts = _charge(connection, terms, state)
-    noisy = layout.pack(merged) + noise_vector(layout, form, agreed).view(np.uint64)
+    noisy = form.noised(merged)
     data = noisy.astype("<u8").tobytes()
     new = append(connection, "released", {"state": state, "data": hashlib.sha256(data).hexdigest(), **facts})
     connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?)", (state, new.seq, json.dumps(facts), data))
@@ -117,10 +114,9 @@ def _of_batches(connection: Connection, terms: Terms) -> Release | None:
     total = np.zeros(terms.layout.size, np.uint64)
     for data in parts.values():
         total += _numbers(data, terms)
-    n = len(parts)
-    noise_plan = plan(terms.layout, terms.fixed_point, terms.privacy)
-    noise = {name: sigma * (2.0 * n) ** 0.5 for name, sigma in noise_plan.sigmas.items()}
-    facts = {**noise_plan.describe(), "noise": noise, "servers": 2, "batches": n}
+    n, told = len(parts), _form(terms).describe()
+    noise = {name: sigma * (2.0 * n) ** 0.5 for name, sigma in told["noise"].items()}
+    facts = {**told, "noise": noise, "servers": 2, "batches": n}
     return Release(hashlib.sha256(b"".join(parts.values())).hexdigest(), total, terms, facts, n)
 
 
@@ -138,6 +134,10 @@ def read_spent(connection: Connection, terms: Terms) -> dict[str, Any] | None:
     if not agreed.mode.noise.is_on:
         return None
     account = _account(connection, terms)
+    if agreed.mode.adds_reports:  # every client has an account of its own, and every version is charged to it
+        most = connection.execute("SELECT coalesce(max(version), 0) FROM reports").fetchone()[0]
+        each = (Spending(_form(terms).ratio, "a report"),) * min(most, agreed.releases)
+        account = Accountant(account.epsilon, account.delta, each)
     return {
         "epsilon": account.spent,
         "left": account.left,
@@ -168,15 +168,15 @@ def _account(connection: Connection, terms: Terms) -> Accountant:
 def _charge(connection: Connection, terms: Terms, what: str) -> dict[str, Any]:
     """Charge the account for one release, and return what it promises."""
     account = _account(connection, terms)
-    noise_plan = plan(terms.layout, terms.fixed_point, terms.privacy)
+    form = _form(terms)
     if connection.execute("SELECT 1 FROM meta WHERE name = ?", (CLOSED,)).fetchone():
         raise PrivacyError(
             "this ledger was restored without its journal, so that nobody knows what was released of it: nothing more "
             "is released; publish what was released before, or agree on a new federation"
         )
-    account.record(noise_plan.ratio, what[:16])
+    account.record(form.ratio, what[:16])
     _keep_account(connection, account)
-    return {**noise_plan.describe(), "spent": account.spent}
+    return {**form.describe(), "spent": account.spent}
 
 
 def charge_again(connection: Connection, terms: Terms, number: int, ratio: float, what: str) -> None:
@@ -203,7 +203,12 @@ def _keep_account(connection: Connection, account: Accountant) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ACCOUNT, json.dumps(account.to_dict())))
 
 
+def _form(terms: Terms) -> SumsForm | MeansForm:
+    """Return how releases are made and read under these terms."""
+    return CentralNoise(terms.privacy).release_form(terms)
+
+
 def _numbers(data: bytes, terms: Terms) -> Words:
-    if len(data) != 8 * terms.layout.size:
-        raise LedgerError(f"a noised sum has {len(data)} bytes instead of {8 * terms.layout.size}: run verify")
+    if len(data) != 8 * (size := _form(terms).size):
+        raise LedgerError(f"a noised sum has {len(data)} bytes instead of {8 * size}: run verify")
     return np.frombuffer(data, "<u8").astype(np.uint64)

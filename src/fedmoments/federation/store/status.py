@@ -81,6 +81,8 @@ class Status:
         Sums of masked reports that are in: their names, and how many clients each is over.
     spent
         Of differential privacy: what the releases spent together; None without an epsilon.
+    reported
+        Clients whose reports are in without a batch: those that they noised themselves.
 
     Examples
     --------
@@ -105,11 +107,12 @@ class Status:
     waiting: tuple[str, ...] = ()
     batches: Mapping[str, int] = field(default_factory=dict)
     spent: Mapping[str, Any] | None = None
+    reported: int = 0
 
     @property
     def clients(self) -> int:
         """How many clients are in, by themselves or in a sum."""
-        return sum(self.batches.values()) if self.batches else len(self.contributors)
+        return sum(self.batches.values()) if self.batches else len(self.contributors) + self.reported
 
     @property
     def samples(self) -> int:
@@ -133,6 +136,7 @@ def read_status(connection: Connection, terms: Terms) -> Status:
         "FROM contributions JOIN audit USING (seq) ORDER BY client"
     )
     totals = read_totals(connection, terms.agreement, StatisticsSpec())
+    held, adds = waiting(connection), terms.privacy.mode.adds_reports
     refused = connection.execute("SELECT seq FROM audit WHERE event = 'refused' ORDER BY seq DESC LIMIT ?", (LAST,))
     return Status(
         name=terms.name,
@@ -147,13 +151,15 @@ def read_status(connection: Connection, terms: Terms) -> Status:
         bytes=number(
             "SELECT (SELECT coalesce(sum(bytes), 0) FROM contributions WHERE client NOT IN (SELECT client FROM parts)) "
             "+ (SELECT coalesce(sum(bytes), 0) FROM reports WHERE batch IS NOT NULL)"
-        ),
+        )
+        + (sum(report.bytes for report in held) if adds else 0),
         refused=number("SELECT coalesce(sum(times), 0) FROM refusals"),
         last_refusals=tuple(entry(connection, seq) for (seq,) in refused.fetchall()),
         quarantined=number("SELECT count(*) FROM quarantine"),
         entries=number("SELECT max(seq) FROM audit"),
         head=head(connection),
-        waiting=tuple(report.client for report in waiting(connection)),
+        waiting=tuple(report.client for report in held),
+        reported=len(held) if adds else 0,
         batches={batch.name: len(batch.members) for batch in batches(connection) if batch.status == "collected"},
         spent=read_spent(connection, terms),
     )

@@ -7,20 +7,22 @@ the promise.
 from fedmoments.privacy.dp.accountant import Accountant, Spending, epsilon_of, least_ratio
 from fedmoments.privacy.dp.budget import parse_budget, shares_of
 from fedmoments.privacy.dp.client_clip import clip_client
-from fedmoments.privacy.dp.client_means import release_client_means, require_client_means
+from fedmoments.privacy.dp.client_means import MeansForm, release_client_means, require_client_means
 from fedmoments.privacy.dp.compatibility import check_rules
 from fedmoments.privacy.dp.discrete import discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
 from fedmoments.privacy.dp.randomness import Stream
-from fedmoments.privacy.dp.releases import Released, finish, noise_vector, release
+from fedmoments.privacy.dp.releases import Released, SumsForm, finish, noise_vector, release
 from fedmoments.privacy.dp.repairs import repair
 
 __all__ = [
     "Accountant",
+    "MeansForm",
     "NoisePlan",
     "Released",
     "Spending",
     "Stream",
+    "SumsForm",
     "check_rules",
     "clip_client",
     "discrete_gaussian",

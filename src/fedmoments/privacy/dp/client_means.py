@@ -24,18 +24,21 @@ and nothing clipped, it is FedCOF's scatter.
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, symmetrize_upper
+from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size, symmetrize_upper
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.errors import InputError, PrivacyError
+from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.accountant import Accountant
 from fedmoments.privacy.dp.budget import shares_of
-from fedmoments.privacy.dp.discrete import discrete_gaussian
+from fedmoments.privacy.dp.discrete import MAX_SCALE, discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import MARGIN, ROUNDING_SCALE, NoisePlan, plan
 from fedmoments.privacy.dp.randomness import Stream
 from fedmoments.privacy.dp.releases import check_norms, noise_vector_of
@@ -44,9 +47,10 @@ from fedmoments.privacy.dp.scatters import SCATTERS
 from fedmoments.privacy.dp.sensitivity import largest_norm
 from fedmoments.privacy.protection import Agreed
 
-__all__ = ["ScatterPlan", "release_client_means", "require_client_means", "scatter_plan", "spread_of"]
+__all__ = ["MeansForm", "ScatterPlan", "release_client_means", "require_client_means", "scatter_plan", "spread_of"]
 
 Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
 
 #: Share of the second release that the number of pairs has; it needs little, being one number of some hundreds.
 PAIRS_SHARE = 0.05
@@ -175,6 +179,94 @@ def spread_of(stats: Statistics, means: Floats, kept: NDArray[np.bool_], clip: f
     return pack_symmetric(symmetrize_upper(matrix)), int(mine.sum())
 
 
+@dataclass(frozen=True)
+class MeansForm:
+    """How client means are released: noised sums, then the noised spread around them, in one vector of integers.
+
+    Parameters
+    ----------
+    sums
+        Layout of counts and sums.
+    grid, agreed
+        As of :func:`~fedmoments.privacy.dp.plan`.
+
+    Examples
+    --------
+    >>> form = MeansForm(DenseLayout(StatisticsSpec(), 10, 16), FixedPoint(1.0, 10**5), Agreed(epsilon=2.0))
+    >>> form.size - form.sums.size, round(form.ratio, 2)
+    (137, 1.99)
+    """
+
+    sums: DenseLayout
+    grid: FixedPoint
+    agreed: Agreed
+
+    @cached_property
+    def plan(self) -> ScatterPlan:
+        """The noise of both steps."""
+        return scatter_plan(self.sums, self.grid, self.agreed)
+
+    @property
+    def size(self) -> int:
+        """How many integers there are: the sums, P and M."""
+        return self.sums.size + packed_size(self.sums.dim) + 1
+
+    @property
+    def ratio(self) -> float:
+        """σ/Δ of one release that tells as much as both steps together: 1/r² = 1/r₁² + 1/r₂²."""
+        return plan(self.sums, self.grid, self.agreed).ratio
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a reader should know of the noise, as plain values."""
+        whole, both = plan(self.sums, self.grid, self.agreed).describe(), self.plan
+        noise = {**both.sums.sigmas, "spread of client means": both.scatter_sigma, "pairs": both.pairs_sigma}
+        return {**whole, "mean_clip": both.clip, "noise": noise}
+
+    def check_grid(self) -> None:
+        """Refuse noise that does not fit the grid's 64 bits."""
+        steps = self.plan.scatter_sigma / self.grid.resolution(2)
+        if steps > MAX_SCALE:
+            raise InputError(
+                f"the noise of the spread of client means would be {steps:.3g} steps of the fixed-point grid, but at "
+                f"most {MAX_SCALE:.3g} fit 64 bits: agree on more max_samples than {self.grid.max_samples}"
+            )
+
+    def check(self, merged: Statistics) -> None:
+        """Refuse what the noise does not hide."""
+        require_client_means(merged.spec, self.agreed)
+        check_norms(merged.restricted(self.sums.spec), 1.0 if self.agreed.clip is None else self.agreed.clip)
+
+    def noised(self, merged: Statistics, source: Stream | None = None) -> Words:
+        """Return both steps with their noise, (size,) uint64.
+
+        It does not fail where no class stands out of the noise, for that is told by the noised sums: whoever may draw
+        again then would read them for nothing.
+        """
+        source, both = source or Stream(), self.plan
+        noisy = self.sums.pack(merged.restricted(self.sums.spec)) + noise_vector_of(both.sums, source).view(np.uint64)
+        means, kept = np.zeros((merged.n_classes, merged.dim)), np.zeros(merged.n_classes, bool)
+        with suppress(NotEnoughDataError):
+            first = repair_as_planned(noisy, both.sums, self.agreed)
+            means[first.classes] = first.class_array("sums") / first.class_counts[:, None]
+            kept = first.counts > 0
+        packed, pairs = spread_of(merged, means, kept, both.clip)
+        return np.concatenate([noisy, _noised(packed, pairs, both, source).view(np.uint64)])
+
+    def statistics(self, noisy: Words, servers: int = 1) -> Statistics:
+        """Return class sums, a number of contributors (the same for every class) and the free scatter, repaired.
+
+        Raises
+        ------
+        NotEnoughDataError
+            When no class stands out of the noise.
+        """
+        if servers != 1:
+            raise InputError(f"client means are noised by one server that reads them, not by {servers}")
+        first = repair_as_planned(noisy[: self.sums.size], self.plan.sums, self.agreed)
+        spread = noisy[self.sums.size :].view(np.int64)
+        return _finished(first, (self.grid.dequantize(spread[:-1], 2), float(spread[-1])), self.plan)
+
+
 def release_client_means(
     stats: Statistics, agreed: Agreed, accountant: Accountant, source: Stream | None = None
 ) -> Statistics:
@@ -196,34 +288,22 @@ def release_client_means(
     Statistics
         Class sums, a number of contributors (the same for every class) and the free scatter, noised.
     """
-    require_client_means(stats.spec, agreed)
     if stats.fixed_point is None:
         raise InputError(f"noise is added to statistics in fixed point, but {stats!r} arrived: quantize them first")
-    source, form = source or Stream(), stats.fixed_point
-    layout = DenseLayout(StatisticsSpec(), stats.n_classes, stats.dim)
-    both = scatter_plan(layout, form, agreed)
-    sums = stats.restricted(layout.spec)
-    check_norms(sums, 1.0 if agreed.clip is None else agreed.clip)
-    accountant.record(both.sums.ratio, f"{layout.spec}, C={stats.n_classes}, d={stats.dim}")
-    noisy = layout.pack(sums) + noise_vector_of(both.sums, source).view(np.uint64)
-    first = repair_as_planned(noisy, both.sums, agreed)
-    means = np.zeros((stats.n_classes, stats.dim))
-    means[first.classes] = first.class_array("sums") / first.class_counts[:, None]
-    kept = first.counts > 0
-    accountant.record(both.ratio, "the spread of client means")
-    packed, pairs = spread_of(stats, means, kept, both.clip)
-    return _finished(first, _noised(packed, pairs, both, source), both)
+    form = MeansForm(DenseLayout(StatisticsSpec(), stats.n_classes, stats.dim), stats.fixed_point, agreed)
+    form.check(stats)
+    accountant.record(form.ratio, f"{stats.spec}, C={stats.n_classes}, d={stats.dim}")
+    return form.statistics(form.noised(stats, source))
 
 
-def _noised(packed: Floats, pairs: int, both: ScatterPlan, source: Stream) -> tuple[Floats, float]:
+def _noised(packed: Floats, pairs: int, both: ScatterPlan, source: Stream) -> NDArray[np.int64]:
     """Return P and M with their noise, on the grid of second moments and on whole numbers."""
     form, dim = both.sums.form, both.sums.layout.dim
     scales = np.full(len(packed), math.hypot(both.scatter_sigma / form.resolution(2) / math.sqrt(2.0), ROUNDING_SCALE))
     steps = np.arange(dim)
     scales[steps * (steps + 3) // 2] = math.hypot(both.scatter_sigma / form.resolution(2), ROUNDING_SCALE)
-    grid = np.rint(np.ldexp(packed, form.bits(2))).astype(np.int64) + discrete_gaussian(scales, source)
-    more = int(discrete_gaussian(np.array([both.pairs_sigma]), source)[0])
-    return form.dequantize(grid, 2), float(pairs + more)
+    true = np.append(np.rint(np.ldexp(packed, form.bits(2))), pairs).astype(np.int64)
+    return true + discrete_gaussian(np.append(scales, both.pairs_sigma), source)
 
 
 def _finished(first: Statistics, noised: tuple[Floats, float], both: ScatterPlan) -> Statistics:

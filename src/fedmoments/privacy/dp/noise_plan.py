@@ -125,6 +125,28 @@ class NoisePlan:
         shared = [self._entries(name) for name in layout.of_all]
         return np.concatenate([np.zeros(layout.n_classes), np.tile(row, layout.n_classes), *shared])
 
+    def limits(self, counts: Floats, sigmas: float) -> Floats:
+        """Return how large numbers of one client can be, in steps of the grid, but for the contributors.
+
+        Parameters
+        ----------
+        counts
+            (C,) noised counts of its classes, which bound its sums.
+        sigmas
+            Standard deviations of noise that do not happen.
+        """
+        layout, most = self.layout, self.form.max_samples
+        samples = np.clip(counts, 0.0, most) + sigmas * self._grid(COUNTS)
+        rows = [np.full((len(counts), 1), float(most))]
+        rows += [np.outer(samples, self._largest(name)) for name in layout.of_class]
+        shared = [samples.sum() * self._largest(name) for name in layout.of_all]
+        return np.concatenate([np.hstack(rows).ravel(), *shared]) + sigmas * self.grid_scales()[layout.n_classes :]
+
+    def _largest(self, name: str) -> Floats:
+        """Return what one sample adds at most to each number of a moment, in steps of the grid."""
+        step = self.form.norm_bound ** degree_of(name) / self._step(name)
+        return np.full(MOMENTS[name].width(self.layout.dim), step)
+
     def _entries(self, name: str) -> Floats:
         width = MOMENTS[name].width(self.layout.dim)
         if name not in MATRICES:

@@ -28,9 +28,10 @@ from fedmoments.privacy.dp.scatters import SCATTERS
 from fedmoments.privacy.dp.sensitivity import largest_norm
 from fedmoments.privacy.protection import Agreed
 
-__all__ = ["Released", "check_norms", "finish", "noise_vector", "noise_vector_of", "release"]
+__all__ = ["Released", "SumsForm", "check_norms", "finish", "noise_vector", "noise_vector_of", "release"]
 
 Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,63 @@ def check_norms(stats: Statistics, clip: float) -> None:
             )
 
 
+@dataclass(frozen=True)
+class SumsForm:
+    """How sums are released: one dense vector with noise on it.
+
+    Parameters
+    ----------
+    sums, grid, agreed
+        As of :func:`~fedmoments.privacy.dp.plan`.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import StatisticsSpec
+    >>> SumsForm(DenseLayout(StatisticsSpec(), 3, 2), FixedPoint(1.0, 10**5), Agreed(epsilon=1.0)).size
+    12
+    """
+
+    sums: DenseLayout
+    grid: FixedPoint
+    agreed: Agreed
+
+    @property
+    def plan(self) -> NoisePlan:
+        """The noise."""
+        return plan(self.sums, self.grid, self.agreed)
+
+    @property
+    def size(self) -> int:
+        """How many integers there are."""
+        return self.sums.size
+
+    @property
+    def ratio(self) -> float:
+        """σ/Δ, which the account is charged for."""
+        return self.plan.ratio
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a reader should know of the noise, as plain values."""
+        return self.plan.describe()
+
+    def check_grid(self) -> None:
+        """Refuse noise that does not fit the grid's 64 bits."""
+        self.plan.check_grid()
+
+    def check(self, merged: Statistics) -> None:
+        """Refuse what the noise does not hide."""
+        require_additive(merged.spec)
+        check_norms(merged, 1.0 if self.agreed.clip is None else self.agreed.clip)
+
+    def noised(self, merged: Statistics, source: Stream | None = None) -> Words:
+        """Return sums with noise on them, (size,) uint64, modulo 2⁶⁴."""
+        return self.sums.pack(merged) + noise_vector_of(self.plan, source or Stream()).view(np.uint64)
+
+    def statistics(self, noisy: Words, servers: int = 1) -> Statistics:
+        """Return what heads are fitted from; ``servers``: how many parties added the noise, each in full."""
+        return repair(noisy, self.sums, self.grid, self.agreed, servers=servers)
+
+
 def release(stats: Statistics, agreed: Agreed, accountant: Accountant, source: Stream | None = None) -> Released:
     """Release merged statistics once, with noise, and charge the account for it.
 
@@ -165,13 +223,10 @@ def release(stats: Statistics, agreed: Agreed, accountant: Accountant, source: S
     require_additive(stats.spec)
     if stats.fixed_point is None:
         raise InputError(f"noise is added to statistics in fixed point, but {stats!r} arrived: quantize them first")
-    layout = DenseLayout(stats.spec, stats.n_classes, stats.dim)
-    noise_plan = plan(layout, stats.fixed_point, agreed)
-    check_norms(stats, 1.0 if agreed.clip is None else agreed.clip)
-    accountant.record(noise_plan.ratio, f"{stats.spec}, C={stats.n_classes}, d={stats.dim}")
-    noise = noise_vector(layout, stats.fixed_point, agreed, source)
-    noisy = layout.pack(stats) + noise.view(np.uint64)
-    return finish(noisy, layout, stats.fixed_point, agreed)
+    form = SumsForm(DenseLayout(stats.spec, stats.n_classes, stats.dim), stats.fixed_point, agreed)
+    form.check(stats)
+    accountant.record(form.ratio, f"{stats.spec}, C={stats.n_classes}, d={stats.dim}")
+    return Released(form.statistics(form.noised(stats, source)), form.plan)
 
 
 def finish(

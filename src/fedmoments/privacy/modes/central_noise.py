@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from fedmoments.core.maps import Chain, Clip, FeatureMap, Normalize, compose
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import (
     Accountant,
+    MeansForm,
+    SumsForm,
     check_rules,
     noise_vector,
     plan,
@@ -82,12 +83,12 @@ class CentralNoise(Noise):
             require_additive(spec)
 
     def check_terms(self, terms: "TermsLike") -> None:
-        """Refuse client means, and features that nothing bounds."""
-        if terms.spec.keeps_clients_apart:
+        """Refuse moments that it cannot protect, means of fewer digits, and features that nothing bounds."""
+        self.check_spec(terms.spec)
+        if terms.spec.keeps_clients_apart and terms.rows != "int64":
             raise InputError(
-                f"the terms ask for {terms.spec}, but in a deployed federation noise cannot protect client means: its "
-                "ledger releases sums, in one step (a simulation does both). Choose heads on sums of all clients "
-                "(fedncm, fed3r, gh-lda …) with an epsilon"
+                f"with an epsilon client means travel as int64, but the terms say {terms.rows}: rounding moves a mean "
+                "by more than the noise is made for. Leave rows out"
             )
         given = terms.fingerprint.feature_map
         last = given.maps[-1] if isinstance(given, Chain) else given
@@ -100,9 +101,9 @@ class CentralNoise(Noise):
                 f"{terms.fixed_point.norm_bound:g}"
             )
 
-    def check_layout(self, layout: DenseLayout, form: FixedPoint) -> None:
-        """Refuse a layout for which it cannot be made, before anybody sends."""
-        plan(layout, form, self.agreed)
+    def check_grid(self, asked: "Asked") -> None:
+        """Refuse what it cannot be made for, before anybody sends."""
+        self.release_form(asked).check_grid()
 
     def check_fits(self, fits: int) -> None:
         if fits > self.agreed.releases:
@@ -134,11 +135,20 @@ class CentralNoise(Noise):
         """An account of its own: as if one release alone were published."""
         return Accountant(self.epsilon, self.agreed.delta)
 
+    def release_form(self, asked: "Asked") -> SumsForm | MeansForm:
+        """Return how what one trusted server holds is released: sums in one step, client means in two."""
+        form = MeansForm if asked.spec.keeps_clients_apart else SumsForm
+        return form(asked.layout, asked.fixed_point, self.agreed)
+
     def released(self, merged: Statistics) -> Statistics:
         """Return the release of sums, or of client means, that one trusted server holds."""
         if merged.spec.keeps_clients_apart:
             return release_client_means(merged, self.agreed, self._account)
         return release(merged, self.agreed, self._account).statistics
+
+    def part_for(self, merged: Statistics, spec: StatisticsSpec) -> Statistics:
+        """Return all of a release of client means: it holds their spread, not the means."""
+        return merged if spec.keeps_clients_apart else super().part_for(merged, spec)
 
     def draws(self, asked: "Asked") -> Callable[[Ints], Ints]:
         return lambda coordinates: noise_vector(asked.layout, asked.fixed_point, self.agreed)[coordinates]

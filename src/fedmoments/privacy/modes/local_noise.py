@@ -7,17 +7,23 @@ privacy, so it takes many samples a client, or many clients and a large ε.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedmoments.core.statistics import Statistics, StatisticsSpec
+from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.privacy.dp import noise_vector, repair, require_additive
+from fedmoments.privacy.dp import plan, require_additive
 from fedmoments.privacy.modes.central_noise import CentralNoise
+from fedmoments.privacy.modes.noised_clients import NoisedClients
 
 if TYPE_CHECKING:
-    from fedmoments.privacy.modes.parties import Crowd, TermsLike
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    from fedmoments.privacy.modes.mode import Mode
+    from fedmoments.privacy.modes.parties import Asked
 
 __all__ = ["LocalNoise"]
+
+#: Noise of so many standard deviations does not happen: once in 10³² numbers.
+MOST_SIGMAS = 12.0
 
 
 class LocalNoise(CentralNoise):
@@ -32,36 +38,32 @@ class LocalNoise(CentralNoise):
 
     title = ", noised by each client"
 
-    def check_mode(self, *, masked: bool) -> None:
-        """Refuse secure sums: with masks central noise of two servers does the same with less noise."""
-        if masked:
+    def carrier(self, mode: "type[Mode]") -> "type[Mode]":
+        """Return the mode of reports that clients noised; with masks the noise of two servers does the same, with less.
+
+        Raises
+        ------
+        InputError
+            For secure sums.
+        """
+        if mode.has_helper:
             raise InputError(
                 "noise = local and secure sums exclude each other: behind masks each of two servers adds the noise, so "
                 "none need be trusted and the sum has √2 instead of √K times as much. Agree on noise = central, or on "
                 "no secure sums"
             )
+        return NoisedClients
 
     def check_spec(self, spec: StatisticsSpec) -> None:
         """Refuse whatever is not a sum."""
         require_additive(spec)
 
-    def check_terms(self, terms: "TermsLike") -> None:
-        """Refuse terms of a deployed federation."""
-        raise InputError(
-            f"the terms of '{terms.name}' ask for noise at every client (noise = local), which only simulations have: "
-            "a server takes in moments that data could have, and noised ones are not. Agree on secure sums with an "
-            "epsilon, where no server need be trusted alone either"
-        )
-
-    def simulated(self, crowd: "Crowd") -> Statistics:
-        """Return the sum of what all clients noised, repaired for all of their noise."""
-        asked, agreed = crowd.asked, self.agreed
-        layout, form = asked.layout, asked.fixed_point
-        total, clients = np.zeros(layout.size, np.uint64), 0
-        for part in crowd.parts.values():
-            total += layout.pack(part) + noise_vector(layout, form, agreed).view(np.uint64)
-            clients += 1
-        return repair(total, layout, form, agreed, servers=max(clients, 1))
+    def beyond(self, numbers: "NDArray[int64]", asked: "Asked") -> int:
+        """Return how many numbers of a report are larger than its samples and the noise can make them."""
+        layout = asked.layout
+        counts = numbers[layout.classes_block].reshape(layout.n_classes, -1)[:, 0].astype(float)
+        limits = plan(layout, asked.fixed_point, self.agreed).limits(counts, MOST_SIGMAS)
+        return int((abs(numbers[layout.n_classes :].astype(float)) > limits).sum())
 
     def assumptions(self, who: str) -> list[str]:
         del who

@@ -1,7 +1,6 @@
 """What all modes with two servers share: masked reports to the leader, sealed seeds for the helper."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Statistics, StatisticsSpec
-from fedmoments.errors import InputError, PolicyError, PrivacyError
+from fedmoments.errors import InputError, PrivacyError
 from fedmoments.privacy.modes.local import open_locally
 from fedmoments.privacy.modes.messages import TESTED, add_tested
-from fedmoments.privacy.modes.mode import CLIENTS_OBEY, Cost, Mode
-from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES, read_envelope
+from fedmoments.privacy.modes.mode import CLIENTS_OBEY, Cost
+from fedmoments.privacy.modes.reported import Reported
+from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES
 from fedmoments.privacy.secure.helper import Helper, Noise
 from fedmoments.privacy.secure.report import OVERHEAD_BYTES, make_report
 from fedmoments.privacy.secure.request import SumRequest
@@ -47,7 +47,7 @@ class _Adds:
         """Leave the helper open: its owner closes it."""
 
 
-class Masked(Mode):
+class Masked(Reported):
     """A mode in which no server reads a contribution."""
 
     takes: ClassVar[tuple[str, ...]] = ("batch", "helper")
@@ -58,11 +58,6 @@ class Masked(Mode):
     noises = "Each of the two servers adds the full noise"
 
     # ---------------------------------------------------------------------------------------------- check
-
-    def check_agreed(self) -> None:
-        """Refuse noise that clients add themselves."""
-        super().check_agreed()
-        self.noise.check_mode(masked=True)
 
     def check_sketch(self, spec: StatisticsSpec) -> None:
         if spec.has_sketch:
@@ -113,14 +108,6 @@ class Masked(Mode):
     def record(self) -> dict[str, Any]:
         return {"secure": self.name}
 
-    def check_kept(self, client: str, *, kept: bool) -> None:
-        """Refuse a client that keeps nothing: a second report of the same version would have another mask."""
-        if not kept:
-            raise PolicyError(
-                f"client '{client}' keeps nothing on disk (folder), but a masked report must be kept until it is "
-                "acknowledged: made again, it would be another one under the same version"
-            )
-
     def pack(
         self, stats: Statistics, terms: "TermsLike", *, client: str, version: int, key: IdentityKey, withheld: Withheld
     ) -> bytes:
@@ -128,13 +115,6 @@ class Masked(Mode):
         vector = terms.layout.pack(stats)
         helper = self.agreed.helper
         return make_report(vector, terms.context, client=client, version=version, helper=helper, key=key)
-
-    def take_in(self, ledger: "Ledger", items: Sequence[bytes], sources: Sequence[str]) -> list[Any]:
-        return ledger.report_many(items, source=sources)
-
-    def sender(self, item: bytes, terms: "TermsLike") -> tuple[str, int]:
-        envelope = read_envelope(item[:ENVELOPE_BYTES], terms.context)
-        return envelope.client, envelope.version
 
     def ready(self, ledger: "Ledger") -> tuple[list["Waiting"], str]:
         """Return the reports that wait, and why they cannot be added up now."""
@@ -199,6 +179,13 @@ class Masked(Mode):
     def rows_of_classes(self) -> dict[str, str]:
         """Return what the terms say of how classes are opened, for a table."""
         return {}
+
+    @property
+    def hides(self) -> str:
+        return (
+            f"these terms add up securely ({self.name}): the server reads sums over {self.agreed.batch} clients or "
+            "more, and what stands above only together with the helper"
+        )
 
     # ---------------------------------------------------------------------------------------------- cost
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the agreement makes its mode from these files
     from fedmoments.privacy.modes.opened import Opened
     from fedmoments.privacy.modes.parties import Asked, Crowd, Ledger, Sitting, TermsLike, Waiting
     from fedmoments.privacy.protection import Agreed
+    from fedmoments.privacy.secure.report import Report
 
 __all__ = ["CLIENTS_OBEY", "Cost", "Mode"]
 
@@ -90,6 +91,10 @@ class Mode(ABC):
     takes: ClassVar[tuple[str, ...]] = ()
     #: Whether a second server, the helper, takes part.
     has_helper: ClassVar[bool] = False
+    #: Whether a client must keep what it sent: made again, it would be something else.
+    must_keep: ClassVar[bool] = False
+    #: Whether reports are in as they arrive: nobody has to add them up first.
+    adds_reports: ClassVar[bool] = False
     #: Whether clients may report again after their batch was given up before it was collected.
     repeats: bool = False
     #: Steps that the helper is asked for, and which of them come before anybody reports.
@@ -183,6 +188,18 @@ class Mode(ABC):
         """Refuse a client that does not keep what it sends on its own disk, where it must be able to send it again."""
         del client, kept
 
+    def check_made(self, client: str, made: int) -> None:
+        """Refuse to measure a client once more that has sent ``made`` versions."""
+        del client, made
+
+    def check_report(self, report: "Report", terms: "TermsLike") -> None:
+        """Refuse a report, its signature verified, that nobody sends who follows the protocol."""
+        del report, terms
+
+    def weights(self, ledger: "Ledger") -> dict[str, int]:
+        """Return how many samples each client that is in contributed, as far as the server can know."""
+        return {party.client: party.samples for party in ledger.status().contributors}
+
     @abstractmethod
     def take_in(self, ledger: "Ledger", items: Sequence[bytes], sources: Sequence[str]) -> list[Any]:
         """Take what clients packed into a ledger; return for each its receipt, or why it was refused."""
@@ -271,7 +288,7 @@ class Mode(ABC):
 
     def part_for(self, merged: Statistics, spec: StatisticsSpec) -> Statistics:
         """Return the part of what was opened that a head with ``spec`` is fitted from."""
-        return merged.restricted(spec)
+        return self.noise.part_for(merged, spec)
 
     @property
     def is_open(self) -> bool:
@@ -332,6 +349,11 @@ class Mode(ABC):
     def travels(self) -> str:
         """How a contribution travels, in full, as the end of a sentence."""
         return f"{self.masks} ({self.promise})" if self.masks else ""
+
+    @property
+    def hides(self) -> str:
+        """What the server reads instead of a contribution, as a sentence; empty where it reads it."""
+        return ""
 
     # ---------------------------------------------------------------------------------------------- cost
 

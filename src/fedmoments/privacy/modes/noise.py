@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import clip_client
 
 if TYPE_CHECKING:  # the agreement makes its mode and noise from these files
+    from fedmoments.privacy.modes.mode import Mode
     from fedmoments.privacy.modes.opened import Opened
     from fedmoments.privacy.modes.parties import Asked, Crowd, Ledger, TermsLike
     from fedmoments.privacy.protection import Agreed
@@ -59,8 +59,9 @@ class Noise:
 
     # ---------------------------------------------------------------------------------------------- check
 
-    def check_mode(self, *, masked: bool) -> None:
-        """Refuse a mode, masked or not, that it does not lie on."""
+    def carrier(self, mode: "type[Mode]") -> "type[Mode]":
+        """Return the mode that it lies on where ``mode`` was agreed on."""
+        return mode
 
     def forbid(self, error: Exception) -> None:
         """Raise ``error`` if there is noise: what it says does not go with any."""
@@ -74,8 +75,8 @@ class Noise:
     def check_terms(self, terms: "TermsLike") -> None:
         """Refuse terms under which it would hide less than they promise."""
 
-    def check_layout(self, layout: DenseLayout, form: FixedPoint) -> None:
-        """Refuse a layout for which it cannot be made."""
+    def check_grid(self, asked: "Asked") -> None:
+        """Refuse what is asked for where its noise does not fit the grid's 64 bits."""
 
     def check_fits(self, fits: int) -> None:
         """Refuse to fit so many states of the sums, each a release, where fewer were planned for."""
@@ -130,6 +131,10 @@ class Noise:
     def read(self, ledger: "Ledger") -> tuple[Statistics, Mapping[str, Any] | None]:
         """Return what heads are fitted from, and facts about the noise in it, if there is any."""
         return ledger.statistics(), None
+
+    def part_for(self, merged: Statistics, spec: StatisticsSpec) -> Statistics:
+        """Return the part of what was released that a head with ``spec`` is fitted from."""
+        return merged.restricted(spec)
 
     def spent(self, asked: "Asked") -> dict[str, Any] | None:
         """Return what one release costs, ready for JSON; None where nothing is spent."""

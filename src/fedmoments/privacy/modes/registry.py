@@ -93,4 +93,4 @@ def mode_of(agreed: "Agreed") -> Mode:
         raise UnknownNameError("value of 'secure'", str(agreed.secure), secure_names())
     noises = {"central": CentralNoise, "local": LocalNoise}
     noise = Noise(agreed) if agreed.epsilon is None else noises[agreed.noise](agreed)
-    return MODES[agreed.secure or CLEAR](agreed, noise)
+    return noise.carrier(MODES[agreed.secure or CLEAR])(agreed, noise)

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES, ID_BYTES, info_of, read_envelope, write_envelope
-from fedmoments.privacy.secure.seal import seal
+from fedmoments.privacy.secure.seal import SEALED_BYTES, seal
 from fedmoments.privacy.secure.stream import MOST_WORDS, SEED_BYTES, Words, add_stream
 from fedmoments.wire import IdentityKey, PublicKey, Reason
 from fedmoments.wire.header import Buffer
 
-__all__ = ["OVERHEAD_BYTES", "Report", "make_report", "read_report"]
+__all__ = ["OVERHEAD_BYTES", "Report", "make_open_report", "make_report", "read_report"]
 
 SALT_BYTES = 32
 #: Bytes of a report besides its masked vector.
@@ -105,21 +105,47 @@ def make_report(
     >>> read_report(data, context, 5, lambda client: key.public).client
     'clinic'
     """
+    _check_vector(vector, client)
+    report, seed, salt = (secrets.token_bytes(n) for n in (ID_BYTES, SEED_BYTES, SALT_BYTES))
+    info = info_of(context, client, version, len(vector), report)
+    masked = vector.view(np.uint64).copy()
+    add_stream(masked, seed, [(0, len(vector))], minus=True)
+    return _signed(masked, salt, info, seal(seed, helper, info), key)
+
+
+def make_open_report(vector: NDArray[Any], context: Context, *, client: str, version: int, key: IdentityKey) -> bytes:
+    """Sign a vector that whoever gets it may read: no mask, and no seed in the envelope.
+
+    Parameters
+    ----------
+    vector, context, client, version, key
+        As of :func:`make_report`.
+
+    Examples
+    --------
+    >>> context, key = Context("ab" * 32, 0, "cd" * 32), IdentityKey.generate()
+    >>> data = make_open_report(np.arange(5, dtype=np.uint64), context, client="clinic", version=1, key=key)
+    >>> read_report(data, context, 5, lambda client: key.public).masked
+    array([0, 1, 2, 3, 4], dtype=uint64)
+    """
+    _check_vector(vector, client)
+    report, salt = secrets.token_bytes(ID_BYTES), secrets.token_bytes(SALT_BYTES)
+    info = info_of(context, client, version, len(vector), report)
+    return _signed(vector.view(np.uint64), salt, info, bytes(SEALED_BYTES), key)
+
+
+def _check_vector(vector: NDArray[Any], client: str) -> None:
     if vector.ndim != 1 or vector.dtype not in (np.uint64, np.int64) or not 1 <= len(vector) <= MOST_WORDS:
         raise InputError(
             f"client '{client}' can mask a vector of 1 to {MOST_WORDS} numbers of 64 bits, but {vector.shape} of type "
             f"{vector.dtype} arrived: pack fixed-point statistics with DenseLayout"
         )
-    report, seed, salt = (secrets.token_bytes(n) for n in (ID_BYTES, SEED_BYTES, SALT_BYTES))
-    info = info_of(context, client, version, len(vector), report)
-    data = bytearray(OVERHEAD_BYTES + vector.nbytes)
-    masked = np.frombuffer(data, np.uint64, offset=OVERHEAD_BYTES)
-    masked[:] = vector.view(np.uint64)
-    add_stream(masked, seed, [(0, len(vector))], minus=True)
-    data[ENVELOPE_BYTES:OVERHEAD_BYTES] = salt
-    commitment = hashlib.sha256(memoryview(data)[ENVELOPE_BYTES:]).digest()
-    data[:ENVELOPE_BYTES] = write_envelope(info, seal(seed, helper, info), commitment, key)
-    return bytes(data)
+
+
+def _signed(numbers: Words, salt: bytes, info: bytes, sealed: bytes, key: IdentityKey) -> bytes:
+    """Return the bytes of a report: envelope, salt and numbers."""
+    body = salt + numbers.astype("<u8", copy=False).tobytes()
+    return write_envelope(info, sealed, hashlib.sha256(body).digest(), key) + body
 
 
 def read_report(data: Buffer, context: Context, size: int, key_of: Callable[[str], PublicKey]) -> Report:
