@@ -331,7 +331,7 @@ def test_evaluating_other_features_is_refused(refuse: Any, made: str, workshop: 
         (("--participation", "some"), "KAPPA"),
         (("--participation", "0"), "1 or more"),
         (("--participation", "3:again"), "KAPPA:replacement"),
-        (("--set", "gh-dlr-qda.rank=-1"), "rank is a whole number from 0"),
+        (("--heads", "gh-dlr-qda", "--set", "gh-dlr-qda.rank=-1"), "rank is a whole number from 0"),
     ],
 )
 def test_bad_settings_of_a_simulation_are_refused_before_any_work(

@@ -167,7 +167,7 @@ def test_simulate_tells_what_a_head_chose_on_the_first_seed(simulated: Any) -> N
     result = simulated(*arguments)
     document = json.loads(Path("chosen/results.json").read_text("utf-8"))
     auto, lda = document["rows"]
-    assert auto["choice"].startswith(("chose LDA: class covariances differ ", "chose QDA: class covariances differ "))
+    assert auto["choice"].startswith(("chose lda: class covariances differ ", "chose qda: class covariances differ "))
     assert auto["choice"] == auto["seeds"][0]["choice"] == document["details"][0]["choice"]
     assert (lda["choice"], document["details"][1]["choice"]) == (None, None)
     told = " ".join(result.stdout.split())

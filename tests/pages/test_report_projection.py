@@ -147,7 +147,7 @@ def test_what_was_fitted_in_a_lesser_way_is_told_once_a_head(make_row: Make) -> 
 
 
 def test_what_a_head_chose_is_told_once_for_the_first_setting(make_row: Make) -> None:
-    rows = [make_row("gh-auto", 0.8, 500.0, choice=f"chose QDA: p < {k}", clients=k) for k in (5, 10)]
+    rows = [make_row("gh-auto", 0.8, 500.0, choice=f"chose qda: p < {k}", clients=k) for k in (5, 10)]
     notes = words_of(section(render({"data": {}, "seeds": 1, "rows": rows}), "notes"))
-    assert "Chosen from the statistics, on the first seed gh-auto chose QDA: p < 5 (5 clients)" in notes
-    assert notes.count("chose QDA") == 1
+    assert "Chosen from the statistics, on the first seed gh-auto chose qda: p < 5 (5 clients)" in notes
+    assert notes.count("chose qda") == 1

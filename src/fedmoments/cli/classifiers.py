@@ -10,6 +10,7 @@ from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes, readable_seconds
 from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
+from fedmoments.settings.study import DEFAULT_HEAD
 
 __all__ = ["evaluate", "fit"]
 
@@ -23,8 +24,8 @@ EVALUATE_EXAMPLE = example(MEASURE, FIT, "fedmoments evaluate clinic.classifier 
 def fit(
     files: Annotated[list[Path], positional(help="Statistics files, each of one client or of many merged.")],
     *,
-    head: Annotated[str, typed(help="Which head to fit; 'fedmoments heads' lists them.")],
     out: Annotated[Path, typed("--out", "-o", help="Classifier file to write.")],
+    head: Annotated[str, typed(help="Which head to fit; 'fedmoments heads' lists them.")] = DEFAULT_HEAD,
     settings: Annotated[
         list[str] | None, typed("--set", metavar="NAME=VALUE", help="A hyper-parameter; may be repeated.")
     ] = None,
@@ -37,6 +38,7 @@ def fit(
     from fedmoments.core.api import fit
     from fedmoments.core.heads import make_head
     from fedmoments.study.simulation.methods import require_head
+    from fedmoments.study.simulation.notices import choice_of
 
     place = writable_place(out)
     require_head(head)
@@ -66,6 +68,7 @@ def fit(
                 "classes": classifier.n_classes,
                 "never_predicted": absent,
                 "seconds": seconds,
+                "choice": choice_of(classifier),
                 "digest": classifier.digest(),
             }
         )
@@ -74,6 +77,8 @@ def fit(
         f"{head} from {samples:,} samples of {plural(len(clients), 'client')}: {classifier.n_classes} classes, "
         f"d = {classifier.dim}, solved in {readable_seconds(seconds)}"
     )
+    if choice := choice_of(classifier):
+        print_line(f"{head} {choice}")
     if absent:
         print_line(f"note: {len(absent)} classes have no sample and are never predicted: {', '.join(absent[:5])}")
     print_line(f"wrote {place} ({readable_bytes(size)})")

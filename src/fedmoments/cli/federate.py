@@ -232,8 +232,12 @@ def _simulation(
     rules: Mapping[str, int],
 ) -> str:
     """Return the command that simulates the same split in one process."""
+    from fedmoments.core.heads.choosing import map_rule_of
+
     arguments = ["fedmoments", "simulate", study.values.get("data", StudySettings.data), "--heads", ",".join(heads)]
     arguments += study.arguments(without=["data"]) + server.arguments(only=["hyper"])
+    if not study.values.get("feature_map") and map_rule_of(heads) == "none":
+        arguments += ["--map", "none"]  # all heads of a federation share an upload, and so a map
     for name, value in rules.items():
         if (name, value) not in (("min_count", 1), ("sketch_spare", 0)):
             arguments += [f"--{name.replace('_', '-')}", f"{value}"]

@@ -65,6 +65,8 @@ class Features:
         (n_train,) domain and user of every training sample, or None.
     public_map
         What all clients apply to features before they measure, or None; it is not applied yet.
+    advised_map
+        The same, where all heads of a federation leave the map to a rule (``Head.map_rule``), and nobody named one.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Features:
     domains: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
     public_map: FeatureMap | None = None
+    advised_map: FeatureMap | None = None
 
     @property
     def dim(self) -> int:

@@ -11,8 +11,10 @@ from fedmoments.settings.option import option
 from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.samples import SampleSource
 
-__all__ = ["StudySettings", "TuningStudy"]
+__all__ = ["DEFAULT_HEAD", "StudySettings", "TuningStudy"]
 
+#: The head where nobody names one.
+DEFAULT_HEAD = "auto"
 _federation = partial(option, group="Federation")
 _heads = partial(option, group="Heads")
 _tuning = partial(option, group="Tuning")
@@ -44,7 +46,7 @@ class StudySettings(Encoding, SampleSource, FromFile):
     """
 
     heads: tuple[str, ...] = option(
-        ("all",),
+        ("fedncm", "fedcof", DEFAULT_HEAD, "gh-lda"),
         "Names, separated by commas. 'all' are all but qda-exchange, which asks clients twice, and fed3r-rf, which is "
         "slow at its 5,000 random features: 'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it "
         "smaller. Baselines to compare with may stand among them; 'baselines' are all (see 'fedmoments heads').",
@@ -84,7 +86,7 @@ class StudySettings(Encoding, SampleSource, FromFile):
         "are given, power if none is negative and they are skewed).",
         "--map",
         metavar="MAP",
-        shown="auto if auto is the only head, else none",
+        shown="auto for the head auto, none for the others",
     )
     budgets: tuple[str, ...] = _federation(
         (),

@@ -32,6 +32,8 @@ __all__ = ["PRESETS", "Automatic"]
 SHIFTED = 1.5
 #: The head where no class has a spread.
 PLAIN = "fedncm"
+#: What is said where clients do not differ otherwise.
+LABELS = "clients differ in their labels alone"
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,12 @@ class Automatic(Head):
         if gaussians.scatter.dof <= 0:
             return self._head(PLAIN).solve(stats).noting(chosen=PLAIN, criterion="no class has two samples")
         if shift > SHIFTED and not gaussians.flat:
-            name, why = "mixture-sketch", f"more than {SHIFTED:g}, so that clients have modes of their own"
+            name, why = "mixture-sketch", "clients differ in more than their labels, so that each has modes of its own"
         elif stats.sketches.by_class and not gaussians.flat:
-            name, why = "qda-sketch", "by labels alone, and sketch rows of each class tell its covariance"
+            name, why = "qda-sketch", f"{LABELS}, and sketch rows of each class tell its covariance"
         else:
-            name, why = "lda-sketch", "by labels alone, and sketch rows are of all classes together"
-        criterion = f"client means of a class differ {shift:.3g} times as much as samples in clients explain: {why}"
+            name, why = "lda-sketch", f"{LABELS}, and sketch rows are of all classes together"
+        criterion = f"{why} (means of clients vary {shift:.3g} times as much as their samples explain)"
         chosen = self._head(name).solve(stats)
         return chosen.noting(chosen=name, shift=shift, criterion=criterion)
 

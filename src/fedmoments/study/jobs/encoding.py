@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
+from fedmoments.core.maps.power import AUTO
 from fedmoments.core.observations.parts import Data
 from fedmoments.core.observations.parts import Problem as SampleProblem
 from fedmoments.errors import InputError
@@ -49,11 +50,15 @@ class Encoded:
         return Fingerprint.of(self.encoder, feature_map, self.data.class_names)
 
     def behind(self, word: str, heads: Sequence[str]) -> "Encoded":
-        """Return the same with the public map that a word, or these heads by themselves, stand for."""
+        """Return the same with the public map that a word, or these heads by themselves, stand for.
+
+        Where no word is given, heads that choose have the map of their rule also beside heads that have none.
+        """
         train = self.features.train
         given = (train.X, train.y) if self.data.modality == "features" else (None, None)
         public_map = chosen_map(word, heads, self.encoder.name, *given)
-        return replace(self, features=replace(self.features, public_map=public_map))
+        advised = None if word or public_map else chosen_map(AUTO, heads, self.encoder.name, *given)
+        return replace(self, features=replace(self.features, public_map=public_map, advised_map=advised))
 
     def basis(self) -> list[str]:
         """Return what every outcome depends on besides its setting: code, data, encoder, and who holds what."""
@@ -61,8 +66,8 @@ class Encoded:
         for keys in (self.features.domains, self.features.ids):
             groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
-        public_map = self.features.public_map.fingerprint() if self.features.public_map else ""
-        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), public_map]
+        maps = [each.fingerprint() if each else "" for each in (self.features.public_map, self.features.advised_map)]
+        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps]
 
     def describe(self) -> Data:
         """Return what results say of the data."""

@@ -24,12 +24,12 @@ def choice_of(classifier: Classifier) -> str | None:
     >>> X, y = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=2)
     >>> choice_of(make_head("gh-auto").fit(stats)), choice_of(make_head("gh-lda").fit(stats))
-    ('chose LDA: class covariances differ ...', None)
+    ('chose lda: class covariances differ ...', None)
     """
     chosen, criterion = (classifier.info.get(name) for name in ("chosen", "criterion"))
     if not chosen:
         return None
-    return f"chose {str(chosen).upper()}" + (f": {criterion}" if criterion else "")
+    return f"chose {chosen}" + (f": {criterion}" if criterion else "")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from fedmoments.core.costs.budgets import plan_of
 from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.heads import Head
 from fedmoments.core.maps import compose
+from fedmoments.core.maps.power import AUTO
 from fedmoments.core.observations import Setting
 from fedmoments.errors import InputError
 from fedmoments.privacy.protection import Protection
@@ -20,7 +21,7 @@ from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.projection import make_projection
 
-__all__ = ["Point", "Sweeps", "federation_of", "is_sketched", "make_split", "methods_in", "settings_of"]
+__all__ = ["Point", "Sweeps", "federation_of", "is_sketched", "leaves_map", "make_split", "methods_in", "settings_of"]
 
 #: The split of a simulation that names none.
 DEFAULT_SPLIT = "dirichlet:0.1"
@@ -151,6 +152,18 @@ def is_sketched(method: Method) -> bool:
     return isinstance(method, Head) and method.needs.has_sketch
 
 
+def leaves_map(method: Method) -> bool:
+    """Return whether a method is a head that leaves its public map to a rule where nobody names one.
+
+    Examples
+    --------
+    >>> from fedmoments.study.simulation.methods import choose_methods
+    >>> [leaves_map(method) for method in choose_methods(["fedcof", "auto"], {}).values()]
+    [False, True]
+    """
+    return isinstance(method, Head) and method.map_rule == AUTO
+
+
 def _with_shrinkage(methods: Mapping[str, Method], shrinkage: str | None) -> dict[str, Method]:
     """Return heads with the shrinkage of a setting, if they have one; baselines are not swept."""
     if shrinkage is None:
@@ -206,7 +219,9 @@ def federation_of(
     plan, dimensions = plan_of(
         setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
     )
-    maps = [each for each in (features.public_map, make_projection(dimensions, features.dim, seed)) if each]
+    chooses = bool(methods) and all(leaves_map(method) for method in methods)
+    public = (features.advised_map if chooses else None) or features.public_map
+    maps = [each for each in (public, make_projection(dimensions, features.dim, seed)) if each]
     return Federation(
         features,
         split,

@@ -28,6 +28,7 @@ from fedmoments.study.simulation.points import (
     Sweeps,
     federation_of,
     is_sketched,
+    leaves_map,
     make_split,
     methods_in,
     settings_of,
@@ -36,6 +37,8 @@ from fedmoments.study.simulation.projection import make_projection
 
 __all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "split_report"]
 
+#: Methods that share a federation: whether they need scatter sketches, and whether a rule chooses their map.
+KINDS = ((False, False), (False, True), (True, False), (True, True))
 #: Called with (steps done, steps in all, what is being done).
 Progress = Callable[[int, int, str], None]
 
@@ -44,7 +47,8 @@ Progress = Callable[[int, int, str], None]
 class Held:
     """One setting and seed: its split, its federation, and what runs in it.
 
-    Heads on scatter sketches are a federation of their own, as they are in the field: their means are rounded.
+    Heads on scatter sketches are a federation of their own, as they are in the field: their means are rounded. So are
+    those that leave the public map to a rule.
 
     Parameters
     ----------
@@ -139,20 +143,25 @@ class Sweep:
         alike: dict[Point, list[Point]] = {}
         for setting in settings:
             alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
-        for (common, several), sketched in product(alike.items(), (False, True)):
-            mine = self._methods_in(common, sketched=sketched)
+        for (common, several), kind in product(alike.items(), KINDS):
+            mine = self._methods_in(common, kind)
             if not mine:
                 continue
             limit = self.memory_limit
             federation = federation_of(self.features, split, list(mine.values()), common, seed=seed, memory_limit=limit)
             for setting in several:
                 first = self.looks_closer and self.is_first(setting) and seed == self.seeds[0]
-                methods = self._methods_in(setting, sketched=sketched)
+                methods = self._methods_in(setting, kind)
                 yield Held(setting, seed, split, federation, methods, first, self.memory, say)
 
-    def _methods_in(self, setting: Point, *, sketched: bool) -> dict[str, Method]:
-        """Return what runs in a setting on scatter sketches, or without."""
-        return {name: each for name, each in self.methods_in(setting).items() if is_sketched(each) == sketched}
+    def _methods_in(self, setting: Point, kind: tuple[bool, bool]) -> dict[str, Method]:
+        """Return what runs in one federation of a setting: with sketches or not, behind the advised map or not."""
+        advised = self.features.advised_map is not None
+        return {
+            name: each
+            for name, each in self.methods_in(setting).items()
+            if (is_sketched(each), advised and leaves_map(each)) == kind
+        }
 
     def methods_in(self, setting: Point) -> dict[str, Method]:
         """Return what runs in a setting."""
