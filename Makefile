@@ -9,7 +9,7 @@ DEV := $(VENV)/.installed-dev
 # One BLAS thread a worker: two workers on two cores would otherwise spend their time waiting for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo federate test test-long lint types unit bench lock sbom clean
+.PHONY: demo federate test test-long lint types unit bench docs reference lock sbom clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -56,6 +56,18 @@ test-long: $(DEV)
 
 bench: $(DEV)
 	$(ONE_THREAD) $(BIN)/pytest benchmarks -q -s -p no:xdist --benchmark-disable-gc
+
+# The site, offline and strict, by both builders; every link of it is followed.
+docs: $(DEV)
+	$(BIN)/python .ci/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site-mkdocs
+	$(BIN)/python .ci/links.py build/site-mkdocs
+	$(BIN)/zensical build --strict
+	$(BIN)/python .ci/links.py build/site
+
+# Pages of the site that are made from commands, heads, public names and tutorials.
+reference: $(DEV)
+	$(BIN)/python .ci/reference.py
 
 # The SHA-256 of each file that CI installs; after a change of constraints.txt.
 lock: $(BIN)/python

@@ -1,4 +1,4 @@
-"""Everything that README and docs show runs: Python blocks in one namespace a file, console blocks as typed."""
+"""Everything that README and docs show runs, and what is generated of the site is what would be generated now."""
 
 import contextlib
 import gc
@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,27 +22,15 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.registry import Registry
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "privacy").glob("*.md"))]
+DOCS = ROOT / "docs"
+#: Pages of figures and of generated text have no blocks to run.
+WITHOUT_BLOCKS = {DOCS / "reproduction", DOCS / "reference"}
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page.parent not in WITHOUT_BLOCKS)]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_of_the_documentation_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": page.stem}
-    registries = [thing for thing in gc.get_objects() if type(thing) is Registry]  # isinstance would wake lazy modules
-    before = {id(registry): set(registry._at_run_time) for registry in registries}
-    try:
-        for block in blocks(page, "python"):
-            exec(compile(block, str(page), "exec"), namespace)
-    finally:  # what a page registers is no concern of other tests in this process
-        for registry in registries:
-            for name in set(registry._at_run_time) - before[id(registry)]:
-                registry.remove(name)
 
 
 #: Six pages begin with this, which takes a minute: it runs once, and the others begin with a copy of what it left.
@@ -81,18 +69,46 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_of_the_documentation_run(page: Path, tmp_path: Path, demo: Callable[[], Path]) -> None:
-    for block in blocks(page, "console"):
-        for line in block.replace("\\\n", " ").splitlines():
-            if line == DEMO:
-                shutil.copytree(demo(), tmp_path / "runs")
-            elif line.startswith("$ ") and not line.startswith("$ make"):  # those two are what .ci/run runs
-                run(line, tmp_path)
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def own_registries() -> Iterator[None]:
+    """Let what a page registers be no concern of other tests in this process."""
+    registries = [thing for thing in gc.get_objects() if type(thing) is Registry]  # isinstance would wake lazy modules
+    before = {id(registry): set(registry._at_run_time) for registry in registries}
+    yield
+    for registry in registries:
+        for name in set(registry._at_run_time) - before[id(registry)]:
+            registry.remove(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.usefixtures("own_registries")
+def test_what_the_documentation_shows_runs(
+    page: Path, tmp_path: Path, demo: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run a page from its top to its end in one folder: Python in one namespace, commands as they are typed."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": page.stem}
+    for kind, text in BLOCK.findall(page.read_text()):
+        if kind == "python":
+            exec(compile(text, str(page), "exec"), namespace)
+        elif kind == "console":
+            run_console(text, tmp_path, demo)
+
+
+def run_console(text: str, folder: Path, demo: Callable[[], Path]) -> None:
+    for line in text.replace("\\\n", " ").splitlines():
+        if line == DEMO:
+            shutil.copytree(demo(), folder / "runs")
+        elif line.startswith("$ ") and not line.startswith("$ make"):  # those two are what .ci/run runs
+            run(line, folder)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash")], ids=named)
 def test_shell_scripts_of_the_documentation_run(page: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for script in blocks(page, "bash"):
@@ -128,3 +144,24 @@ def test_relative_links_lead_somewhere() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    check = [sys.executable, str(ROOT / ".ci" / "reference.py"), "--check"]
+    done = subprocess.run(check, check=False, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("notebook", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=named)
+def test_notebooks_run(notebook: Path, tmp_path: Path) -> None:
+    """A notebook has the blocks of its tutorial; a kernel of its own runs them, commands through a shell."""
+    import nbclient
+    import nbformat
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    document = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    client = nbclient.NotebookClient(document, timeout=HANG, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute(env={**os.environ, "PATH": path})
+    said = "".join(output.get("text", "") for cell in document.cells for output in cell.get("outputs", []))
+    assert "error:" not in said, said

@@ -11,7 +11,7 @@ from fedmoments.cli.options import Json
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.simulate import run_study
 
-__all__ = ["demo"]
+__all__ = ["demo", "plain_moments"]
 
 EXAMPLE = "\b\nExample:\n  fedmoments demo"
 #: The head to start with, and four around it: nearest mean, spread guessed from means, one matrix, one matrix a class.
@@ -79,7 +79,9 @@ def _show(outcome: Any, folder: Path) -> None:
     print_line(_answer(rows))
     print_line()
     figures = ["accuracy", "bytes per client"]
-    table = [[row.head, _percent(row), readable_bytes(row.up_bytes_per_client), _sent(row.sends)] for row in rows]
+    table = [
+        [row.head, _percent(row), readable_bytes(row.up_bytes_per_client), plain_moments(row.sends)] for row in rows
+    ]
     print_table(["head", *figures, "each client sends, once"], table, right=figures)
     report = outcome.report
     print_line(
@@ -114,12 +116,12 @@ def _percent(row: Any) -> str:
     return "not fitted" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
 
 
-def _sent(moments: str) -> str:
+def plain_moments(moments: str) -> str:
     """Return what a client sends in plain words.
 
     Examples
     --------
-    >>> _sent("counts + client_means + scatter_sketch (budget means)")
+    >>> plain_moments("counts + client_means + scatter_sketch (budget means)")
     'counts, class means, a sketch of the spread'
     """
     names = moments.partition(" (")[0].split(" + ")

@@ -62,13 +62,18 @@ class Command(click.Command):
         """Write usage, what the command does, and its parameters under headings."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
+        for heading, rows in self.sections(ctx):
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=COLUMN)
+        self.format_epilog(ctx, formatter)
+
+    def sections(self, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Return each heading of the help with its rows: how a parameter is typed, and what it does."""
         arguments = [
             (param.make_metavar(ctx), param.explanation) for param in self.params if isinstance(param, Positional)
         ]
-        _section(formatter, "Arguments", arguments)
-        for heading in ("", *GROUPS):
-            _section(formatter, heading or "Options", self._rows(ctx, heading))
-        self.format_epilog(ctx, formatter)
+        options = [(heading or "Options", self._rows(ctx, heading)) for heading in ("", *GROUPS)]
+        return [(heading, rows) for heading, rows in (("Arguments", arguments), *options) if rows]
 
     def _rows(self, ctx: click.Context, heading: str) -> list[tuple[str, str]]:
         params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
@@ -78,12 +83,6 @@ class Command(click.Command):
 
     def _heading(self, param: click.Option) -> str:
         return param.group if self._grouped and isinstance(param, OptionOf) else ""
-
-
-def _section(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[str, str]]) -> None:
-    if rows:
-        with formatter.section(heading):
-            formatter.write_dl(rows, col_max=COLUMN)
 
 
 # ---------------------------------------------------------------------------------------------- parameters
