@@ -19,9 +19,8 @@ from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.modes.parties import Crowd
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import OVERHEAD_BYTES
-from fedmoments.privacy.secure.cohort_cells import plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster, deal_cohorts
-from fedmoments.privacy.secure.cohorts import rows_of
+from fedmoments.privacy.secure.cohorts import plan_openings, rows_of
 from fedmoments.privacy.secure.parties import SIMULATED
 from fedmoments.samples import dirichlet_per_class
 

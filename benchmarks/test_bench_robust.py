@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.privacy.robust import suspects
-from fedmoments.privacy.robust.cells import Cells, stack
-from fedmoments.privacy.robust.centres import LOUDEST, class_centres
+from fedmoments.privacy.robust.centres import LOUDEST, Cells, class_centres, stack
 
 N_CLIENTS, N_CLASSES, DIM, HELD = 10_000, 100, 512, 3
 SPEC = StatisticsSpec()

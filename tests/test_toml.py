@@ -2,7 +2,7 @@
 
 import tomllib
 
-from fedmoments.settings.toml import to_toml
+from fedmoments.settings.files import to_toml
 
 
 def test_toml_says_the_same() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmoments.cli.head_details import hyper_example, hyper_table
+from fedmoments.cli.heads import hyper_example, hyper_table
 from fedmoments.cli.hyper import hyper_of_heads, hyper_parameters
 from fedmoments.core.heads import Preset, head_names, make_head, presets
 from fedmoments.core.heads.nearest_mean import NearestMean
@@ -185,7 +185,7 @@ class Plain:
 
 
 def test_a_head_without_hyper_parameters_has_no_example(capsys: pytest.CaptureFixture[str]) -> None:
-    from fedmoments.cli.head_details import example_options, print_hyper
+    from fedmoments.cli.heads import example_options, print_hyper
 
     preset = Preset("plain", Plain, "", "")
     assert hyper_table(preset) == []

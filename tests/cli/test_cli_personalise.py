@@ -49,7 +49,7 @@ def test_a_classifier_is_restricted_to_the_labels_of_the_client(run: Any, mine: 
 @pytest.mark.parametrize("head", ["fedncm", "gh-lda"])
 def test_own_shares_are_those_of_the_library(run: Any, mine: str, broadcast: str, head: str) -> None:
     from fedmoments.core.statistics import load_statistics
-    from fedmoments.tuning.shares import weigh_by_shares
+    from fedmoments.tuning.personal import weigh_by_shares
 
     text = run("personalise", mine, "--model", broadcast, "--heads", head, "--shares", "-o", "personal").stdout
     assert "predicts 2 labels, as often as they occur" in text

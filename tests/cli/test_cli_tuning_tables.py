@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedmoments.cli.tuning_tables import show_tuning
+from fedmoments.cli.tune import show_tuning
 from fedmoments.core.observations import Report
 
 #: Accuracy before tuning and its limit, rounds in which the rest falls to 1/e, bytes of the head.

@@ -14,7 +14,7 @@ from fedmoments.federation.store.showing import make_signing_key
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.encoders import load_encoder
 from fedmoments.settings.client import ClientSettings
-from fedmoments.settings.encoding import EncoderChoice
+from fedmoments.settings.samples import EncoderChoice
 from fedmoments.wire import unpack_bundle
 
 DIM = 5

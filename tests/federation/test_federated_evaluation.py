@@ -18,7 +18,7 @@ from fedmoments.federation.evaluation import N_BINS, LocalEvaluation
 from fedmoments.federation.evaluation.local import MOST_SAMPLES
 from fedmoments.samples.features import Samples
 from fedmoments.study.simulation import evaluate
-from fedmoments.study.simulation.evaluation import calibrate
+from fedmoments.study.simulation.fit import calibrate
 from fedmoments.wire import Reason
 
 C = 4

@@ -30,7 +30,7 @@ from fedmoments.privacy.secure.cohort_draw import Roster
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.samples.fingerprint import Fingerprint
-from fedmoments.settings.toml import parse_toml
+from fedmoments.settings.files import parse_toml
 
 Rng = np.random.Generator
 Read = Callable[[Rng], Any]

@@ -11,7 +11,7 @@ from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
 from fedmoments.errors import FedMomentsError, FileFormatError, reading
 from fedmoments.federation.terms import Terms
 from fedmoments.files import pack_tensors, unpack_tensors
-from fedmoments.settings.toml import parse_toml
+from fedmoments.settings.files import parse_toml
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -14,7 +14,7 @@ from tests.pages.conftest import read_unless_refused
 
 from fedmoments.core.observations import Report
 from fedmoments.pages import render
-from fedmoments.pages.budget_figure import budget_figure
+from fedmoments.pages.budget_chart import budget_figure
 from fedmoments.pages.labels import Label, text_width
 
 ATTACK = '</script><img src=x onerror="window.hit=1">" onmouseover="window.hit=1'

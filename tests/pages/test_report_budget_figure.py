@@ -11,7 +11,7 @@ from tests.pages.pointer import told_of
 from fedmoments.core.observations import Report
 from fedmoments.errors import InputError
 from fedmoments.pages import write_report
-from fedmoments.pages.budget_figure import budget_figure
+from fedmoments.pages.budget_chart import budget_figure
 
 
 @pytest.fixture

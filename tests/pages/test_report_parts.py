@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmoments.pages.labels import Mark, place_labels, spread
-from fedmoments.pages.png import shade_uri
 from fedmoments.pages.scales import linear_axis, log_axis
+from fedmoments.pages.sections.holders import shade_uri
 
 BOUNDS = (0.0, 0.0, 400.0, 300.0)
 places = st.tuples(st.floats(0, 400), st.floats(0, 300))

@@ -16,7 +16,7 @@ from fedmoments.core.observations import Report
 from fedmoments.core.observations.tuning import Tuning
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.pages import render, write_report
-from fedmoments.pages.tuning_figure import tuning_figure
+from fedmoments.pages.tuning_chart import tuning_figure
 
 ATTACK = '</script><img src=x onerror="window.hit=1">" onmouseover="window.hit=1'
 

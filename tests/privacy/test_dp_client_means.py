@@ -113,7 +113,7 @@ def test_the_noise_has_the_size_that_was_planned() -> None:
     agreed, layout = Agreed(epsilon=1.0), DenseLayout(StatisticsSpec(), 4, 8)
     both = scatter_plan(layout, FORM, agreed)
     from fedmoments.privacy.dp.client_means import _noised
-    from fedmoments.privacy.dp.randomness import Stream
+    from fedmoments.privacy.dp.discrete import Stream
 
     draws = np.array([FORM.dequantize(_noised(np.zeros(36), 0, both, Stream()), 2) for _ in range(400)])
     assert draws[:, 0].std() == pytest.approx(both.scatter_sigma, rel=0.15)

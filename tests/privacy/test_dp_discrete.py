@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from fedmoments.errors import InputError
-from fedmoments.privacy.dp.discrete import BLOCK, INVERSE_E, MAX_SCALE, _coins, _geometric, discrete_gaussian
-from fedmoments.privacy.dp.randomness import Stream
+from fedmoments.privacy.dp.discrete import BLOCK, INVERSE_E, MAX_SCALE, Stream, _coins, _geometric, discrete_gaussian
 
 pytest.importorskip("cryptography")
 
@@ -191,7 +190,7 @@ def test_noise_does_not_come_from_numpy() -> None:
 
 
 def test_a_stream_takes_a_new_key_before_it_is_used_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr("fedmoments.privacy.dp.randomness.MOST_WORDS", 8)
+    monkeypatch.setattr("fedmoments.privacy.dp.discrete.MOST_WORDS", 8)
     stream = fixed(1)
     words = [stream.words(8) for _ in range(3)]
     monkeypatch.undo()

@@ -16,10 +16,9 @@ from fedmoments.errors import InputError, NotEnoughDataError, PrivacyError, Refu
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.modes.parties import Crowd
 from fedmoments.privacy.protection import Agreed
-from fedmoments.privacy.secure.cohort_cells import Opening, plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster
 from fedmoments.privacy.secure.cohort_helper import CohortHelper
-from fedmoments.privacy.secure.cohorts import CohortLeader, rows_of
+from fedmoments.privacy.secure.cohorts import CohortLeader, Opening, plan_openings, rows_of
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest

@@ -34,8 +34,8 @@ from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.secure.parties import SIMULATED, LocalParties
 from fedmoments.privacy.secure.request import SumRequest
+from fedmoments.privacy.secure.threshold import TwoPhaseHelper
 from fedmoments.privacy.secure.two_phase import FirstPhase
-from fedmoments.privacy.secure.two_phase_helper import TwoPhaseHelper
 
 C, D = 4, 3
 FORM = FixedPoint(norm_bound=16.0, max_samples=1000)

@@ -7,9 +7,8 @@ from tests.privacy.secure_workshop import run_cohorts
 from fedmoments.core.gaussian import ClassGaussians
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dense import DenseLayout
-from fedmoments.privacy.secure.cohort_cells import plan_openings
 from fedmoments.privacy.secure.cohort_draw import Roster, deal_cohorts, merge_small
-from fedmoments.privacy.secure.cohorts import rows_of
+from fedmoments.privacy.secure.cohorts import plan_openings, rows_of
 from fedmoments.privacy.secure.parties import SIMULATED
 
 K, C, D, DRAWS = 14, 2, 2, 2500

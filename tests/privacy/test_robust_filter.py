@@ -12,9 +12,16 @@ import fedmoments as fm
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, MissingMomentError, UnknownNameError
 from fedmoments.privacy.robust import Suspicion, poison, suspect_rows, suspects, without_rows
-from fedmoments.privacy.robust.cells import stack
-from fedmoments.privacy.robust.centres import LOUDEST, class_centres, margins, weighted_median
-from fedmoments.privacy.robust.scales import RATIOS, excess, mad
+from fedmoments.privacy.robust.centres import (
+    LOUDEST,
+    RATIOS,
+    class_centres,
+    excess,
+    mad,
+    margins,
+    stack,
+    weighted_median,
+)
 from fedmoments.privacy.robust.spread import measure_scatter, within_variance
 
 C, D = 5, 12

@@ -14,7 +14,7 @@ from fedmoments.core.observations.parts import ClientInfluence, Dropped
 from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError
 from fedmoments.privacy.robust import Influence, Suspicion, influences, poison, robust_record
-from fedmoments.privacy.robust.cells import stack
+from fedmoments.privacy.robust.centres import stack
 from fedmoments.privacy.robust.influence import mean_moves
 
 C, D = 3, 6

@@ -10,7 +10,7 @@ from fedmoments.core.statistics import SketchPlan
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.leaks import EXPOSED, WEAK, LeakReport
 from fedmoments.privacy.sketch_leaks import Exposure, measure_exposure, outlines_of, sketch_facts
-from fedmoments.privacy.sketch_limits import limit_sketch
+from fedmoments.privacy.small_classes import limit_sketch
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

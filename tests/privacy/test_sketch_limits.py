@@ -11,7 +11,7 @@ from fedmoments import Statistics, StatisticsSpec
 from fedmoments.core.statistics import FixedPoint, SketchPlan
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.policy import ClientPolicy
-from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
+from fedmoments.privacy.small_classes import allowed_rank, limit_sketch
 from fedmoments.settings.policy import SHARE, SPARE
 from fedmoments.wire import Agreement, IdentityKey, decode, encode
 

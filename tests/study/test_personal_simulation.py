@@ -16,8 +16,7 @@ from fedmoments.samples.features import Features, Samples
 from fedmoments.study.personal import PersonalResult, simulate_personal
 from fedmoments.tuning.blending import blend
 from fedmoments.tuning.local_tests import deal_tests, hold_out_tests
-from fedmoments.tuning.personal import mask_to_labels
-from fedmoments.tuning.shares import weigh_by_shares
+from fedmoments.tuning.personal import mask_to_labels, weigh_by_shares
 
 C, D = 6, 5
 SEEDS = st.integers(0, 2**32)

@@ -15,9 +15,9 @@ import pytest
 import fedmoments as fm
 from fedmoments.core.heads.head import Head
 from fedmoments.settings.study import StudySettings
-from fedmoments.study import provenance
+from fedmoments.study import memory
 from fedmoments.study.jobs import run_job
-from fedmoments.study.provenance import code_of, identity_of, package_code
+from fedmoments.study.memory import code_of, identity_of, package_code
 
 HEAD = """
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def test_other_code_of_ours_finds_nothing(data: str, monkeypatch: pytest.MonkeyP
     job = StudySettings(data=data, heads=("fedncm",), clients=(5,), seeds=2)
     run_job(job, Path("out"), cache_dir=False)
     assert run_job(job, Path("out"), cache_dir=False).resumed == 2
-    monkeypatch.setattr(provenance, "package_code", lambda: "a built-in head was edited")
+    monkeypatch.setattr(memory, "package_code", lambda: "a built-in head was edited")
     assert run_job(job, Path("out"), cache_dir=False).resumed == 0
 
 
@@ -106,7 +106,7 @@ def test_our_sources_are_all_in_the_hash(tmp_path: Path, monkeypatch: pytest.Mon
     before = package_code.__wrapped__()
     monkeypatch.setattr(fm, "__file__", str(copy / "__init__.py"))
     assert package_code.__wrapped__() == before
-    for name in ("core/linalg.py", "study/simulation/run.py"):
+    for name in ("core/linalg.py", "study/simulation/sweep.py"):
         (copy / name).write_text((copy / name).read_text("utf-8") + " \n", "utf-8")
         changed = package_code.__wrapped__()
         assert changed != before

@@ -20,8 +20,7 @@ from fedmoments.tuning.start import BIAS, WEIGHTS, Start, start_from
 
 torch = pytest.importorskip("torch")
 
-from fedmoments.tuning.network.modules.head import TorchHead  # noqa: E402
-from fedmoments.tuning.network.modules.maps import differentiable  # noqa: E402
+from fedmoments.tuning.network.modules.head import TorchHead, differentiable  # noqa: E402
 
 D, C = 6, 4
 HEADS = ["fedncm", "fedcof", "fed3r", "gh-lda", "gh-nb", "gh-qda", "gh-dlr-qda", "gh-qda-fisher"]

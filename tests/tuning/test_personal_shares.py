@@ -12,8 +12,7 @@ from fedmoments.core.classifier import EnsembleClassifier, LinearClassifier
 from fedmoments.core.heads import make_head
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
-from fedmoments.tuning.personal import mask_to_labels
-from fedmoments.tuning.shares import STEPS, own_shares, weigh_by_shares
+from fedmoments.tuning.personal import STEPS, mask_to_labels, own_shares, weigh_by_shares
 
 C, D = 4, 5
 SEEDS = st.integers(0, 2**32)

@@ -37,8 +37,8 @@ def fit(
     from fedmoments.cli.notes import contributions, map_of
     from fedmoments.core.api import fit
     from fedmoments.core.heads import make_head
+    from fedmoments.study.simulation.fit import choice_of
     from fedmoments.study.simulation.methods import require_head
-    from fedmoments.study.simulation.notices import choice_of
 
     place = writable_place(out)
     require_head(head)

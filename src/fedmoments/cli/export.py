@@ -9,7 +9,7 @@ from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
-from fedmoments.settings.encoding import Running
+from fedmoments.settings.samples import Running
 
 __all__ = ["export"]
 

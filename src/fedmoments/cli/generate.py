@@ -19,9 +19,8 @@ from fedmoments.cli.parameters import LAST, OptionOf, Positional, parameter_of
 from fedmoments.cli.places import existing_file
 from fedmoments.cli.texts import JOINED, joined
 from fedmoments.errors import FileFormatError, InputError, UnknownNameError
+from fedmoments.settings.files import checked_values, read_toml
 from fedmoments.settings.option import GROUPS, Option
-from fedmoments.settings.toml import read_toml
-from fedmoments.settings.values import checked_values
 
 __all__ = ["Command", "command", "positional", "typed"]
 

@@ -7,9 +7,8 @@ from types import NoneType
 from typing import Any, Generic, TypeVar
 
 from fedmoments.cli.texts import written
-from fedmoments.settings.files import FromFile
+from fedmoments.settings.files import FromFile, choices_of, from_values, types_of, with_values
 from fedmoments.settings.option import Option, option_of
-from fedmoments.settings.values import choices_of, from_values, types_of, with_values
 
 __all__ = ["Given", "Leaf", "Taken", "laid_over", "leaves_of", "one_of"]
 

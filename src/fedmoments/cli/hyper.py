@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.settings.values import choices_of, types_of
+from fedmoments.settings.files import choices_of, types_of
 
 __all__ = ["hyper_of_heads", "hyper_parameters"]
 

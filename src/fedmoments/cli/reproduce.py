@@ -199,7 +199,7 @@ def _one(experiment: Any, world: Any, asked: Mapping[str, Any], *, named: bool) 
 
 def _require(experiment: Any, read: Callable[[], Any], world: Any) -> None:
     """Refuse an experiment that these data, or what is installed, do not allow."""
-    from fedmoments.study.papers.availability import obstacle
+    from fedmoments.study.papers.library import obstacle
 
     if not experiment.is_free and (why := obstacle(experiment, read(), world.encoder_names)):
         raise InputError(f"{experiment.name} cannot be run: {why}")

@@ -17,7 +17,7 @@ MOST_PLACES = 12
 def listing(data: Any, encoders: Sequence[str | None]) -> list[dict[str, Any]]:
     """Return every experiment, and whether it can be run with some data; without data, which it would need."""
     from fedmoments.study.papers import experiments
-    from fedmoments.study.papers.availability import limits, obstacle, wanted
+    from fedmoments.study.papers.library import limits, obstacle, wanted
 
     rows = []
     for experiment in experiments():

@@ -12,7 +12,7 @@ from fedmoments.cli.options import Json
 from fedmoments.cli.output import print_line
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
-from fedmoments.settings.encoding import Running
+from fedmoments.settings.samples import Running
 from fedmoments.settings.serving import ServingSettings
 
 __all__ = ["serve"]

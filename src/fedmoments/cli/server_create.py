@@ -13,9 +13,8 @@ from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.cli.texts import listed
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.privacy.protection import Agreed
-from fedmoments.settings.encoding import EncoderChoice, Running
-from fedmoments.settings.samples import Columns, SampleSource
-from fedmoments.settings.terms import TermsSettings
+from fedmoments.settings.samples import Columns, EncoderChoice, Running, SampleSource
+from fedmoments.settings.server import TermsSettings
 
 __all__ = ["CREATE", "create", "show_terms"]
 

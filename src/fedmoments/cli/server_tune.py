@@ -11,9 +11,9 @@ from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Hyper, Json, example
 from fedmoments.cli.output import SHOWN, plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.places import results_folder
-from fedmoments.cli.server import CLIENT_KEYS, ENROL
-from fedmoments.cli.server_create import CREATE
-from fedmoments.cli.server_runs import (
+from fedmoments.cli.server import (
+    CLIENT_KEYS,
+    ENROL,
     SLACK,
     Home,
     Host,
@@ -25,6 +25,7 @@ from fedmoments.cli.server_runs import (
     lifetime,
     serve_run,
 )
+from fedmoments.cli.server_create import CREATE
 from fedmoments.errors import InputError
 from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.server import TuningSettings

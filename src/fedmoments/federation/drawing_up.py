@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedmoments.core.api import spec_for
-from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.second_exchange import fisher_directions
@@ -15,7 +15,7 @@ from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
-from fedmoments.settings.encoding import EncoderChoice
+from fedmoments.settings.samples import EncoderChoice
 
 __all__ = ["directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
 

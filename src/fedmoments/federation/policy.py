@@ -17,7 +17,7 @@ from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.map_leaks import MapOutline, fewest_samples, largest_matrix
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
-from fedmoments.privacy.sketch_limits import check_limits, limit_sketch, spare_samples
+from fedmoments.privacy.small_classes import check_limits, limit_sketch, spare_samples
 from fedmoments.settings.policy import MAPS, TUNING, PolicyRules
 from fedmoments.wire import Withheld
 

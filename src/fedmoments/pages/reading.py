@@ -1,4 +1,7 @@
-"""Rows and settings of a report in words: what tells them from one another."""
+"""Rows and settings of a report in words: what tells them from one another.
+
+Panels of which one is shown: a drop-down list chooses, here and in every section that has the same panels.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,21 +10,49 @@ from fedmoments.core.observations import Report, Row, Setting
 from fedmoments.core.observations.parts import HeadDetail
 from fedmoments.core.observations.setting import SWEPT
 from fedmoments.pages.formats import clients_words, count
+from fedmoments.pages.markup import Html, Node, join, tag
 
 __all__ = [
     "PAYLOAD",
     "Panel",
+    "chooser",
     "group_words",
     "is_drawn",
     "label_of",
     "methods_of",
     "name_of",
+    "panels",
     "panels_of",
     "parties_words",
     "place_of",
     "rival_words",
     "setting_words",
 ]
+
+
+def chooser(name: str, label: str, options: Sequence[tuple[str, str]], chosen: str) -> Html | None:
+    """Return a drop-down list of (key, words), or None when there is nothing to choose."""
+    if len(options) < 2:
+        return None
+    return tag(
+        "label",
+        tag("span", label),
+        tag(
+            "select",
+            *(tag("option", words, value=key, selected=key == chosen) for key, words in options),
+            data_chooser=name,
+        ),
+        class_="chooser",
+    )
+
+
+def panels(name: str, contents: Sequence[tuple[str, Node]], chosen: str) -> Html:
+    """Return all panels, each under its key; all but the chosen one are hidden."""
+    return join(
+        tag("div", content, class_="panel", data_panel=name, data_key=key, hidden=key != chosen)
+        for key, content in contents
+    )
+
 
 #: Parts of a setting that change what is sent and nothing else: what they buy is seen in one figure.
 PAYLOAD = tuple(key for key, part in SWEPT.items() if part.payload)

@@ -14,8 +14,7 @@ from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.sketch_leaks import SketchOutline, measure_exposure, outlines_of
-from fedmoments.privacy.sketch_limits import allowed_rank, limit_sketch
-from fedmoments.privacy.small_classes import row_counts
+from fedmoments.privacy.small_classes import allowed_rank, limit_sketch, row_counts
 
 __all__ = ["Outline"]
 
@@ -121,7 +120,7 @@ class Outline:
         Parameters
         ----------
         share, least
-            As for :func:`~fedmoments.privacy.sketch_limits.limit_sketch`.
+            As for :func:`~fedmoments.privacy.small_classes.limit_sketch`.
 
         Examples
         --------

@@ -281,7 +281,7 @@ class Protection:
             parse_attack(str(self.attack))
 
     def check_rules(self) -> None:
-        """Refuse rules that the noise does not account for: :mod:`fedmoments.privacy.dp.compatibility`.
+        """Refuse rules that the noise does not account for: :mod:`fedmoments.privacy.dp.budget`.
 
         Examples
         --------

@@ -9,8 +9,7 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.entry import Runtime
 from fedmoments.samples.encoders.registry import load_encoder
 from fedmoments.samples.sources.registry import load_data
-from fedmoments.settings.encoding import Encoding
-from fedmoments.settings.samples import SampleSource
+from fedmoments.settings.samples import Encoding, SampleSource
 
 __all__ = ["DEFAULTS", "choose_encoder", "read_data"]
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedmoments.errors import InputError
-from fedmoments.settings.encoding import Running
 from fedmoments.settings.files import FromFile
 from fedmoments.settings.option import option
 from fedmoments.settings.policy import PolicyRules
-from fedmoments.settings.samples import SampleSource
+from fedmoments.settings.samples import Running, SampleSource
 
 __all__ = ["ClientSettings", "parse_partitions"]
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedmoments.settings.encoding import Encoding
 from fedmoments.settings.files import FromFile
 from fedmoments.settings.option import option
 from fedmoments.settings.plan import RANDOM, TuningPlan
-from fedmoments.settings.samples import SampleSource
+from fedmoments.settings.samples import Encoding, SampleSource
 
 __all__ = ["DEFAULT_HEAD", "StudySettings", "TuningStudy"]
 

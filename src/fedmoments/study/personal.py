@@ -7,7 +7,7 @@ variant                           classifier
 ================================  =============================================================================
 ``global``                        the head of the federation
 ``labels``                        the same, predicting only labels that the client has
-``shares``                        that, as often as the client has them (:mod:`fedmoments.tuning.shares`)
+``shares``                        that, as often as the client has them (:mod:`fedmoments.tuning.personal`)
 ``blend β``                       the head on blended class means (:mod:`fedmoments.tuning.blending`)
 ``blend β + labels``              that, predicting only labels that the client has
 ``blend β + shares``              that, as often as the client has them
@@ -34,10 +34,10 @@ from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.study.simulation import Federation
-from fedmoments.study.simulation.notices import fit_notes
+from fedmoments.study.simulation.fit import fit_notes
 from fedmoments.tuning.blending import blend, read_beta
 from fedmoments.tuning.local_tests import deal_tests, hold_out_tests
-from fedmoments.tuning.shares import own_shares
+from fedmoments.tuning.personal import own_shares
 
 __all__ = ["BETAS", "ClientCounts", "PersonalResult", "simulate_personal"]
 

@@ -9,6 +9,8 @@ control variates c of the server and c_k of the client, a local step is
 
 from velocity 0 in every round. Afterwards c_k becomes the mean of the raw gradients g of the round (which is the
 paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no momentum), and the client sends the change of it.
+
+Parameters as bytes: what travels between server and clients in a round, and what rounds are charged for.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.files import pack_tensors, unpack_tensors
 from fedmoments.settings.plan import TuningPlan
 
-__all__ = ["AVERAGED", "Arrays", "DivergedError", "Engine", "Score", "Update", "require_request"]
+__all__ = [
+    "AVERAGED",
+    "Arrays",
+    "DivergedError",
+    "Engine",
+    "Score",
+    "Update",
+    "message_size",
+    "pack_parameters",
+    "require_request",
+    "unpack_parameters",
+]
+
 
 #: Parameters by name, float32 (or float64, where exactness is tested).
 Arrays = dict[str, NDArray[np.floating[Any]]]
@@ -142,3 +157,49 @@ class Engine(Protocol):
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
+
+
+_KIND = "parameters"
+_PARTS = ("parameters", "control")
+
+
+def pack_parameters(arrays: Arrays, control: Arrays | None = None, **header: Any) -> bytes:
+    """Return parameters, control variates (SCAFFOLD) and header fields as checked bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = pack_parameters({"head/bias": np.zeros(3, np.float32)}, round=2)
+    >>> arrays, control, header = unpack_parameters(data, "the server")
+    >>> arrays["head/bias"].shape, control, header["round"]
+    ((3,), None, 2)
+    """
+    parts = dict(zip(_PARTS, (arrays, control or {}), strict=True))
+    tensors = {f"{part}/{name}": array for part, named in parts.items() for name, array in named.items()}
+    return pack_tensors(_KIND, tensors, {**header, "controlled": control is not None})
+
+
+def unpack_parameters(data: bytes, whose: str) -> tuple[Arrays, Arrays | None, dict[str, Any]]:
+    """Read what :func:`pack_parameters` made; anything else is refused, and nothing in it is run."""
+    tensors, header = unpack_tensors(data, _KIND, whose)
+    parts: dict[str, Arrays] = {part: {} for part in _PARTS}
+    for name, array in tensors.items():
+        part, slash, rest = name.partition("/")
+        if part not in parts or not slash or array.dtype.kind != "f":
+            raise InputError(f"{whose} sent '{name}' of type {array.dtype}, which is no parameter")
+        parts[part][rest] = array
+    controlled = header.get("controlled") is True
+    return parts["parameters"], parts["control"] if controlled else None, dict(header)
+
+
+def message_size(arrays: Arrays, control: Arrays | None = None, **header: Any) -> int:
+    """Return the bytes of a message, by making it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> arrays = {"head/weights": np.zeros((384, 77), np.float32)}
+    >>> message_size(arrays) - 4 * 384 * 77 < 1000
+    True
+    """
+    return len(pack_parameters(arrays, control, **header))

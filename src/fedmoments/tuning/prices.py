@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from fedmoments.core.costs import client_flops, iterative_cost
 from fedmoments.settings.plan import TuningPlan
-from fedmoments.tuning.engine import Arrays, Update
-from fedmoments.tuning.message import message_size
+from fedmoments.tuning.engine import Arrays, Update, message_size
 
 __all__ = ["Bill", "Prices"]
 

@@ -1,8 +1,7 @@
 """The bytes that leave a client: a signed header and a safetensors body, checked before anything is believed."""
 
 from fedmoments.wire.agreement import Agreement
-from fedmoments.wire.bundle import pack_bundle, unpack_bundle
-from fedmoments.wire.contribution import Contribution, decode, encode
+from fedmoments.wire.contribution import Contribution, decode, encode, pack_bundle, unpack_bundle
 from fedmoments.wire.header import Header, check_client_id, read_header
 from fedmoments.wire.keys import IdentityKey, PublicKey
 from fedmoments.wire.reason import Reason

@@ -11,9 +11,9 @@ Sound numbers are never refused, so every inequality is tested with the slack th
 - **the norm bound**: features are often normalised in float32, so norms up to R·(1 + 10⁻⁵) count as within R, and
   single entries up to n·R^degree·(1 + 10⁻⁵), as in ``FixedPoint``: no sum in a ledger can overflow.
 
-Second moments that are indefinite or of too high a rank are found in :mod:`fedmoments.wire.definite`, sums of powers
+Second moments that are indefinite or of too high a rank are found in :mod:`fedmoments.wire.evidence`, sums of powers
 that exclude each other in :mod:`fedmoments.wire.power_checks`, scatter sketches that no data have in
-:mod:`fedmoments.wire.sketch_checks`.
+:mod:`fedmoments.wire.sketch_block`.
 """
 
 import math
@@ -27,11 +27,10 @@ from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, Statistics
 from fedmoments.core.statistics.fixed_point import SLACK
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import Refuse
-from fedmoments.wire.definite import check_definite
-from fedmoments.wire.evidence import MATRICES, Evidence, counts_of, read_evidence, relative_error
+from fedmoments.wire.evidence import MATRICES, Evidence, check_definite, counts_of, read_evidence, relative_error
 from fedmoments.wire.power_checks import check_powers
 from fedmoments.wire.reason import Reason
-from fedmoments.wire.sketch_checks import check_sketch
+from fedmoments.wire.sketch_block import check_sketch
 
 __all__ = ["Index", "check_index", "check_moments"]
 

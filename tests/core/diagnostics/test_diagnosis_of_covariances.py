@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import eigh
 
 from fedmoments.core.diagnostics import Conditioning, fisher_curve, nearest_classes, spectrum_of
-from fedmoments.core.diagnostics.subspace import steps
+from fedmoments.core.diagnostics.spectrum import steps
 from fedmoments.core.gaussian import ClassGaussians, FisherSubspace
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 

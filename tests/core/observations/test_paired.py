@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedmoments.core.observations.paired import differences, mcnemar, student_interval
+from fedmoments.core.observations.observation import differences, mcnemar, student_interval
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=12))

@@ -12,8 +12,8 @@ from fedmoments.core.observations.setting import SWEPT
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.settings.study import StudySettings, TuningStudy
 from fedmoments.study.jobs import run_job
-from fedmoments.study.jobs.outputs import COLUMNS
 from fedmoments.study.jobs.personal_simulation import simulate_personalisation
+from fedmoments.study.jobs.run import COLUMNS
 from fedmoments.study.jobs.tuning import run_tuning
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmoments.core.observations import Observation, Report, Results
-from fedmoments.core.observations.paired import mcnemar, student_interval
+from fedmoments.core.observations.observation import mcnemar, student_interval
 from fedmoments.errors import InputError
 from fedmoments.samples.features import Features, Samples
 from fedmoments.study.simulation import simulate

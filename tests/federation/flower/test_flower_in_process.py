@@ -36,8 +36,8 @@ from fedmoments.federation.flower.server import FederationRun, run_federation
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.settings.client import ClientSettings
+from fedmoments.settings.files import with_values
 from fedmoments.settings.server import ServerSettings
-from fedmoments.settings.values import with_values
 from fedmoments.wire import encode, pack_bundle, unpack_bundle
 
 Made = Callable[..., LocalFederation]

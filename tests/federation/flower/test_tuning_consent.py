@@ -29,7 +29,7 @@ from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.policy import TUNING
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.message import pack_parameters, unpack_parameters
+from fedmoments.tuning.engine import pack_parameters, unpack_parameters
 from fedmoments.tuning.start import start_from
 from fedmoments.tuning.temperature import cross_entropy_sums
 

@@ -33,8 +33,7 @@ from fedmoments.federation.flower.node import identity_of
 from fedmoments.federation.flower.tuning_task import Task, greeting_bytes, signed_bytes
 from fedmoments.federation.store import FederationStore
 from fedmoments.settings.client import ClientSettings
-from fedmoments.tuning.engine import Arrays
-from fedmoments.tuning.message import pack_parameters, unpack_parameters
+from fedmoments.tuning.engine import Arrays, pack_parameters, unpack_parameters
 
 ALL = {**PLAN, "fraction": 1.0, "rounds": 2}
 BAD = "client-0005"

@@ -15,7 +15,7 @@ from tests.federation.flower.tuning_trials import PLAN, Made, collected, run, se
 from fedmoments.errors import DeploymentError, PolicyError
 from fedmoments.federation.flower.tuning_memory import forget_all
 from fedmoments.federation.flower.tuning_node import TuningNode
-from fedmoments.tuning.message import pack_parameters
+from fedmoments.tuning.engine import pack_parameters
 
 
 @pytest.mark.parametrize("folder", ["", "box"])

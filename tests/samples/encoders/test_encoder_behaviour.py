@@ -19,7 +19,7 @@ from fedmoments.samples.encoders.pipeline import encode_samples
 from fedmoments.samples.encoders.probe import SAMPLES, TOLERANCE, Behaviour, probe_pixels, probe_samples
 from fedmoments.samples.samples import Samples
 from fedmoments.settings.client import ClientSettings
-from fedmoments.settings.encoding import Encoding
+from fedmoments.settings.samples import Encoding
 
 NETWORK = """
 import torch

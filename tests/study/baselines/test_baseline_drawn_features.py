@@ -12,8 +12,7 @@ from fedmoments.errors import InputError
 from fedmoments.study.baselines import Upload, make_baseline
 from fedmoments.study.baselines.ccvr import Ccvr, merged_moments
 from fedmoments.study.baselines.fedpft import FedPft, variance_floor
-from fedmoments.study.baselines.mixture import COVARIANCES
-from fedmoments.study.baselines.trapezoid import trapezoid_size
+from fedmoments.study.baselines.mixture import COVARIANCES, trapezoid_size
 
 Array = npt.NDArray[Any]
 C, D = 4, 3

@@ -9,8 +9,15 @@ from scipy.stats import multivariate_normal
 
 from fedmoments.core.linalg import packed_size
 from fedmoments.errors import InputError
-from fedmoments.study.baselines.mixture import COVARIANCES, Mixture, fit_mixture
-from fedmoments.study.baselines.trapezoid import centred_rows, pack_factor, trapezoid_size, unpack_factor
+from fedmoments.study.baselines.mixture import (
+    COVARIANCES,
+    Mixture,
+    centred_rows,
+    fit_mixture,
+    pack_factor,
+    trapezoid_size,
+    unpack_factor,
+)
 
 Array = npt.NDArray[Any]
 D = 5

@@ -107,7 +107,7 @@ def test_too_many_numbers_are_measured_in_float64_and_said(
     arguments = ("simulate", features, "--heads", "fedncm,gh-qda", "--clients", "9", "--seeds", "1")
     detail = json.loads(run(*arguments, "--json").stdout)["details"][1]
     assert detail["digest"]
-    monkeypatch.setattr("fedmoments.study.simulation.form.MOST_NUMBERS", 10_000)
+    monkeypatch.setattr("fedmoments.study.simulation.payload.MOST_NUMBERS", 10_000)
     details = json.loads(run(*arguments, "--json").stdout)["details"]
     for each in details:
         assert (each["digest"], each["statistics_digest"]) == (None, None)

@@ -13,7 +13,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.jobs import JobResult, run_job
-from fedmoments.study.jobs.outputs import COLUMNS
+from fedmoments.study.jobs.run import COLUMNS
 
 HEADS = ("fedncm", "fedcof", "gh-lda", "gh-qda", "fed3r-rf")
 HYPER = {"fed3r-rf": {"n_features": 40}}

@@ -14,11 +14,11 @@ from fedmoments.errors import InputError, MergeError, UnknownNameError
 from fedmoments.samples.encoders import load_encoder
 from fedmoments.samples.encoders.families.identity import IdentityEncoder
 from fedmoments.settings.study import TuningStudy
+from fedmoments.study.checks import check_tuning
 from fedmoments.study.jobs import tuning as job_module
 from fedmoments.study.jobs.encoding import encode_data
 from fedmoments.study.jobs.tuning import run_tuning
 from fedmoments.study.jobs.tuning_world import World
-from fedmoments.study.tuning_checks import check_tuning
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.loop import tune
 

@@ -11,6 +11,7 @@ from fedmoments.core.observations import Observation, matching
 from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.settings.study import StudySettings
+from fedmoments.study.checks import check_tuning
 from fedmoments.study.papers import run as run_module
 from fedmoments.study.papers.engines import tuning as tuning_module
 from fedmoments.study.papers.engines.tuning import jobs_of, run
@@ -18,7 +19,6 @@ from fedmoments.study.papers.engines.tuning_curves import POINTS, Curves, Place,
 from fedmoments.study.papers.experiment import Experiment, read_experiment
 from fedmoments.study.papers.run import Request, run_experiment
 from fedmoments.study.papers.world import World
-from fedmoments.study.tuning_checks import check_tuning
 
 ROOT = Path(run_module.__file__).parent / "papers"
 NAMES = sorted(

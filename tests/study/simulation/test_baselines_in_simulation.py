@@ -20,13 +20,12 @@ from fedmoments.samples import parse_split
 from fedmoments.samples.features import Features, Samples
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.baselines import Baseline, Upload, baseline_names
-from fedmoments.study.baselines.registry import BASELINES
+from fedmoments.study.baselines.baseline import BASELINES
 from fedmoments.study.checks import check_study
 from fedmoments.study.jobs import run_job
 from fedmoments.study.simulation import simulate
-from fedmoments.study.simulation.comparison import client_seed
+from fedmoments.study.simulation.fit import client_seed, fit_notes
 from fedmoments.study.simulation.methods import all_names, choose_methods, require_head, standard_heads
-from fedmoments.study.simulation.notices import fit_notes
 
 CLASSES, DIM, CLIENTS, SPLIT = 4, 6, 9, "dirichlet:0.2"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.core.costs.budgets import plan_of, sketch_sizes
+from fedmoments.core.costs.sketches import plan_of, sketch_sizes
 from fedmoments.core.gaussian import ClassGaussians
 from fedmoments.core.statistics import SketchPlan
 from fedmoments.core.statistics.sketch_plan import Budget

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import LinearClassifier
-from fedmoments.study.simulation.evaluation import N_BINS, Calibration, calibrate
+from fedmoments.study.simulation.fit import N_BINS, Calibration, calibrate
 
 
 def softmax_of_features(n_classes: int) -> LinearClassifier:

@@ -20,7 +20,7 @@ from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study
 from fedmoments.study.jobs import run_job
 from fedmoments.study.simulation import Federation, simulate
-from fedmoments.study.simulation.withholding import withhold
+from fedmoments.study.simulation.payload import withhold
 
 CLASSES, DIM = 4, 6
 

@@ -21,8 +21,7 @@ Table 6 all C of them. The defaults are what this package sends: packed, absent 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.core.costs.checks import check_whole
-from fedmoments.core.costs.cost import Cost
+from fedmoments.core.costs.cost import Cost, check_whole
 from fedmoments.core.costs.methods import OneShotMethod, iterative_method, one_shot_method
 from fedmoments.core.costs.moments import check_present_classes, moments_size
 from fedmoments.core.costs.sketches import evenly

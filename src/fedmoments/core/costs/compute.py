@@ -10,8 +10,8 @@ that costs two forward passes::
       LP                E n (F_φ + 3 F_h)    no backward pass through the encoder
 """
 
-from fedmoments.core.costs.checks import check_not_negative, check_whole
 from fedmoments.core.costs.communication import mapped_dimension
+from fedmoments.core.costs.cost import check_not_negative, check_whole
 from fedmoments.core.costs.methods import iterative_method, known_methods, one_shot_method
 from fedmoments.core.costs.moments import flops_of
 from fedmoments.core.costs.rounds import expected_participations

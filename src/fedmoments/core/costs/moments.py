@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.core.costs.checks import check_whole
+from fedmoments.core.costs.cost import check_whole
 from fedmoments.core.costs.sketches import sketch_size
 from fedmoments.core.statistics import MOMENTS, Layout, Moment, SketchPlan
 from fedmoments.errors import InputError, UnknownNameError

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.costs.checks import check_sampled, check_share, check_whole
+from fedmoments.core.costs.cost import check_sampled, check_share, check_whole
 
 __all__ = [
     "RoundsToSee",

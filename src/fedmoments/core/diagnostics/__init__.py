@@ -2,11 +2,9 @@
 
 from fedmoments.core.diagnostics.cautions import Caution
 from fedmoments.core.diagnostics.diagnosis import NEEDS, Diagnostics, Unknown, diagnose
-from fedmoments.core.diagnostics.holdings import Holdings, holdings_of
-from fedmoments.core.diagnostics.neighbours import Neighbours, nearest_classes
+from fedmoments.core.diagnostics.holdings import Holdings, Neighbours, holdings_of, nearest_classes
 from fedmoments.core.diagnostics.shapes import Gaussianity, Tail, gaussianity
-from fedmoments.core.diagnostics.spectrum import Conditioning, Spectrum, spectrum_of
-from fedmoments.core.diagnostics.subspace import FisherCurve, fisher_curve
+from fedmoments.core.diagnostics.spectrum import Conditioning, FisherCurve, Spectrum, fisher_curve, spectrum_of
 
 __all__ = [
     "NEEDS",

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainccinv, gammaincinv
 
-from fedmoments.core.diagnostics.holdings import Holdings
-from fedmoments.core.diagnostics.neighbours import Neighbours
+from fedmoments.core.diagnostics.holdings import Holdings, Neighbours
 from fedmoments.core.diagnostics.shapes import Gaussianity
 from fedmoments.core.diagnostics.spectrum import Spectrum
 from fedmoments.core.gaussian import CovarianceBias

@@ -8,12 +8,10 @@ from typing import TypeVar
 import numpy as np
 
 from fedmoments.core.diagnostics.cautions import Caution, Findings, cautions_of
-from fedmoments.core.diagnostics.holdings import Holdings, holdings_of
-from fedmoments.core.diagnostics.neighbours import Neighbours, nearest_classes
+from fedmoments.core.diagnostics.holdings import Holdings, Neighbours, holdings_of, nearest_classes
 from fedmoments.core.diagnostics.shapes import NEEDS as SHAPE_NEEDS
 from fedmoments.core.diagnostics.shapes import Gaussianity, gaussianity
-from fedmoments.core.diagnostics.spectrum import Spectrum, spectrum_of
-from fedmoments.core.diagnostics.subspace import FisherCurve, HeldOut, fisher_curve
+from fedmoments.core.diagnostics.spectrum import FisherCurve, HeldOut, Spectrum, fisher_curve, spectrum_of
 from fedmoments.core.gaussian import (
     ClassGaussians,
     CovarianceBias,

@@ -2,16 +2,88 @@
 
 A row of client means is one client's mean of one class (or of a share of it). The free covariance of class c has
 K_c − 1 degrees of freedom, and a row of one sample *is* that sample: its feature vector is sent as it is.
+
+The nearest class of every class, in units of the spread inside classes.
+
+The squared Mahalanobis distance of two class means, D² = (μ_a−μ_b)ᵀ Σ̃⁻¹ (μ_a−μ_b), is a squared Euclidean distance in
+the Fisher space with all directions. Estimated means are farther apart than true ones: their noise alone gives
+E[D²] = tr(Σ̃⁻¹Σ)·(1/N_a + 1/N_b), 5.9 for two classes of 130 samples in 384 dimensions. It is subtracted, so that two
+classes of the same distribution have a distance of about 0. Two Gaussians at a distance D are told apart with an error
+of Φ(−D/2) at best: 31 % at 1, 16 % at 2.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
+from fedmoments.core.gaussian import FisherSubspace
+from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics import Statistics
 
-__all__ = ["Holdings", "holdings_of"]
+__all__ = ["Holdings", "Neighbours", "holdings_of", "nearest_classes"]
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest class of every class.
+
+    Parameters
+    ----------
+    nearest
+        (C,) label of the nearest class; −1 for a class without a sample, or without another one.
+    distance
+        (C,) distance to it in units of the spread inside classes, the means' own noise taken off; NaN where unknown.
+    """
+
+    nearest: NDArray[np.int64]
+    distance: Floats
+
+    @property
+    def error(self) -> Floats:
+        """(C,) share of two such classes that the best rule confuses, were they Gaussian: Φ(−D/2)."""
+        return np.asarray(ndtr(-0.5 * self.distance))
+
+
+def nearest_classes(fisher: FisherSubspace, counts: NDArray[np.int64], noise_dims: float) -> Neighbours:
+    """Return the nearest class of every class.
+
+    Parameters
+    ----------
+    fisher
+        Subspace with all its directions.
+    counts
+        (C,) samples N_c.
+    noise_dims
+        tr(Σ̃⁻¹Σ), see :class:`fedmoments.core.diagnostics.Spectrum`.
+
+    Examples
+    --------
+    >>> means = np.array([[0.0], [3.0], [10.0]])
+    >>> fisher = FisherSubspace(basis=np.eye(1), eigenvalues=np.ones(1), offset=np.zeros(1), means=means)
+    >>> neighbours = nearest_classes(fisher, np.array([100, 100, 100]), noise_dims=1.0)
+    >>> neighbours.nearest, neighbours.distance.round(2)
+    (array([1, 0, 1]), array([3., 3., 7.]))
+    """
+    nearest = np.full(len(counts), -1, np.int64)
+    squared = np.full(len(counts), np.nan)
+    here = np.flatnonzero(counts)
+    if len(here) < 2:
+        return Neighbours(nearest, squared)
+    means, noise = fisher.means[here], noise_dims / counts[here]
+    norms = np.einsum("ck,ck->c", means, means)
+    for block in blocks(len(here), 512):
+        distances = norms[block, None] + norms - 2.0 * means[block] @ means.T - noise[block, None] - noise
+        distances[np.arange(len(distances)), np.arange(len(here))[block]] = np.inf
+        closest = distances.argmin(axis=1)
+        nearest[here[block]] = here[closest]
+        squared[here[block]] = distances[np.arange(len(distances)), closest]
+    return Neighbours(nearest, np.sqrt(np.maximum(squared, 0.0)))
+
 
 Ints = NDArray[np.int64]
 

@@ -8,14 +8,15 @@ by :mod:`fedmoments.core.observations.codec`.
 
 from fedmoments.core.observations.observation import (
     ACCURACY,
+    Interval,
     Observation,
     Scalar,
     is_known,
     is_share,
     matching,
     sorted_values,
+    student_interval,
 )
-from fedmoments.core.observations.paired import Interval, student_interval
 from fedmoments.core.observations.report import Report, read_report
 from fedmoments.core.observations.results import Comparison, Pivot, Results
 from fedmoments.core.observations.rows import Outcome, Row

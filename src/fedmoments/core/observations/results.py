@@ -4,8 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmoments.core.observations.observation import ACCURACY, Observation, Scalar, is_share, matching, sorted_values
-from fedmoments.core.observations.paired import Interval, McNemar, differences, mcnemar, student_interval
+from fedmoments.core.observations.observation import (
+    ACCURACY,
+    Interval,
+    McNemar,
+    Observation,
+    Scalar,
+    differences,
+    is_share,
+    matching,
+    mcnemar,
+    sorted_values,
+    student_interval,
+)
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 

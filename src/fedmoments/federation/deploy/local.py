@@ -34,10 +34,9 @@ from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import client_name
 from fedmoments.settings.client import ClientSettings
-from fedmoments.settings.encoding import Running
 from fedmoments.settings.files import absolute_data
 from fedmoments.settings.helper import HelperSettings
-from fedmoments.settings.samples import SampleSource
+from fedmoments.settings.samples import Running, SampleSource
 from fedmoments.settings.server import ServerSettings
 from fedmoments.settings.study import StudySettings
 

@@ -31,8 +31,7 @@ from fedmoments.federation.flower.tuning_replies import (
 from fedmoments.federation.flower.tuning_task import Task
 from fedmoments.federation.store import FederationStore
 from fedmoments.settings.server import TuningSettings
-from fedmoments.tuning.engine import Arrays, Score, Update
-from fedmoments.tuning.message import message_size, pack_parameters
+from fedmoments.tuning.engine import Arrays, Score, Update, message_size, pack_parameters
 from fedmoments.wire import PublicKey
 
 __all__ = ["GridEngine"]

@@ -23,8 +23,7 @@ from fedmoments.files import write_whole
 from fedmoments.samples.samples import Chosen
 from fedmoments.settings.client import ClientSettings
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.engine import Arrays, Engine, Score
-from fedmoments.tuning.message import pack_parameters, unpack_parameters
+from fedmoments.tuning.engine import Arrays, Engine, Score, pack_parameters, unpack_parameters
 from fedmoments.tuning.start import Start
 from fedmoments.wire import IdentityKey
 
@@ -92,7 +91,7 @@ class TuningNode:
         client, round_number
             Whose turn it is.
         data
-            Parameters, as :func:`~fedmoments.tuning.message.pack_parameters` packs them.
+            Parameters, as :func:`~fedmoments.tuning.engine.pack_parameters` packs them.
         last
             Round of the last update of this client that the server took in; 0 if none.
         start

@@ -16,8 +16,7 @@ from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.federation.flower.messages import read_content
 from fedmoments.federation.flower.replies import MOST_DECLINED, MOST_NAME, MOST_SENTENCE, cleaned
 from fedmoments.federation.flower.tuning_task import Task, greeting_bytes, signed_bytes
-from fedmoments.tuning.engine import AVERAGED, Arrays, Score, Update
-from fedmoments.tuning.message import message_size, unpack_parameters
+from fedmoments.tuning.engine import AVERAGED, Arrays, Score, Update, message_size, unpack_parameters
 from fedmoments.wire import PublicKey
 
 __all__ = [

@@ -30,8 +30,8 @@ from fedmoments.pages import write_report
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.samples.reading import choose_encoder
-from fedmoments.settings.encoding import Encoding
 from fedmoments.settings.plan import RANDOM
+from fedmoments.settings.samples import Encoding
 from fedmoments.settings.server import TuningSettings
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.engine import Arrays

@@ -8,11 +8,10 @@ from fedmoments.core.observations import Report, Row, Setting
 from fedmoments.pages.answer import cheapest, frontier
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.chart import Chart, Point, Series, Symbol, Trace, bytes_scale, share_scale
-from fedmoments.pages.choosing import chooser, panels
 from fedmoments.pages.figure import figure
 from fedmoments.pages.formats import THIN, bytes_, count, percent, sentences
 from fedmoments.pages.markup import Html, join
-from fedmoments.pages.reading import group_words, is_drawn, label_of, methods_of, place_of
+from fedmoments.pages.reading import chooser, group_words, is_drawn, label_of, methods_of, panels, place_of
 from fedmoments.pages.shell import section
 
 __all__ = ["frontier_chart", "frontier_section"]

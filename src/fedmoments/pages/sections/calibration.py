@@ -7,11 +7,10 @@ from fedmoments.core.observations.parts import Bin, HeadDetail
 from fedmoments.pages.answer import first_panel
 from fedmoments.pages.blocks import note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Trace, share_scale
-from fedmoments.pages.choosing import chooser, panels
 from fedmoments.pages.figure import draw_alone
 from fedmoments.pages.formats import THIN, count, percent
 from fedmoments.pages.markup import Html, join, tag
-from fedmoments.pages.reading import Panel, panels_of
+from fedmoments.pages.reading import Panel, chooser, panels, panels_of
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Row, Table, bar_cell, number_cell
 

@@ -9,11 +9,10 @@ from fedmoments.core.observations import Report
 from fedmoments.pages.answer import first_panel
 from fedmoments.pages.blocks import fold, note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, share_scale
-from fedmoments.pages.choosing import chooser, panels
 from fedmoments.pages.figure import draw_alone
 from fedmoments.pages.formats import count, percent
 from fedmoments.pages.markup import Html, breakable, join, tag
-from fedmoments.pages.reading import Panel, panels_of
+from fedmoments.pages.reading import Panel, chooser, panels, panels_of
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, Table, bar_cell, name_cell, number_cell
 

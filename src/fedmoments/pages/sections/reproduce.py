@@ -10,7 +10,7 @@ from fedmoments.pages.blocks import copied, lead, pairs, titled
 from fedmoments.pages.formats import seconds
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.shell import section
-from fedmoments.settings.toml import to_toml
+from fedmoments.settings.files import to_toml
 
 __all__ = ["reproduce_section"]
 

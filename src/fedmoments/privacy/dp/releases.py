@@ -20,11 +20,9 @@ from fedmoments.core.statistics import FixedPoint, Statistics
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp.accountant import Accountant
-from fedmoments.privacy.dp.discrete import discrete_gaussian
+from fedmoments.privacy.dp.discrete import Stream, discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
-from fedmoments.privacy.dp.randomness import Stream
-from fedmoments.privacy.dp.repairs import repair
-from fedmoments.privacy.dp.scatters import SCATTERS
+from fedmoments.privacy.dp.scatters import SCATTERS, repair
 from fedmoments.privacy.dp.sensitivity import largest_norm
 from fedmoments.privacy.protection import Agreed
 

@@ -12,8 +12,8 @@ from fedmoments.privacy.modes.opened import Derived
 from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES
 from fedmoments.privacy.secure.helper import Helper
 from fedmoments.privacy.secure.report import OVERHEAD_BYTES
+from fedmoments.privacy.secure.threshold import TwoPhaseHelper
 from fedmoments.privacy.secure.two_phase import FirstPhase
-from fedmoments.privacy.secure.two_phase_helper import TwoPhaseHelper
 
 if TYPE_CHECKING:
     from fedmoments.privacy.modes.opened import Opened

@@ -7,8 +7,7 @@ secure sums by cohorts, rows of cohorts can be filtered.
 from fedmoments.privacy.robust.attacks import ATTACKS, Attack, parse_attack, poison
 from fedmoments.privacy.robust.consistency import cap_reason, inconsistencies
 from fedmoments.privacy.robust.filtering import Suspicion, suspects
-from fedmoments.privacy.robust.influence import Influence, influences
-from fedmoments.privacy.robust.record import robust_record
+from fedmoments.privacy.robust.influence import Influence, influences, robust_record
 from fedmoments.privacy.robust.rows import suspect_rows, without_rows
 
 __all__ = [

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.privacy.robust.cells import stack
+from fedmoments.privacy.robust.centres import stack
 from fedmoments.privacy.robust.moving import relabelled, rescattered, translated
 from fedmoments.privacy.robust.spread import FINEST, within_variance
 

@@ -2,17 +2,165 @@
 
 A mean of n samples scatters by s/√n, so the median with weights √n is the most precise: its variance is π/2·s²/Σn. No
 voice weighs more than twice the median holder's, so that a large count buys little.
+
+Robust yardsticks: how far is far, when some of the numbers are an attacker's.
+
+A distance² r that averages over n samples scatters around s²·(ρ + v + 1/n): 1/n from its own samples, v from those of
+the centre that it is measured from, ρ from differences between honest clients that no number of samples averages away.
+On the logarithmic scale that is one unknown shift, log s², and the ratio ρ is the one that makes the logarithms most
+alike: the median of their absolute deviations from their median (MAD) is least. Medians need an honest majority only,
+and nothing depends on the unit of the features.
+
+All clients' classes as one table: row i says that a client's ``counts[i]`` samples of a class sum to ``sums[i]``.
 """
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.linalg import blocks
-from fedmoments.privacy.robust.cells import Cells
+from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.arithmetic import require_mergeable
+from fedmoments.errors import InputError
 
-__all__ = ["class_centres", "margins", "weighted_median"]
+__all__ = ["NORMAL", "Cells", "class_centres", "excess", "mad", "margins", "own_share", "stack", "weighted_median"]
+
 
 Floats = NDArray[np.float64]
+
+#: Standard deviation of a normal distribution in units of its median absolute deviation.
+NORMAL = 1.4826022185056018
+#: Ratios ρ that are tried, as shares of a single sample's variance.
+RATIOS = (0.0, *(2.0**power for power in range(-12, 5)))
+
+
+def mad(values: Floats) -> tuple[float, float]:
+    """Return the median, and the standard deviation that the median absolute deviation from it implies.
+
+    Examples
+    --------
+    >>> centre, spread = mad(np.array([1.0, 2.0, 3.0, 4.0, 1000.0]))
+    >>> centre, round(spread, 3)
+    (3.0, 1.483)
+    """
+    centre = float(np.median(values))
+    return centre, NORMAL * float(np.median(np.abs(values - centre)))
+
+
+def excess(distances: Floats, variances: Floats) -> Floats:
+    """Return log(r/(s²·(ρ + variance))) of every squared distance, the median being 0: see the module.
+
+    Parameters
+    ----------
+    distances
+        (m,) squared distances r, in the square of any unit; 0 where there is none.
+    variances
+        (m,) their expectation without differences between clients, v + 1/n, in units of one sample's variance.
+
+    Examples
+    --------
+    >>> excess(np.array([4.0, 1.0, 0.25, 64.0]), np.array([4.0, 1.0, 0.25, 1.0])).round(3)
+    array([0.   , 0.   , 0.   , 4.159])
+    """
+    if not len(distances):
+        return np.zeros(0)
+    logs = np.log(np.maximum(distances, np.finfo(np.float64).tiny))
+    deviations: Floats = np.zeros(len(logs))
+    best = math.inf
+    for ratio in RATIOS:
+        tried = logs - np.log(ratio + variances)
+        centre, spread = mad(tried)
+        if spread < best * (1 - 1e-9):
+            best, deviations = spread, tried - centre
+    return deviations
+
+
+def own_share(scores: Floats, sizes: Floats, spread: float) -> Floats:
+    """Return how ``scores`` (K,), means of ``sizes`` (K,) numbers of spread ``spread``, scatter, as (K,).
+
+    √(a² + spread²/size): the numbers of one client share the part a², which is what the scores scatter beyond spread.
+
+    Examples
+    --------
+    >>> own_share(np.array([-1.0, 0.0, 1.0]), np.array([4.0, 4.0, 4.0]), 1.0).round(3)
+    array([1.483, 1.483, 1.483])
+    """
+    _, whole = mad(scores)
+    shared = max(whole**2 - spread**2 * float(np.median(1.0 / sizes)), 0.0)
+    return np.sqrt(shared + spread**2 / sizes)
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Counts and means of every (client, class) cell, ascending by label and, in a class, in the clients' order.
+
+    Parameters
+    ----------
+    clients
+        K names.
+    holders, labels, counts
+        (cells,) number of the client, class, and samples.
+    means
+        (cells, d) mean of the samples.
+    n_classes
+        C.
+    """
+
+    clients: tuple[Hashable, ...]
+    holders: Ints
+    labels: Ints
+    counts: Ints
+    means: Floats
+    n_classes: int
+
+    @property
+    def samples(self) -> Ints:
+        """(K,) samples of every client."""
+        return np.bincount(self.holders, weights=self.counts, minlength=len(self.clients)).astype(np.int64)
+
+    def kept(self, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which cells belong to the clients (K,) that are kept."""
+        return np.asarray(keep[self.holders])
+
+
+def stack(statistics: Mapping[Any, Statistics]) -> Cells:
+    """Return the table of all clients' cells.
+
+    Parameters
+    ----------
+    statistics
+        Client -> statistics of the same kind, in float64 or fixed point.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import StatisticsSpec
+    >>> one = Statistics.of([[1.0], [3.0]], [0, 0], StatisticsSpec(), n_classes=2)
+    >>> two = Statistics.of([[4.0], [5.0]], [1, 0], StatisticsSpec(), n_classes=2)
+    >>> cells = stack({"a": one, "b": two})
+    >>> cells.labels, cells.holders, cells.means.ravel()
+    (array([0, 0, 1]), array([0, 1, 1]), array([2., 5., 4.]))
+    """
+    parts = list(statistics.values())
+    if not parts:
+        raise InputError("there is no client: give the statistics of at least one, as {client: statistics}")
+    for other in parts[1:]:
+        require_mergeable(parts[0], other)
+    labels = np.concatenate([part.classes for part in parts])
+    counts = np.concatenate([part.class_counts for part in parts])
+    holders = np.repeat(np.arange(len(parts)), [len(part.classes) for part in parts])
+    means = np.concatenate([part.class_array("sums") for part in parts])
+    order = np.argsort(labels, kind="stable")
+    ordered = means[order]
+    ordered /= counts[order, None]
+    return Cells(tuple(statistics), holders[order], labels[order], counts[order], ordered, parts[0].n_classes)
+
 
 #: A holder's weight √n is capped at this many times the median holder's.
 LOUDEST = 2.0

@@ -1,6 +1,6 @@
 """Clients whose statistics are possible but lie too far from the others': a filter by medians.
 
-Five questions are asked of every client, each answered on a robust scale (:mod:`fedmoments.privacy.robust.scales`):
+Five questions are asked of every client, each answered on a robust scale (:mod:`fedmoments.privacy.robust.centres`):
 
 - **samples**: log N against the median and the median absolute deviation (MAD) of all clients', and ten times the
   median at least;
@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, UnknownNameError
-from fedmoments.privacy.robust.cells import Cells, stack
-from fedmoments.privacy.robust.centres import class_centres, margins
+from fedmoments.privacy.robust.centres import Cells, class_centres, excess, mad, margins, own_share, stack
 from fedmoments.privacy.robust.consistency import cap_reason, inconsistencies
-from fedmoments.privacy.robust.scales import excess, mad, own_share
 from fedmoments.privacy.robust.spread import measure_scatter
 
 __all__ = ["FILTERS", "Filter", "Suspicion", "check_strictness", "suspects"]

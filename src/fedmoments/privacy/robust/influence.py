@@ -9,9 +9,11 @@ Fitting without a client is exact: statistics are subtracted. It takes one fit a
 are asked whose leaving moves class means farthest: that of class c moves by n_kc/(N_c − n_kc)·‖μ_kc − μ_c‖ exactly,
 and this is added up over classes. A client that alone holds a class comes before all others. For heads on means that is
 nearly the order of influence; for others it finds whoever stands out, but not the exact order of the rest.
+
+What a report shows of all this: who was left out and why, and who moves the head.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +22,14 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Head
+from fedmoments.core.observations.parts import ClientInfluence, Dropped, Examination
 from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
-from fedmoments.privacy.robust.cells import Cells, stack
+from fedmoments.privacy.robust.centres import Cells, stack
+from fedmoments.privacy.robust.filtering import Suspicion
 
-__all__ = ["Influence", "influences", "mean_moves"]
+__all__ = ["Influence", "influences", "mean_moves", "robust_record"]
+
 
 Floats = NDArray[np.float64]
 
@@ -152,3 +157,48 @@ def _probabilities(classifier: Classifier, reference: Floats) -> Floats:
     """Return class probabilities of the reference points, which lie behind the feature map already."""
     probabilities = classifier.mapped(None).predict_proba(reference)
     return np.asarray(probabilities, np.float64)
+
+
+def robust_record(
+    suspicion: Suspicion | None = None,
+    influences: Sequence[Influence] = (),
+    *,
+    clients: int,
+    head: str = "",
+    attack: str | None = None,
+    attackers: Iterable[Hashable] = (),
+) -> Examination:
+    """Return the part ``robust`` of results.
+
+    Parameters
+    ----------
+    suspicion
+        Whom the server left out; None: nobody was examined.
+    found
+        Influences of clients, in the head named ``head``.
+    clients
+        How many contributed, those left out among them.
+    attack, attackers
+        What a simulation played, and who attacked.
+
+    Examples
+    --------
+    >>> left_out = Suspicion({"c": "samples: too many"})
+    >>> record = robust_record(left_out, clients=9, attack="flip:0.1", attackers=["c", "d"])
+    >>> record.dropped, record.caught, record.false
+    ((Dropped(client='c', reason='samples: too many'),), 1, 0)
+    """
+    dropped = suspicion.dropped if suspicion else {}
+    who = frozenset(attackers)
+    return Examination(
+        clients,
+        suspicion is not None,
+        tuple(Dropped(str(client), reason) for client, reason in dropped.items()),
+        suspicion.untested if suspicion else 0,
+        head,
+        tuple(ClientInfluence(**influence.to_dict()) for influence in influences),
+        attack,
+        tuple(sorted(str(client) for client in who)),
+        None if attack is None else len(who & set(dropped)),
+        None if attack is None else len(set(dropped) - who),
+    )

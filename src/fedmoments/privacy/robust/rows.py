@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedmoments.core.statistics import Statistics
 from fedmoments.core.statistics.moments import cell_sums
 from fedmoments.errors import MissingMomentError
-from fedmoments.privacy.robust.cells import Cells
+from fedmoments.privacy.robust.centres import Cells
 from fedmoments.privacy.robust.filtering import Filter, check_strictness
 
 __all__ = ["suspect_rows", "without_rows"]

@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from fedmoments.core.linalg import pack_symmetric, packed_diagonal, unpack_symmetric
 from fedmoments.core.statistics import Statistics
-from fedmoments.privacy.robust.cells import Cells
+from fedmoments.privacy.robust.centres import Cells
 
 __all__ = ["FINEST", "Scatter", "measure_scatter", "within_variance"]
 
@@ -106,7 +106,7 @@ def within_variance(parts: Sequence[Statistics], cells: Cells) -> float:
 
     Examples
     --------
-    >>> from fedmoments.privacy.robust.cells import stack
+    >>> from fedmoments.privacy.robust.centres import stack
     >>> from fedmoments.core.statistics import StatisticsSpec
     >>> stats = Statistics.of([[0.0], [2.0], [4.0]], [0, 0, 0], StatisticsSpec.of("gram"), n_classes=1)
     >>> round(within_variance([stats], stack({"a": stats})), 9)

@@ -1,4 +1,7 @@
-"""What all text encoders share: how a sentence is prepared, and what identifies a tokenizer."""
+"""What all text encoders share: how a sentence is prepared, and what identifies a tokenizer.
+
+How a sentence is prepared: white space at both ends goes; an empty one is refused.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -10,9 +13,37 @@ from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 from fedmoments.samples.encoders.encoder import Encoder, Modality
-from fedmoments.samples.encoders.sentences import clean_sentence
 
-__all__ = ["TextEncoder", "is_local", "quiet_loading", "tokenizer_hash"]
+__all__ = ["TextEncoder", "clean_sentence", "is_local", "quiet_loading", "tokenizer_hash"]
+
+
+def clean_sentence(sample: Any) -> str:
+    r"""Return a sentence without white space at its ends.
+
+    Raises
+    ------
+    InputError
+        When it is not a text, is empty, or holds half of a character (a lone surrogate).
+
+    Examples
+    --------
+    >>> clean_sentence("  Where is my card?\n")
+    'Where is my card?'
+    >>> clean_sentence(" ")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: the sentence is empty
+    """
+    if not isinstance(sample, str):
+        raise InputError(f"a sentence must be a text, but is {type(sample).__name__}")
+    sentence = sample.strip()
+    if not sentence:
+        raise InputError("the sentence is empty")
+    try:
+        sentence.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the sentence is not sound Unicode: {error.reason} at position {error.start}") from error
+    return sentence
+
 
 # Upper case, accents, ligatures, digits, punctuation, Chinese, Arabic, an emoji, a long word, odd spaces.
 _PROBE = "The Ångström naïve ﬁle; don't re-enter 3.14 %  中文 العربية 🙂 Donaudampfschifffahrt\tstraße\u00a0end"

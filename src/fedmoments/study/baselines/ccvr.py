@@ -22,12 +22,11 @@ from scipy.linalg import eigh
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, counts_of
+from fedmoments.study.baselines.baseline import Baseline, Upload, check_choice, check_number, check_samples, counts_of
 from fedmoments.study.baselines.local_head import DECAY, fit_local_head
+from fedmoments.study.baselines.mixture import centred_rows, pack_factor, trapezoid_size, unpack_factor
 from fedmoments.study.baselines.sent_heads import average_head
 from fedmoments.study.baselines.server_head import SERVER_DECAY, fit_server_head
-from fedmoments.study.baselines.trapezoid import centred_rows, pack_factor, trapezoid_size, unpack_factor
 
 __all__ = ["PRESETS", "Ccvr", "merged_moments"]
 

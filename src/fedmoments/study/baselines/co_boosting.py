@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, counts_of
+from fedmoments.study.baselines.baseline import Baseline, Upload, check_choice, check_number, counts_of
 from fedmoments.study.baselines.distilled import Distilled
 from fedmoments.study.baselines.sent_heads import client_shares, ensemble_of
 from fedmoments.study.baselines.synthesis import Labels, Narrow, Synthesis

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, counts_of
+from fedmoments.study.baselines.baseline import Baseline, Upload, check_choice, counts_of
 from fedmoments.study.baselines.distilled import Distilled
 from fedmoments.study.baselines.sent_heads import client_shares
 from fedmoments.study.baselines.synthesis import Synthesis

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import LinearClassifier
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_number, check_samples
+from fedmoments.study.baselines.baseline import Baseline, Upload, check_number, check_samples
 from fedmoments.study.baselines.local_head import DECAY
 from fedmoments.study.baselines.server_head import SERVER_DECAY
 from fedmoments.study.baselines.synthesis import Labels, Narrow, Synthesis, upload_with_statistics

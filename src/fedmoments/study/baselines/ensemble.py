@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import counts_of
+from fedmoments.study.baselines.baseline import Baseline, Upload, counts_of
 from fedmoments.study.baselines.sent_heads import SentHeads, client_shares, ensemble_of
 
 __all__ = ["PRESETS", "ClientEnsemble"]

@@ -19,11 +19,24 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Preset
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, classes_held, counts_of
-from fedmoments.study.baselines.mixture import COVARIANCES, Mixture, fit_mixture
+from fedmoments.study.baselines.baseline import (
+    Baseline,
+    Upload,
+    check_choice,
+    check_number,
+    check_samples,
+    classes_held,
+    counts_of,
+)
+from fedmoments.study.baselines.mixture import (
+    COVARIANCES,
+    Mixture,
+    fit_mixture,
+    pack_factor,
+    trapezoid_size,
+    unpack_factor,
+)
 from fedmoments.study.baselines.server_head import SERVER_DECAY, fit_server_head
-from fedmoments.study.baselines.trapezoid import pack_factor, trapezoid_size, unpack_factor
 
 __all__ = ["PRESETS", "FedPft", "variance_floor"]
 

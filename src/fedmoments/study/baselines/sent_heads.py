@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import EnsembleClassifier, LinearClassifier
 from fedmoments.core.classifier.ensemble import REST
-from fedmoments.study.baselines.baseline import Baseline, Upload
-from fedmoments.study.baselines.checks import check_choice, check_number, check_samples, classes_held, counts_of
+from fedmoments.study.baselines.baseline import (
+    Baseline,
+    Upload,
+    check_choice,
+    check_number,
+    check_samples,
+    classes_held,
+    counts_of,
+)
 from fedmoments.study.baselines.local_head import DECAY, LocalHead, fit_local_head
 
 __all__ = ["SentHeads", "average_head", "client_shares", "ensemble_of", "read_heads"]

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import LinearClassifier
-from fedmoments.study.baselines.baseline import Upload
-from fedmoments.study.baselines.checks import classes_held, counts_of
+from fedmoments.study.baselines.baseline import Upload, classes_held, counts_of
 from fedmoments.study.baselines.head_mixture import LEAST, HeadMixture, Mixed
 from fedmoments.study.baselines.local_head import fit_local_head
 from fedmoments.study.baselines.sent_heads import read_heads

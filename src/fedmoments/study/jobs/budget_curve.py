@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedmoments.core.costs.budgets import plan_of, sketch_sizes
+from fedmoments.core.costs.sketches import plan_of, sketch_sizes
 from fedmoments.core.gaussian.recompression import recompress
 from fedmoments.core.heads import Head
 from fedmoments.core.observations.budget import SKETCH, BudgetCurve, BudgetCurves, BudgetPoint, Recompressed
@@ -24,7 +24,7 @@ from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.simulation import Federation
-from fedmoments.study.simulation.evaluation import predict_blocks
+from fedmoments.study.simulation.fit import predict_blocks
 from fedmoments.study.simulation.measuring import sent_by
 from fedmoments.study.simulation.methods import choose_methods
 from fedmoments.study.simulation.payload import upload_size

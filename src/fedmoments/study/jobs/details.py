@@ -32,11 +32,9 @@ from fedmoments.privacy.sketch_leaks import sketch_facts
 from fedmoments.samples import Split
 from fedmoments.study.baselines import Baseline
 from fedmoments.study.jobs.diagnostics import MOST_DIM, about_federation
-from fedmoments.study.simulation.evaluation import calibrate
-from fedmoments.study.simulation.fit import Fit
+from fedmoments.study.simulation.fit import Fit, calibrate, choice_of
 from fedmoments.study.simulation.measuring import Federation, sent_by
 from fedmoments.study.simulation.methods import Method
-from fedmoments.study.simulation.notices import choice_of
 from fedmoments.study.simulation.rounds import Participation, simulate_rounds
 from fedmoments.study.simulation.sweep import Held
 

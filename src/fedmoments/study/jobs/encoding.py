@@ -25,7 +25,7 @@ from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.samples import Problem
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
-from fedmoments.study.provenance import code_of
+from fedmoments.study.memory import code_of
 
 __all__ = ["Encoded", "encode_data"]
 

@@ -25,8 +25,7 @@ from fedmoments.study.jobs.encoding import Progress
 from fedmoments.study.jobs.predict import encoder_of
 from fedmoments.study.simulation import evaluate
 from fedmoments.tuning.blending import Blend, blend, means_of, read_beta
-from fedmoments.tuning.personal import mask_to_labels
-from fedmoments.tuning.shares import weigh_by_shares
+from fedmoments.tuning.personal import mask_to_labels, weigh_by_shares
 
 __all__ = ["Broadcast", "Personal", "personalise", "read_broadcast"]
 

@@ -16,9 +16,9 @@ from fedmoments.errors import FileFormatError
 from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.settings.study import TuningStudy
+from fedmoments.study.checks import check_tuning, start_word
 from fedmoments.study.jobs.encoding import Encoded, encode_data
 from fedmoments.study.jobs.tuning_world import World
-from fedmoments.study.tuning_checks import check_tuning, start_word
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.loop import tune
 

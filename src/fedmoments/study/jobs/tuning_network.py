@@ -13,10 +13,10 @@ from fedmoments.errors import InputError
 from fedmoments.samples.encoders.registry import load_encoder
 from fedmoments.samples.features import Samples
 from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.study.checks import hyper_of
 from fedmoments.study.jobs.encoding import Encoded
 from fedmoments.study.jobs.tuning_world import World
 from fedmoments.study.probing import PROBE, refit
-from fedmoments.study.tuning_checks import hyper_of
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.engine import Arrays, Engine
 from fedmoments.tuning.network import NetworkEngine, parameter_count, prepare_all, save_encoder

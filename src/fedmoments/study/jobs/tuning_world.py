@@ -18,16 +18,15 @@ from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import DROPPED, Split, client_name
 from fedmoments.settings.plan import RANDOM
 from fedmoments.settings.study import TuningStudy
+from fedmoments.study.checks import heads_of, hyper_of
 from fedmoments.study.jobs.encoding import Encoded
-from fedmoments.study.provenance import identity_of
+from fedmoments.study.memory import identity_of
 from fedmoments.study.simulation import Federation
 from fedmoments.study.simulation.points import make_split
-from fedmoments.study.tuning_checks import heads_of, hyper_of
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.engine import Arrays, Engine
+from fedmoments.tuning.engine import Arrays, Engine, message_size
 from fedmoments.tuning.head_tuning import start_at
-from fedmoments.tuning.message import message_size
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import Start, random_start

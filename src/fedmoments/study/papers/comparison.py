@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedmoments.core.observations import Observation, is_share, matching, student_interval
-from fedmoments.core.observations.paired import difference, differences
+from fedmoments.core.observations.observation import difference, differences
 from fedmoments.study.papers.experiment import Block, Claim, Experiment, Line, Misprint
 
 __all__ = [

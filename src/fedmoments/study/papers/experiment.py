@@ -7,8 +7,7 @@ from typing import Any
 
 from fedmoments.core.observations import ACCURACY
 from fedmoments.errors import FileFormatError, InputError, UnknownNameError
-from fedmoments.settings.toml import parse_toml
-from fedmoments.settings.values import with_values
+from fedmoments.settings.files import parse_toml, with_values
 
 __all__ = ["NEEDS", "RELATIONS", "Block", "Claim", "Experiment", "Figure", "Line", "Misprint", "read_experiment"]
 

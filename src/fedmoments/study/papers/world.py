@@ -13,8 +13,7 @@ from fedmoments.samples.encoders.folders import cache_folder
 from fedmoments.samples.features import Features
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.jobs.encoding import Encoded, encode_data
-from fedmoments.study.memory import Memory
-from fedmoments.study.provenance import package_code
+from fedmoments.study.memory import Memory, package_code
 
 __all__ = ["KIND", "Progress", "World"]
 

@@ -14,11 +14,11 @@ measured from it; every head is fitted from that ledger and tested on held-out f
 [('fedncm', 1.0), ('fedcof', 1.0)]
 """
 
-from fedmoments.study.simulation.evaluation import Confusion, Evaluation, evaluate, predict_blocks
+from fedmoments.study.simulation.fit import Confusion, Evaluation, evaluate, predict_blocks
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.payload import upload_size
 from fedmoments.study.simulation.points import Point
-from fedmoments.study.simulation.run import simulate, standard_heads
+from fedmoments.study.simulation.sweep import simulate, standard_heads
 
 __all__ = [
     "Confusion",

@@ -28,17 +28,21 @@ from fedmoments.privacy.protection import Protection
 from fedmoments.samples import DROPPED, Split
 from fedmoments.samples.features import Features
 from fedmoments.study.baselines import Baseline
-from fedmoments.study.simulation.comparison import collect, combine
-from fedmoments.study.simulation.evaluation import predict_blocks
-from fedmoments.study.simulation.fit import Fit, Made
-from fedmoments.study.simulation.form import Form, choose_form
+from fedmoments.study.simulation.fit import (
+    Fit,
+    Made,
+    choice_of,
+    collect,
+    combine,
+    fit_notes,
+    predict_blocks,
+    why_not_fitted,
+)
 from fedmoments.study.simulation.merging import by_client, serve, side_by_side
 from fedmoments.study.simulation.methods import Method
-from fedmoments.study.simulation.notices import choice_of, fit_notes, why_not_fitted
-from fedmoments.study.simulation.payload import coded_size, room_of
+from fedmoments.study.simulation.payload import Form, choose_form, coded_size, room_of, withhold
 from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.shield import Shield
-from fedmoments.study.simulation.withholding import withhold
 
 __all__ = ["Federation", "sent_by"]
 
@@ -81,7 +85,7 @@ class Federation:
     memory_limit
         Bytes that the statistics of one head may take.
     fixed_point
-        Measure client by client in this form, where features allow it (:mod:`~fedmoments.study.simulation.form`): the
+        Measure client by client in this form, where features allow it (:func:`choose_form`): the
         statistics, and so the classifiers, are bit for bit those of a deployed federation of these clients. None
         measures in float64.
     protection

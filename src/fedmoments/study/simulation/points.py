@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, TypedDict
 
 from fedmoments.core.api import spec_for
-from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.heads import Head
 from fedmoments.core.maps import compose

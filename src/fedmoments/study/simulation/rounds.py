@@ -16,10 +16,9 @@ from fedmoments.core.observations.parts import RoundAccuracy, RoundCurve
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples.splits.draws import generator, shuffle
-from fedmoments.study.simulation.evaluation import predict_blocks
+from fedmoments.study.simulation.fit import fit_notes, predict_blocks
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.merging import serve
-from fedmoments.study.simulation.notices import fit_notes
 
 __all__ = ["Participation", "participants", "simulate_rounds"]
 

@@ -2,14 +2,17 @@
 
 Whoever runs a sweep gets one federation after the other, not measured yet: what looks at it in rounds measures it, what
 looks closer finds the fits that the table shows. One federation is in memory at a time.
+
+Whole federations for every setting, seed and head: one call, one table.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, Unpack
 
-from fedmoments.core.costs.budgets import plan_of
+from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.heads import Head
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain
@@ -18,11 +21,10 @@ from fedmoments.core.statistics import SketchPlan
 from fedmoments.errors import InputError
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
-from fedmoments.study.memory import Memory
-from fedmoments.study.provenance import identity_of
+from fedmoments.study.memory import Memory, identity_of
 from fedmoments.study.simulation.fit import Fit
 from fedmoments.study.simulation.measuring import Federation, sent_by
-from fedmoments.study.simulation.methods import Method, choose_methods
+from fedmoments.study.simulation.methods import Method, choose_methods, standard_heads
 from fedmoments.study.simulation.points import (
     Point,
     Sweeps,
@@ -35,7 +37,8 @@ from fedmoments.study.simulation.points import (
 )
 from fedmoments.study.simulation.projection import make_projection
 
-__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "split_report"]
+__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "simulate", "split_report", "standard_heads"]
+
 
 #: Methods that share a federation: whether they need scatter sketches, and whether a rule chooses their map.
 KINDS = ((False, False), (False, True), (True, False), (True, True))
@@ -261,3 +264,76 @@ def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_c
     sends = str(sent_by(method, setting.means_per_client, plan)) if isinstance(method, Head) else method.sends
     baseline = not isinstance(method, Head)
     return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)
+
+
+def simulate(
+    features: Features,
+    heads: Iterable[str | Method],
+    *,
+    seeds: int = 5,
+    first_seed: int = 0,
+    hyper: Mapping[str, Mapping[str, Any]] | None = None,
+    memory_limit: float = 4e9,
+    memory: Memory | None = None,
+    progress: Progress | None = None,
+    **sweeps: Unpack[Sweeps],
+) -> Report:
+    """Run a whole federation for every setting, seed and head.
+
+    Parameters
+    ----------
+    features
+        Training samples, which are split over clients, and test samples.
+    heads
+        Heads, and baselines to compare them with: names, or objects such as ``MyHead()``.
+    seeds, first_seed
+        How many, and the first of them: first_seed, first_seed + 1, …
+    hyper
+        Name -> hyper-parameters.
+    memory_limit
+        Bytes that the statistics of one head may take; a head that needs more is reported, not fitted.
+    memory
+        What was found before; what is found now is added to it.
+    progress
+        Called before every step, and at the end.
+    **sweeps
+        Values to sweep: clients, splits, means_per_client, shrinkages, projections, protections and budgets
+        (:class:`~fedmoments.study.simulation.points.Sweeps`).
+
+    Returns
+    -------
+    Report
+        One row for every setting and head. A head that cannot be fitted in a setting has a row with the reason.
+
+    Raises
+    ------
+    InputError
+        When a name, a number or a split is wrong: before anything is measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.features import Features, Samples
+    >>> y = np.arange(200) % 4
+    >>> X = np.eye(4)[y] + np.random.default_rng(0).normal(scale=0.1, size=(200, 4))
+    >>> features = Features("toy", 4, train=Samples(X[:120], y[:120]), test=Samples(X[120:], y[120:]))
+    >>> report = simulate(features, ["fedncm", "fedcof"], clients=[5, 10], splits=["iid"], seeds=2)
+    >>> report.results.pivot("head", "clients").text("fedcof", 10)
+    '100.00 ± 0.00'
+    """
+    start = time.perf_counter()
+    sweep = plan_sweep(
+        features,
+        heads,
+        sweeps,
+        seeds=seeds,
+        first_seed=first_seed,
+        hyper=hyper,
+        memory_limit=memory_limit,
+        memory=memory,
+        progress=progress,
+    )
+    table = Table(sweep)
+    for held in sweep:
+        table.add(held)
+    return replace(table.report(), seconds=time.perf_counter() - start)

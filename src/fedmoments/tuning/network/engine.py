@@ -172,7 +172,7 @@ class NetworkEngine:
             return [self._train_one(round_number, arrays, control, client) for client in clients]
 
     def _train_one(self, round_number: int, arrays: Arrays, control: Arrays | None, client: str) -> Update:
-        from fedmoments.tuning.network.modules.local import train_locally
+        from fedmoments.tuning.network.modules.model import train_locally
 
         plan, own = self._plan, self._controls.get(client)
         correction = None if control is None else _less(control, own)

@@ -1,8 +1,17 @@
 """Prepared samples, held in memory in the form that networks take: images as bytes, sentences as tokens.
 
 An image of side s takes 3·s² bytes, a sentence of t tokens 4·t: 1,300 images of 64 pixels are 16 MB.
+
+Tuned encoders as files, which ``--encoder tuned:FILE`` loads; see ``samples.encoders.families.tuned``.
+
+What a network costs: multiply-adds of a forward pass, and parameters that are trained.
+
+A convolution with c outputs of h × w, g groups, cᵢ inputs and a kernel a × b takes c·h·w·(cᵢ/g)·a·b multiply-adds, a
+linear layer outputs × inputs for every row. Biases, normalisation, activations, pooling, embeddings and the products
+inside attention are not counted. A step of training is charged three forward passes.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -10,13 +19,118 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
+from fedmoments.extras import require
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.families.sentence_models import SentenceEncoder
 from fedmoments.samples.encoders.families.transformer_models import TransformerEncoder
+from fedmoments.samples.encoders.families.tuned import write_tuned
 from fedmoments.samples.encoders.image_encoder import stacked
 from fedmoments.samples.encoders.pipeline import prepared_batches
+from fedmoments.tuning.engine import AVERAGED, Arrays
 
-__all__ = ["Held", "Prepared", "held", "prepare_all"]
+__all__ = ["Held", "Prepared", "forward_flops", "held", "parameter_count", "prepare_all", "save_encoder"]
+
+
+_PREFIX = "encoder/"
+
+
+def save_encoder(path: str | os.PathLike[str], encoder: Encoder, arrays: Arrays) -> None:
+    """Write the encoder that tuning has found; the head's arrays are left out.
+
+    Parameters
+    ----------
+    path
+        The file; it appears whole or not at all.
+    encoder
+        The encoder that was tuned.
+    arrays
+        Parameters as an engine takes them: ``encoder/…``, and ``averaged/encoder/…`` where running values are averaged.
+
+    Raises
+    ------
+    InputError
+        When there is nothing of an encoder among the arrays, or something of another one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedmoments.samples.encoders import load_encoder
+    >>> encoder = load_encoder("squeezenet-1.1", size=32, threads=1)
+    >>> changed = {"encoder/conv1.bias": encoder.model.body.conv1.bias.numpy() + 1}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_encoder(Path(folder, "mine.safetensors"), encoder, changed)
+    ...     tuned = load_encoder(f"tuned:{folder}/mine.safetensors", threads=1)
+    >>> tuned.preprocessing == encoder.preprocessing, tuned.fingerprint == encoder.fingerprint
+    (True, False)
+    """
+    names = {name: name.removeprefix(AVERAGED) for name in arrays}
+    state = {bare.removeprefix(_PREFIX): arrays[name] for name, bare in names.items() if bare.startswith(_PREFIX)}
+    if not state:
+        raise InputError(
+            f"nothing of the encoder '{encoder.name}' was tuned: no name of the {len(arrays)} begins with '{_PREFIX}' "
+            "(stage lp trains the head alone)"
+        )
+    write_tuned(path, encoder, state)
+
+
+def forward_flops(encoder: Encoder, *, tokens: int = 16) -> float:
+    """Return the multiply-adds of encoding one sample.
+
+    Parameters
+    ----------
+    encoder
+        One with a torch network.
+    tokens
+        Length of a sentence; images have the encoder's size.
+
+    Examples
+    --------
+    >>> from fedmoments.samples.encoders import load_encoder
+    >>> round(forward_flops(load_encoder("mobilenet-v2", threads=1)) / 1e6)
+    299
+    """
+    torch = require("torch", "Counting operations", "torch")
+    from fedmoments.tuning.network.modules.networks import network_of, taking_part
+
+    network = network_of(encoder)
+    counted = 0.0
+
+    def count(module: Any, _inputs: Any, output: Any) -> None:
+        nonlocal counted
+        weight = module.weight
+        if isinstance(module, torch.nn.Linear):
+            counted += output.numel() * weight.shape[1]
+        else:  # (outputs, inputs/groups, kernel …)
+            counted += output.numel() * weight[0].numel()
+
+    kinds = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.Linear)
+    used = {id(parameter) for parameter in taking_part(network).values()}
+    layers = [layer for layer in network.modules() if isinstance(layer, kinds) and id(layer.weight) in used]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with torch.inference_mode():
+            network(*network.trial(tokens))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counted
+
+
+def parameter_count(encoder: Encoder) -> int:
+    """Return b, the numbers that tuning trains and sends: those that features depend on, without running values.
+
+    Examples
+    --------
+    >>> from fedmoments.samples.encoders import load_encoder
+    >>> parameter_count(load_encoder("squeezenet-1.1", size=32, threads=1))
+    722496
+    """
+    require("torch", "Counting parameters", "torch")
+    from fedmoments.tuning.network.modules.networks import network_of, taking_part
+
+    return sum(parameter.numel() for parameter in taking_part(network_of(encoder)).values())
+
 
 Ints = NDArray[np.int64]
 #: Samples as an encoder's ``prepare`` gives them: in a list, or images in one array (n, 3, size, size).

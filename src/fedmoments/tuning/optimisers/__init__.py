@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import TuningPlan
-from fedmoments.tuning.optimisers.base import ServerOptimiser
 from fedmoments.tuning.optimisers.scaffold import Scaffold
-from fedmoments.tuning.optimisers.strategies import FlowerStrategy
+from fedmoments.tuning.optimisers.strategies import FlowerStrategy, ServerOptimiser
 
 __all__ = ["FlowerStrategy", "Scaffold", "ServerOptimiser", "make_optimiser"]
 

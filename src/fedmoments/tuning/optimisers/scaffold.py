@@ -18,8 +18,7 @@ from fedmoments.errors import InputError
 from fedmoments.settings.optimisers import Optimiser
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
-from fedmoments.tuning.optimisers.base import ServerOptimiser, require_updates
-from fedmoments.tuning.optimisers.strategies import weighted_mean
+from fedmoments.tuning.optimisers.strategies import ServerOptimiser, require_updates, weighted_mean
 
 __all__ = ["Scaffold"]
 

@@ -8,22 +8,74 @@ With Δ the mean of the clients' changes, weighted by n_k:
   η_t = η·√(1−β₂^(t+1))/(1−β₁^(t+1)): Flower corrects for one round more than Adam does.
 
 Flower's FedAvg and FedProx have no server learning rate; where one is asked for, FedAvgM without momentum is the same.
+
+What every optimiser of the server can do.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from fedmoments.errors import InputError
 from fedmoments.extras import require
 from fedmoments.settings.optimisers import Optimiser
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
-from fedmoments.tuning.optimisers.base import ServerOptimiser, require_updates
 
-__all__ = ["FlowerStrategy", "weighted_mean"]
+__all__ = ["FlowerStrategy", "ServerOptimiser", "require_updates", "weighted_mean"]
+
+
+class ServerOptimiser(ABC):
+    """Turns what clients send after a round into the parameters of the next.
+
+    Arrays whose names begin with ``averaged/`` are averaged by n_k and not optimised: a momentum or an adaptive step
+    could make a running variance negative.
+    """
+
+    name: str
+
+    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - only SCAFFOLD sends some
+        """Return the control variates that are sent beside the parameters; None where there are none."""
+        return None
+
+    @abstractmethod
+    def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+        """Return the parameters after a round.
+
+        Parameters
+        ----------
+        round_number
+            From 1.
+        arrays
+            The parameters that were sent.
+        updates
+            What clients sent, at least one.
+        """
+
+    @abstractmethod
+    def state(self) -> Arrays:
+        """Return what must be kept from round to round."""
+
+    @abstractmethod
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
+
+
+def require_updates(arrays: Arrays, updates: Sequence[Update]) -> None:
+    """Refuse a round without updates, and updates that do not have the arrays that were sent."""
+    if not updates:
+        raise InputError("no client sent an update in this round: there is nothing to average")
+    for update in updates:
+        if set(update.arrays) != set(arrays):
+            odd = sorted(set(update.arrays) ^ set(arrays))[0]
+            raise InputError(f"client {update.client} sent other arrays than it was sent: they differ in '{odd}'")
+        if update.samples < 1:
+            raise InputError(f"client {update.client} trained on {update.samples} samples: it has no weight")
+
 
 _WHAT = "Federated optimisation"
 

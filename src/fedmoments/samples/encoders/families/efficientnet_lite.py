@@ -24,7 +24,7 @@ _WEIGHTS = PackagedFile(
 
 def _build(weights: Path, size: int) -> Any:
     package = require("efficientnet_lite_pytorch", f"The encoder '{_NAME}'", "torch")
-    from fedmoments.samples.encoders.modules.efficientnet_lite import EfficientNetLite0
+    from fedmoments.samples.encoders.modules.squeezenet import EfficientNetLite0
 
     network = EfficientNetLite0(package, size)
     network.net.load_state_dict(load_state(weights))

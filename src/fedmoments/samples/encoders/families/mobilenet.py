@@ -21,7 +21,7 @@ _WEIGHTS = PackagedFile(
 
 
 def _build(weights: Path, _size: int) -> Any:
-    from fedmoments.samples.encoders.modules.mobilenet_v2 import MobileNetV2
+    from fedmoments.samples.encoders.modules.squeezenet import MobileNetV2
 
     network = MobileNetV2()
     network.load_state_dict(load_state(weights))

@@ -20,10 +20,10 @@ from fedmoments.samples.corruptions import corrupt_samples, corruption_names, fa
 from fedmoments.samples.corruptions.registry import check_corruption
 from fedmoments.samples.encoders.pipeline import encode_samples
 from fedmoments.samples.features import Samples
+from fedmoments.study.memory import identity_of
 from fedmoments.study.papers.engines.diagnosis import curve_at, curve_of
 from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
-from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation import Federation, predict_blocks
 from fedmoments.study.simulation.points import make_split
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmoments.core.diagnostics import fisher_curve, gaussianity
 from fedmoments.core.diagnostics.shapes import NEEDS as SHAPE_NEEDS
-from fedmoments.core.diagnostics.subspace import FisherCurve, HeldOut
+from fedmoments.core.diagnostics.spectrum import FisherCurve, HeldOut
 from fedmoments.core.gaussian import ClassGaussians, FisherSubspace
 from fedmoments.core.heads import make_head
 from fedmoments.core.observations import Observation

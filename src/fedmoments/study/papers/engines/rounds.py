@@ -15,10 +15,10 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
 from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import finds_clients
+from fedmoments.study.memory import identity_of
 from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation import feasible
 from fedmoments.study.papers.world import World, known_settings
-from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.points import make_split
 from fedmoments.study.simulation.projection import map_features

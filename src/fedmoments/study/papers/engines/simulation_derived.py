@@ -14,10 +14,10 @@ from fedmoments.core.heads import Head
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations import ACCURACY, Observation
 from fedmoments.errors import UnknownNameError
+from fedmoments.study.memory import identity_of
 from fedmoments.study.papers.engines.seeds import across_seeds
 from fedmoments.study.papers.world import World, known_settings
-from fedmoments.study.provenance import identity_of
-from fedmoments.study.simulation.evaluation import predict_blocks
+from fedmoments.study.simulation.fit import predict_blocks
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.points import Point, federation_of, make_split
 

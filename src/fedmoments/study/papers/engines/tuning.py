@@ -15,15 +15,15 @@ from fedmoments.errors import FileFormatError, InputError, UnknownNameError
 from fedmoments.samples.splits.numbers import finds_clients
 from fedmoments.settings.plan import RANDOM
 from fedmoments.settings.study import StudySettings, TuningStudy
+from fedmoments.study.checks import check_tuning, start_heads
 from fedmoments.study.jobs.encoding import Encoded
 from fedmoments.study.jobs.tuning import run_tuning
+from fedmoments.study.memory import identity_of
 from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation import feasible
 from fedmoments.study.papers.engines.tuning_curves import Curves, Place, measured
 from fedmoments.study.papers.world import World, known_settings
-from fedmoments.study.provenance import identity_of
 from fedmoments.study.simulation import simulate
-from fedmoments.study.tuning_checks import check_tuning, start_heads
 from fedmoments.tuning import OPTIMISERS, STAGES, TuningPlan
 
 __all__ = ["Job", "jobs_of", "run"]
