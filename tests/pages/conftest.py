@@ -2,9 +2,7 @@
 
 import hashlib
 import math
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
@@ -17,17 +15,6 @@ from fedmoments.core.observations.codec import to_plain
 from fedmoments.errors import FileFormatError
 
 CLASSES = ["cat", "dog", "tree frog", "oak", "newt", "elm"]
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
 
 
 def row(head: str, accuracy: float | None, size: float, **more: Any) -> dict[str, Any]:
@@ -385,26 +372,3 @@ def budgets() -> Any:
     return SimpleNamespace(
         means=MEANS, gram=GRAM, sizes=BUDGETS, others=RIVALS, projected=projected_curve, document=budget_document
     )
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Start one headless Chromium for all tests; skip where there is none."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("no Chromium with chromedriver on the PATH: apt-get install chromium chromium-driver")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
-    from selenium.webdriver.chrome.service import Service
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = chromium
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        started = webdriver.Chrome(options=options, service=Service(driver))
-        try:
-            yield started
-        finally:
-            started.quit()

@@ -23,13 +23,17 @@ EXAMPLE = example(
 def export(
     model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
     *,
-    to: Annotated[str, typed(help="onnx, torch, sklearn or huggingface.")] = "onnx",
+    to: Annotated[str, typed(help="onnx, torch, sklearn, huggingface or web.")] = "onnx",
     out: Annotated[Path, typed("--out", "-o", help="File or folder to write; it must not exist.")],
     head_only: Annotated[
         bool, typed("--head-only", help="Leave the encoder out: the model then takes features.")
     ] = False,
     encoder: Annotated[
         str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
+    ] = None,
+    runtime_folder: Annotated[
+        Path | None,
+        typed(help="For web: folder of the npm package onnxruntime-web; npm fetches it by default.", metavar="FOLDER"),
     ] = None,
     running: Annotated[Running, Taken(only=("trust",))],
     json: Json = False,
@@ -45,7 +49,7 @@ def export(
     noted = classifier.info.get("encoder")
     given = not isinstance(noted, dict) or noted.get("name") == "identity"  # fitted on features that were given
     chosen = None if head_only or given else encoder_of(classifier, encoder, beside=model, trusted=running.trust)
-    files = write(classifier, to, out, encoder=chosen)
+    files = write(classifier, to, out, encoder=chosen, **({"runtime_folder": runtime_folder} if runtime_folder else {}))
     sizes = {str(path): path.stat().st_size for path in files}
     takes = chosen.modality if chosen else "features"
     if json:
@@ -54,3 +58,5 @@ def export(
     print_line(f"{to}: takes {takes}, {classifier.n_classes} classes")
     for name, size in sizes.items():
         print_line(f"wrote {name} ({readable_bytes(size)})")
+    if to == "web":
+        print_line(f"look at it: python -m http.server --bind 127.0.0.1 --directory {out}, then http://127.0.0.1:8000")

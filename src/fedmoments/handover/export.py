@@ -1,7 +1,8 @@
 """Export a model to formats that are loaded without fedmoments; a format is one file in ``formats``."""
 
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,15 +29,24 @@ class Export:
     description
         One line: what is written, and what loads it.
     write
-        Writes a model to a place that does not exist yet, and returns the files written, the main one first.
+        Writes a model to a place that does not exist yet, and returns the files written, the main one first. Its
+        keyword-only parameters are the options of the format.
     suffix
         Of the file; empty for a folder.
     """
 
     name: str
     description: str
-    write: Callable[[Model, Path], list[Path]]
+    write: Callable[..., list[Path]]
     suffix: str = ""
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse options that this format does not have."""
+        parameters = inspect.signature(self.write).parameters.values()
+        known = sorted(option.name for option in parameters if option.kind is option.KEYWORD_ONLY)
+        for name in sorted(set(options) - set(known)):
+            has = f"its options are {', '.join(known)}" if known else "it has none"
+            raise InputError(f"the format '{self.name}' has no option '{name}': {has}")
 
 
 def _accept(given: Any, _name: str | None) -> Export:
@@ -70,7 +80,7 @@ def register_export(given: Given) -> Given:
 
 
 def export(
-    classifier: Classifier, to: str, place: str | os.PathLike[str], *, encoder: Encoder | None = None
+    classifier: Classifier, to: str, place: str | os.PathLike[str], *, encoder: Encoder | None = None, **options: Any
 ) -> list[Path]:
     """Write a classifier, and the encoder before it, in a format that needs no fedmoments.
 
@@ -84,6 +94,8 @@ def export(
         File or folder to write; it must not exist.
     encoder
         The encoder that the classifier was fitted behind; without it the model takes features.
+    options
+        Of the format: ``runtime_folder`` of ``web``.
 
     Returns
     -------
@@ -102,6 +114,7 @@ def export(
     ['config.json', 'model.safetensors', 'README.md']
     """
     chosen = EXPORTS.find(to)
+    chosen.check(options)
     target = Path(place)
     if target.exists():
         raise InputError(f"{target} exists: exports do not overwrite; name another place, or remove it first")
@@ -110,4 +123,4 @@ def export(
         if isinstance(noted, dict):
             encoder.require_same(noted, "this classifier was fitted behind")
     target.parent.mkdir(parents=True, exist_ok=True)
-    return chosen.write(Model(classifier, encoder), target)
+    return chosen.write(Model(classifier, encoder), target, **options)
