@@ -57,8 +57,8 @@ def _tokenizer(model: Model) -> Mapping[str, Path]:
     rules = (described.get("normalizer") or {}).get("type")
     if (kind, rules) != ("WordPiece", "BertNormalizer"):
         raise InputError(
-            f"a page makes token ids by WordPiece of the BERT family alone, and the tokenizer of the encoder '{encoder.name}' "
-            f"is of the kind '{kind}': serve this model ('fedmoments serve'), or fit a head behind minilm"
+            "a page makes token ids by WordPiece of the BERT family alone, and the tokenizer of the encoder "
+            f"'{encoder.name}' is of the kind '{kind}': serve this model ('fedmoments serve'), or fit behind minilm"
         )
     return beside
 
