@@ -377,3 +377,18 @@ def test_an_alias_is_typed_and_kept_and_unknown_classes_are_left_out_by_name(own
     assert tomllib.loads(Path("clinic/client.toml").read_text())["classes"] == {"class 1": "first", "class 2": "second"}
     shown = run("client", "clinic", "--config", "clinic/client.toml", "--plan", *terms).stdout
     assert "left out, as the federation does not have them: class 3 (" in shown
+
+
+def test_new_classes_are_amended_by_the_server_and_accepted_by_the_client(own: Any, run: Any, refuse: Any) -> None:
+    run(*own, "--plan", *TERMS)
+    first = tomllib.loads(Path("clinic/client.toml").read_text())
+    assert "11 classes" in run("server", "amend", "a.ledger", "--classes", "ten,").stdout
+    assert "cannot be added" in run("server", "amend", "a.ledger", "--classes", "ten,", code=2).stderr
+    said = run("client", "clinic", "--accept-terms", "a.ledger.terms.json").stdout
+    assert "accepts 1 new classes of 'pets': ten" in said
+    then = tomllib.loads(Path("clinic/client.toml").read_text())
+    assert then["federation"] == first["federation"] != then["accepted"]
+    assert "amended" in run(*own, "--plan", *TERMS).stdout
+    run("server", "create", "b.ledger", "--name", "other", "--classes", "a,b", "--dim", "12", "--encoder", "identity")
+    assert "does not follow" in refuse("client", "clinic", "--accept-terms", "b.ledger.terms.json")
+    assert "is not there" in refuse("client", "lab", "--accept-terms", "a.ledger.terms.json")

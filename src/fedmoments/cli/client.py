@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from fedmoments.cli.client_changes import Changes, bound_to, changed_settings
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.joining import Config, Joining, PlanOnly, TermsFile, keep_settings, read_terms
@@ -27,7 +28,7 @@ __all__ = ["client", "rejoin", "show_plan"]
 
 def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
-    from fedmoments.federation.own_data import read_own
+    from fedmoments.federation.own_data import accepted_terms, read_own
     from fedmoments.federation.policy import ClientPolicy
 
     policy = ClientPolicy.from_dict(settings.policy)
@@ -46,7 +47,7 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
         for contribution in sent
     ]
     document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
-    document["unknown"] = read_own(settings, terms.classes)[2]
+    document["unknown"] = read_own(settings, accepted_terms(settings, terms).classes)[2]
     document["tuning"] = "none" if terms.privacy.mode.promise else policy.tuning
     print_json({**document, "contributions": contributions})
 
@@ -74,12 +75,12 @@ def _held(contribution: Any, terms: Any) -> dict[str, int]:
 
 def _show(path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[Any]) -> None:
     from fedmoments.cli.server_create import show_terms
-    from fedmoments.federation.own_data import read_own
+    from fedmoments.federation.own_data import accepted_terms, read_own
 
     show_terms(terms)
     for contribution in sent:
         _show_contribution(contribution, terms)
-    data, _, unknown = read_own(settings, terms.classes)
+    data, _, unknown = read_own(settings, accepted_terms(settings, terms).classes)
     if unknown:
         print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
     held_out = len(data.test)
@@ -207,6 +208,12 @@ def client(
         str | None,
         typed(metavar="I/N", help="For trials: only the I-th of N random parts of the data.", group="Data"),
     ] = None,
+    accept_terms: Annotated[
+        Path | None,
+        typed(
+            help="Terms that were amended since this client began: take part under them from now on.", metavar="FILE"
+        ),
+    ] = None,
     config: Config = None,
     terms: TermsFile = None,
     plan: PlanOnly = False,
@@ -218,15 +225,27 @@ def client(
     contribution is sent, byte for byte, however often the command is started again. Nothing is trained here unless
     --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
+
+    A client that took part before may change: --accept-terms. Its settings are in NAME/client.toml then, or where
+    --config says. Without --server it stops after that.
     """
-    agreed = read_terms(terms)
+    changes = Changes(accept=accept_terms)
+    if changes:
+        config = config or changed_settings(name, settings)
+        settings = changes.over(settings, config)
+        if join.server is None and not plan:
+            keep_settings(settings.build(), settings.build().folder, config.name)
+            return
+    agreed = read_terms(terms or accept_terms)
     if not plan:
         join.require()
     if agreed is None:
         _require_terms_elsewhere(config, plan=plan)
     path, own = _own(name, settings.also(**(_part(part) if part else {})), config, agreed)
-    if agreed and own.federation != agreed.id and not (plan and not own.federation):
-        raise InputError(f'{path} is not bound to these terms: write federation = "{agreed.id}" into it')
+    if agreed and not _is_bound(own, agreed) and not (plan and not own.federation):
+        raise InputError(
+            f"{path} is not bound to these terms: accept them with --accept-terms FILE, or begin in another folder"
+        )
     if plan:
         show_plan(path, own, agreed, json=json)
     else:
@@ -246,7 +265,7 @@ def _own(name: str, given: Given[ClientSettings], config: Path | None, terms: An
     if config is None:
         if not {"keys", "data"}.issubset(given.values):
             raise InputError("a client needs --keys FOLDER and --data DATA, or --config FILE that names both")
-        bound = {} if terms is None else {"federation": terms.id}
+        bound = {} if terms is None else bound_to(terms)
         own = given.build(name=name, folder=given.values.get("folder", name), **bound)
     else:
         own = given.build()
@@ -258,6 +277,11 @@ def _own(name: str, given: Given[ClientSettings], config: Path | None, terms: An
     if config is not None and not given.values:
         return config.resolve(), own
     return keep_settings(own, own.folder, "client.toml"), own
+
+
+def _is_bound(own: ClientSettings, terms: Any) -> bool:
+    """Say whether a client read these terms; those that it read before classes were added are enough."""
+    return own.federation == terms.id and (own.accepted or terms.id) in {stage.digest for stage in terms.stages}
 
 
 def _part(text: str) -> dict[str, Any]:
@@ -277,13 +301,16 @@ def _part(text: str) -> dict[str, Any]:
 def _require_own(settings: ClientSettings, terms: Any) -> None:
     """Refuse keys and data that cannot be used here, not in the log of a node."""
     from fedmoments.federation.keys.parties import load_identity
-    from fedmoments.federation.own_data import read_own
+    from fedmoments.federation.own_data import accepted_terms, read_own
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.samples.reading import read_data
 
     if settings.name and settings.keys:
         load_identity(Path(settings.keys) / f"{settings.name}.identity")
-    read_data(settings) if terms is None else read_own(settings, terms.classes)
+    if terms is None:
+        read_data(settings)
+    else:
+        read_own(settings, accepted_terms(settings, terms).classes)
     ClientPolicy.from_dict(settings.policy)
 
 

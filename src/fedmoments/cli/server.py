@@ -24,7 +24,7 @@ from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line
 from fedmoments.cli.places import existing_file, results_folder
-from fedmoments.cli.server_create import CREATE
+from fedmoments.cli.server_create import CREATE, class_names
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.settings.server import ServerSettings
 
@@ -36,6 +36,7 @@ __all__ = [
     "Keys",
     "Port",
     "RunTimeout",
+    "amend",
     "app",
     "authority_of",
     "enrol",
@@ -158,6 +159,7 @@ def _stop(server: Any) -> None:
 ENROL = "fedmoments server enrol trial.ledger keys/clinic.card"
 CLIENT_KEYS = "fedmoments keys client keys --name clinic"
 ENROL_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL)
+AMEND_EXAMPLE = example(CREATE, "fedmoments server amend trial.ledger --classes ten,eleven")
 REVOKE_EXAMPLE = example(CREATE, CLIENT_KEYS, ENROL, "fedmoments server revoke trial.ledger clinic")
 RUN_EXAMPLE = example(
     CREATE,
@@ -218,6 +220,32 @@ def revoke(
     print_line(f"client {client} contributes no more")
     if present:
         print_line(f"what it contributed stays: 'fedmoments leave {ledger} {client}' takes it out")
+
+
+@command("amend", AMEND_EXAMPLE)
+def amend(
+    ledger: Ledger,
+    classes: Annotated[
+        str, typed(help="Classes that are new: a file with one a line, or names with commas.", metavar="FILE|NAME,…")
+    ],
+    *,
+    json: Json = False,
+) -> None:
+    """Add classes to the terms, signed. What parties sent stays; those that accept the terms may send the new ones.
+
+    Write a comma behind a single name.
+    """
+    from fedmoments.files import write_whole
+
+    public = ledger.with_name(f"{ledger.name}.terms.json")
+    with open_ledger(ledger) as store:
+        terms = store.amend(class_names(classes))
+    write_whole(public, f"{terms.to_json()}\n".encode())
+    if json:
+        print_json({"terms_file": str(public), "id": terms.id, "terms": terms.digest, "classes": list(terms.classes)})
+        return
+    print_line(f"'{terms.name}' has {plural(len(terms.classes), 'class')} now; the new terms are in {public}")
+    print_line("parties take part without the new classes until 'fedmoments client NAME --accept-terms FILE'")
 
 
 # -------------------------------------------------------------------------------------------------- run

@@ -16,7 +16,7 @@ from fedmoments.privacy.protection import Agreed
 from fedmoments.settings.samples import Columns, EncoderChoice, Running, SampleSource
 from fedmoments.settings.server import TermsSettings
 
-__all__ = ["CREATE", "create", "show_terms"]
+__all__ = ["CREATE", "class_names", "create", "show_terms"]
 
 CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz --heads fedcof,fed3r"
 SECURE = "fedmoments server create secure.ledger --name secure --data runs/demo/digits.npz --heads fed3r --secure sums"
@@ -110,7 +110,7 @@ def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | N
     """Return class names, kind of samples and dimension of features, and features with labels where these are given."""
     from fedmoments.samples.reading import read_data
 
-    names = _classes(settings.classes) if settings.classes else ()
+    names = class_names(settings.classes) if settings.classes else ()
     modality, dim = "features", settings.dim
     shown: tuple[Any, ...] = ()
     if settings.data:
@@ -132,7 +132,7 @@ def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:
     return {declared.name: getattr(settings, declared.name) for declared in fields(part)}
 
 
-def _classes(text: str) -> tuple[str, ...]:
+def class_names(text: str) -> tuple[str, ...]:
     """Return class names from a file, one a line, or from a list with commas."""
     path = Path(text)
     if path.is_file():
@@ -151,6 +151,7 @@ def show_terms(terms: Any) -> None:
     shown = {
         "federation": terms.name,
         "id": terms.id,
+        **({"amended": f"{len(terms.amended)} times; the terms of now are {terms.digest}"} if terms.amended else {}),
         "encoder": " ".join(filter(None, [terms.encoder["name"], options])),
         "fingerprint": terms.fingerprint.digest,
         "feature map": terms.map_outline.text,

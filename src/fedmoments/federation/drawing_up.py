@@ -1,6 +1,7 @@
 """Drawing up the terms of a federation from what a person typed: encoder, classes, heads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from fedmoments.core.api import spec_for
@@ -9,15 +10,18 @@ from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.second_exchange import fisher_directions
 from fedmoments.core.maps import FeatureMap, RandomProjection, compose
+from fedmoments.core.maps.canonical import sha256_of_json
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, PrivacyError
+from fedmoments.federation.amendment import MOST_AMENDMENTS, Amendment
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.samples import EncoderChoice
+from fedmoments.wire.keys import IdentityKey
 
-__all__ = ["directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
+__all__ = ["amend_terms", "directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
 
 #: Room for header, signature and the description of the body.
 _OVERHEAD = 2**16
@@ -96,6 +100,47 @@ def draw_up_terms(
     )
     noise.check_grid(terms)
     return terms
+
+
+def amend_terms(terms: Terms, classes: Sequence[str], key: IdentityKey) -> Terms:
+    """Return terms with more classes, signed; the federation stays the same, and so does what it holds.
+
+    Parameters
+    ----------
+    terms
+        As they stand.
+    classes
+        Names of the classes that are added, behind those that are there.
+    key
+        The server's, which the terms name.
+
+    Raises
+    ------
+    InputError
+        When a class is there already, or the terms name another key or none.
+    PrivacyError
+        When every class has had its place in masked or noised sums from the start.
+    """
+    mode = terms.privacy.mode
+    if not mode.takes_classes:
+        raise PrivacyError(
+            f"under {mode.title}{' with noise' if mode.noise.is_on else ''} every class has its place in the sums from "
+            "the start, and sums before and after would show who holds a new one: found a new federation"
+        )
+    if key.public.hex != terms.server:
+        raise InputError("terms are amended by the server whose key they name, but these name another key or none")
+    again = [name for name in classes if name in terms.classes]
+    if again or not classes:
+        raise InputError(f"say which classes are new: {', '.join(again) or 'none'} cannot be added")
+    if len(terms.amended) >= MOST_AMENDMENTS:
+        raise InputError(f"terms are amended at most {MOST_AMENDMENTS} times: found a new federation")
+    fingerprint = replace(terms.fingerprint, classes=(*terms.classes, *classes))
+    room = max(terms.max_bytes, largest_contribution(terms.spec, len(fingerprint.classes), terms.dim))
+    changed = {**terms.to_dict(), "fingerprint": fingerprint.to_dict(), "max_bytes": room}
+    last = Amendment(len(terms.classes), terms.max_bytes, "")
+    changed["amended"] = [asdict(entry) for entry in (*terms.amended, last)]
+    signed = last.signed(key, terms.id, sha256_of_json(changed))
+    return replace(terms, fingerprint=fingerprint, max_bytes=room, amended=(*terms.amended, signed))
 
 
 def usual_heads(privacy: Agreed, *, means_per_client: int = 1, rows: str = "int64") -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError, OwnDataError
+from fedmoments.errors import InputError, OwnDataError, PolicyError
+from fedmoments.federation.terms import Terms
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.reading import read_data
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["label_table", "read_own", "reading_own"]
+__all__ = ["accepted_terms", "label_table", "read_own", "reading_own"]
 
 Ints = NDArray[np.int64]
 
@@ -56,6 +57,28 @@ def read_own(settings: ClientSettings, agreed: Sequence[str]) -> tuple[DataSet, 
     counts = np.bincount(np.concatenate([data.train.labels, data.test.labels]), minlength=len(labels))
     unknown = {data.class_names[own]: int(counts[own]) for own in np.flatnonzero(labels < 0)}
     return DataSet(train, test, data.name, data.description), labels, unknown
+
+
+def accepted_terms(settings: ClientSettings, terms: Terms) -> Terms:
+    """Return the terms that a party accepted of those that a server sent: classes may have been added since.
+
+    What is made under former terms stays valid, so a party that did not accept a class takes part without it. One
+    that is bound to no federation takes what it is sent.
+
+    Raises
+    ------
+    PolicyError
+        When the party accepted an amendment that is not among them.
+    """
+    if not settings.federation or not settings.accepted:
+        return terms.stages[0] if settings.federation else terms
+    for stage in terms.stages:
+        if stage.digest == settings.accepted:
+            return stage
+    raise PolicyError(
+        f"this client accepted the amended terms {settings.accepted[:16]}… of '{terms.name}', but the server sent "
+        f"{terms.digest[:16]}…, which do not follow from them: was an older ledger restored? Let it be amended again"
+    )
 
 
 @contextmanager

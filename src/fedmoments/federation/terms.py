@@ -1,7 +1,8 @@
 """The terms of a federation: the one public document that every party reads before it takes part.
 
-Their SHA-256 is the federation's id. It stands, signed, in every contribution: nobody can be made to contribute under
-other terms than those it read.
+Their SHA-256 is the federation's id. It stands, signed, in every contribution, beside the digest of the class list:
+nobody can be made to contribute under other terms than those it read. Classes may be added later, by the server's
+signature and each party's consent; the id stays that of the first terms.
 """
 
 import json
@@ -9,12 +10,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from fedmoments.core.maps import Directions, FeatureMap, Identity
 from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError, reading
+from fedmoments.federation.amendment import Amendment, read_amendments
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
@@ -66,6 +69,8 @@ class Terms:
     server
         Public key that signs receipts and heads of the log, 64 hexadecimal digits. Empty: clients believe the first one
         that they are shown, and only that, and it does not stand in the JSON.
+    amended
+        What stood before classes were added, the oldest first (:func:`fedmoments.federation.drawing_up.amend_terms`).
 
     Examples
     --------
@@ -88,6 +93,7 @@ class Terms:
     privacy: Agreed = field(default_factory=Agreed)
     attempt: int = 0
     server: str = ""
+    amended: tuple[Amendment, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -105,6 +111,8 @@ class Terms:
         object.__setattr__(self, "spec", self.spec.settled(len(self.fingerprint.classes)))
         self.privacy.mode.check_terms(self)
         self._check_directions()
+        if self.amended:
+            self._check_amended()
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
 
@@ -118,9 +126,38 @@ class Terms:
                     f"directions, but the feature map of these terms has {stage.n_components}"
                 )
 
+    def _check_amended(self) -> None:
+        """Refuse classes that the server did not sign, or that do not stand behind those that were there before."""
+        before = [*(entry.classes for entry in self.amended), len(self.classes)]
+        if any(former >= later for former, later in pairwise(before)):
+            raise InputError(f"amended terms must have more classes each time, but they have {before}")
+        if not self.server or not self.amended[-1].is_signed_by(self.server, self.id, self.unsigned):
+            raise InputError("these terms were amended, but the server that the first ones name did not sign that")
+
+    @property
+    def unsigned(self) -> str:
+        """SHA-256 of the terms without the signature of their last amendment: what that signature is of."""
+        *formers, last = [asdict(entry) for entry in self.amended]
+        return sha256_of_json({**self.to_dict(), "amended": [*formers, {**last, "signature": ""}]})
+
+    @cached_property
+    def stages(self) -> "tuple[Terms, ...]":
+        """These terms as they stood at first, after each amendment, and now."""
+        if not self.amended:
+            return (self,)
+        last = self.amended[-1]
+        fingerprint = replace(self.fingerprint, classes=self.classes[: last.classes])
+        former = replace(self, fingerprint=fingerprint, max_bytes=last.max_bytes, amended=self.amended[:-1])
+        return (*former.stages, self)
+
     @cached_property
     def id(self) -> str:
-        """SHA-256 of the terms, 64 hexadecimal digits."""
+        """SHA-256 of the terms that the federation was founded on, 64 hexadecimal digits."""
+        return sha256_of_json(self.to_dict()) if not self.amended else self.stages[0].id
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the terms as they stand now: the `id` until classes are added."""
         return sha256_of_json(self.to_dict())
 
     @cached_property
@@ -136,6 +173,7 @@ class Terms:
             self.fixed_point,
             self.rows,
             self.max_bytes,
+            tuple(stage.agreement for stage in self.stages[:-1]),
         )
 
     @property
@@ -210,6 +248,7 @@ class Terms:
             **privacy,
             **sketch,
             **({"server": self.server} if self.server else {}),
+            **({"amended": [asdict(entry) for entry in self.amended]} if self.amended else {}),
         }
 
     def to_json(self) -> str:
@@ -227,7 +266,7 @@ class Terms:
         """
         with reading("these are no terms of a federation"):
             value = json.loads(text)
-            if not isinstance(value, dict) or set(value) - {"privacy", "sketch", "server"} != _ALL:
+            if not isinstance(value, dict) or set(value) - {"privacy", "sketch", "server", "amended"} != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
             _check_numbers(value)
             privacy = _privacy_from(value)
@@ -241,6 +280,7 @@ class Terms:
             if "server" in value and not value["server"]:
                 raise InputError("the server's key stands in them, or nothing does")
             rest["server"] = value.get("server", "")
+            rest["amended"] = read_amendments(value["amended"]) if "amended" in value else ()
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
 
 

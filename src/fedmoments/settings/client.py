@@ -55,6 +55,8 @@ class ClientSettings(Running, SampleSource, FromFile):
         For simulations only: keys are derived from this text.
     federation
         Id of the federation whose terms this client read; it answers no other. Empty answers all within its policy.
+    accepted
+        Digest of amended terms that this client read; empty: it takes part under the first ones.
     split, clients, partitions
         For trials only: the node plays these parts of a data set that is split over so many clients; a client with a
         name plays one.
@@ -78,6 +80,7 @@ class ClientSettings(Running, SampleSource, FromFile):
     keys: str = option("", "Folder with this client's keys.", metavar="FOLDER", common=2)
     key_seed: str = ""
     federation: str = ""
+    accepted: str = ""
     split: str = ""
     clients: int | None = None
     partitions: tuple[int, ...] = ()

@@ -34,6 +34,8 @@ class Agreement:
         may be asked for.
     max_bytes
         Cap on the size of one contribution, checked before anything is parsed.
+    formers
+        The same federation's before classes were added: what was made under one of these is still good.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Agreement:
     fixed_point: FixedPoint
     rows: str = "int64"
     max_bytes: int = 2**28
+    formers: tuple["Agreement", ...] = ()
 
     def __post_init__(self) -> None:
         if self.n_classes < 1 or self.dim < 1:
@@ -62,6 +65,10 @@ class Agreement:
         object.__setattr__(self, "spec", self.spec.settled(self.n_classes))
         for present in (1, self.n_classes):  # a budget is linear in the classes, so what holds for both holds between
             self.choice(present, present)
+
+    def under(self, classes: str) -> "Agreement":
+        """Return the agreement with the class list of this digest: this one, unless a former one has it."""
+        return next((former for former in self.formers if former.classes == classes), self)
 
     @property
     def plan(self) -> SketchPlan:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics.relabelling import relabelled
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.header import DOMAIN, HEADER_BYTES, SIGNED_BYTES, Buffer, Header, read_header, write_header
@@ -31,7 +32,7 @@ from fedmoments.wire.keys import IdentityKey, PublicKey
 from fedmoments.wire.reason import Reason
 from fedmoments.wire.tensors import Withheld, read_body, write_body
 
-__all__ = ["BUNDLE_MAGIC", "Contribution", "decode", "encode", "pack_bundle", "unpack_bundle"]
+__all__ = ["BUNDLE_MAGIC", "Contribution", "decode", "encode", "pack_bundle", "read_measured", "unpack_bundle"]
 
 
 BUNDLE_MAGIC = b"FEDMBNDL"
@@ -265,5 +266,22 @@ def decode(data: Buffer, agreement: Agreement, key_of: Callable[[str], PublicKey
             "changed on the way; send it again",
             client,
         )
-    statistics, withheld = read_body(body, agreement, client)
+    statistics, withheld = read_measured(header, body, agreement)
     return Contribution(header, statistics, withheld, len(view))
+
+
+def read_measured(header: Header, body: memoryview, agreement: Agreement) -> tuple[Statistics, Withheld]:
+    """Return the checked statistics of a body, and what was withheld; classes that were added since are absent in it.
+
+    Parameters
+    ----------
+    header, body
+        Of a contribution.
+    agreement
+        What all parties agree on now.
+    """
+    made_under = agreement.under(header.classes)
+    statistics, withheld = read_body(body, made_under, header.client)
+    if made_under.n_classes != agreement.n_classes:  # classes are added at the end, so labels stay
+        statistics = relabelled(statistics, range(made_under.n_classes), agreement.n_classes)
+    return statistics, withheld

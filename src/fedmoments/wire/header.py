@@ -195,7 +195,7 @@ def read_header(data: Buffer, agreement: Agreement) -> Header:
         bytes(data[SIGNED_BYTES:HEADER_BYTES]),
         hashlib.sha256(signed).hexdigest(),
     )
-    _check_terms(header, agreement)
+    _check_terms(header, agreement.under(header.classes))
     return header
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
-from fedmoments.federation.own_data import read_own, reading_own
+from fedmoments.federation.own_data import accepted_terms, read_own, reading_own
 from fedmoments.federation.terms import Terms
 from fedmoments.samples import Split, parse_split
 from fedmoments.samples.dataset import DataSet
@@ -69,7 +69,7 @@ class Holdings:
     def __init__(self, settings: ClientSettings, terms: Terms) -> None:
         self._settings, self._terms = settings, terms
         whole = replace(settings, partitions=(0,) if settings.name and settings.split else (), policy={}, folder="")
-        base = _SHARED.get(f"{whole}{terms.id}", lambda: _load(whole, terms))
+        base = _SHARED.get(f"{whole}{terms.digest}", lambda: _load(whole, terms))
         self._data, self._encoder, self._labels, self._splits = base.data, base.encoder, base.labels, base.splits
         self._numbers = self._own_numbers()
         self._parts: dict[int, tuple[Floats, Ints]] = {}
@@ -209,5 +209,6 @@ _HOLDINGS: _Recent[Holdings] = _Recent(16)
 
 
 def holdings_of(settings: ClientSettings, terms: Terms) -> Holdings:
-    """Return the holdings of a node; data, encoder and split are loaded once a process."""
-    return _HOLDINGS.get(f"{settings}{terms.id}", lambda: Holdings(settings, terms))
+    """Return the holdings of a node under the terms it accepted; data, encoder and split are loaded once a process."""
+    terms = accepted_terms(settings, terms)
+    return _HOLDINGS.get(f"{settings}{terms.digest}", lambda: Holdings(settings, terms))

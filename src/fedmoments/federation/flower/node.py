@@ -22,15 +22,20 @@ from fedmoments.federation.flower.second_report import SecondPhase, require_same
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.watching import Watching
+from fedmoments.federation.own_data import accepted_terms
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
+from fedmoments.files import write_whole
 from fedmoments.privacy.secure.broadcast import Broadcast
 from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.settings.client import ClientSettings
 from fedmoments.wire import IdentityKey, Withheld, pack_bundle
 
-__all__ = ["Node", "Offer", "facts_of_report", "identity_of", "measure_held"]
+#: Where a party finds terms with classes that it has not accepted yet.
+AMENDED = "amended.terms.json"
+
+__all__ = ["AMENDED", "Node", "Offer", "facts_of_report", "identity_of", "measure_held"]
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,7 @@ class Node:
         """
         try:
             self.require_terms(terms)
+            terms = self._accepted(terms)
             self.policy.require(terms)
             clients = _behind(after, holdings_of(self.settings, terms).clients)
         except (FedMomentsError, OSError, ValueError) as error:
@@ -278,6 +284,21 @@ class Node:
                 f"this client takes part in the federation {self.settings.federation[:16]}…, but the server sent the "
                 f"terms of {terms.id[:16]}… ('{terms.name}'): read those first, then name them in the settings"
             )
+
+    def _accepted(self, terms: Terms) -> Terms:
+        """Return the terms that this client accepted; tell it of classes that were added since, once."""
+        accepted = accepted_terms(self.settings, terms)
+        if accepted.digest != terms.digest and self.settings.folder:
+            place, text = Path(self.settings.folder) / AMENDED, f"{terms.to_json()}\n".encode()
+            if not place.exists() or place.read_bytes() != text:
+                write_whole(place, text)
+                new = terms.classes[len(accepted.classes) :]
+                sentence = (
+                    f"the server added classes to the terms: {', '.join(new[:10])}{' …' if len(new) > 10 else ''}. "
+                    f"This client goes on without them until --accept-terms {place}"
+                )
+                self.outbox.sending("amended", terms, self.settings.name or "this node", sentence=sentence)
+        return accepted
 
     def chooser(self, terms: Terms) -> Chooser:
         """Return what applies the policy to this node's clients, made once for all of them."""

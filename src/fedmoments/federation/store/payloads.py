@@ -13,8 +13,8 @@ from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
 from fedmoments.wire import Agreement, Contribution, PublicKey, decode
+from fedmoments.wire.contribution import read_measured
 from fedmoments.wire.header import HEADER_BYTES, read_header
-from fedmoments.wire.tensors import read_body
 
 __all__ = ["keep_payload", "read_statistics", "seal_payloads", "state_digest", "stored", "stored_clients"]
 
@@ -39,7 +39,7 @@ def stored(connection: Connection, agreement: Agreement, client: str) -> Contrib
     try:
         header = read_header(data, agreement)
         body = memoryview(data)[HEADER_BYTES:]
-        statistics, withheld = read_body(body, agreement, client)
+        statistics, withheld = read_measured(header, body, agreement)
     except RefusedError as error:
         raise LedgerError(
             f"the stored contribution of client {client!r} is damaged ({error}): run verify, and restore a snapshot"

@@ -11,6 +11,7 @@ from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.durable import DurableFile, part_of, put_in_place
 from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
+from fedmoments.federation.drawing_up import amend_terms
 from fedmoments.federation.store import audit, members
 from fedmoments.federation.store.arrivals import in_parts
 from fedmoments.federation.store.attempts import last_attempt
@@ -173,6 +174,24 @@ class FederationStore(MaskedLedger):
         with self._database.writing("nobody was enrolled") as connection:
             for client, key, node_key in clients:
                 members.enrol(connection, client, key, node_key)
+
+    def amend(self, classes: Sequence[str]) -> Terms:
+        """Add classes to the terms, signed with the ledger's key; what is in stays valid, and has none of them.
+
+        The same classes again after an older copy was restored give the same terms: parties accept them once.
+
+        Raises
+        ------
+        InputError, PrivacyError
+            As :func:`fedmoments.federation.drawing_up.amend_terms`.
+        """
+        new = amend_terms(self.terms, classes, self.signing_key)
+        check_fits(new)
+        with self._database.writing("no class was added") as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'terms'", (new.to_json(),))
+            audit.append(connection, "amended", {"classes": list(classes), "terms": new.digest})
+        self.terms = new
+        return new
 
     def revoke(self, client: str) -> None:
         """Let a client contribute no more, for good; what it contributed stays until it leaves."""

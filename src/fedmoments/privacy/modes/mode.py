@@ -214,6 +214,11 @@ class Mode(ABC):
         return [], ""
 
     @property
+    def takes_classes(self) -> bool:
+        """Whether classes can be added later: masked vectors and noised sums have a place for each from the start."""
+        return self.reads_contributions and not self.noise.is_on
+
+    @property
     def unmasked(self) -> "Agreed":
         """What clients would agree on to measure the same and send it in the clear."""
         return self.agreed

@@ -1,0 +1,68 @@
+"""What changes at a client that took part before: terms that it accepts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmoments.cli.given import Given
+from fedmoments.cli.joining import read_terms
+from fedmoments.cli.output import print_line
+from fedmoments.errors import InputError
+from fedmoments.settings.client import ClientSettings
+
+__all__ = ["Changes", "bound_to", "changed_settings"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a client was told to change.
+
+    Parameters
+    ----------
+    accept
+        File with terms that were amended.
+    """
+
+    accept: Path | None = None
+
+    def __bool__(self) -> bool:
+        return self.accept is not None
+
+    def over(self, given: Given[ClientSettings], config: Path) -> Given[ClientSettings]:
+        """Return settings that were typed, over those of a client's file, with the changes in them."""
+        base = given.base or ClientSettings.load(config)
+        given = given.over(base)
+        return given.also(**self._accepted(base)) if self.accept else given
+
+    def _accepted(self, own: ClientSettings) -> dict[str, str]:
+        """Return what binds a client to amended terms, once they follow from those that it read."""
+        terms = read_terms(self.accept)
+        stages = {stage.digest: stage for stage in terms.stages}
+        former = stages.get(own.accepted or own.federation)
+        if terms.id != own.federation or former is None:
+            raise InputError(
+                f"{self.accept} does not follow from the terms that {own.name} read: those of {own.federation[:16]}… "
+                f"were expected, these are of {terms.id[:16]}…; read them as new ones, in another folder"
+            )
+        new = terms.classes[len(former.classes) :]
+        print_line(f"{own.name} accepts {len(new):,} new classes of '{terms.name}': {', '.join(new) or 'none'}")
+        return bound_to(terms)
+
+
+def bound_to(terms: Any) -> dict[str, str]:
+    """Return the settings of a client that read these terms."""
+    return {"federation": terms.id, "accepted": terms.digest if terms.amended else ""}
+
+
+def changed_settings(name: str, given: Given[ClientSettings]) -> Path:
+    """Return the settings file of a client that took part before.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    place = Path(str(given.values.get("folder", name))) / "client.toml"
+    if not place.is_file():
+        raise InputError(f"{place} is not there: what changes at a client needs its settings; name them with --config")
+    return place
