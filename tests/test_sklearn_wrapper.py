@@ -3,6 +3,7 @@
 import importlib
 import pickle
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ import fedmoments
 from fedmoments.core.heads import make_head
 from fedmoments.errors import InputError, MissingExtraError, NotEnoughDataError
 from fedmoments.sklearn import FedMomentsClassifier
+
+#: Scikit-learn's checks know no groups; that there is a warning has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:.*no groups were given:UserWarning")
 
 #: Its directions come from a first exchange, which keeps clients apart.
 EXCHANGED = "qda-exchange"
@@ -348,3 +352,13 @@ def test_a_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "fedmoments.sklearn")
     with pytest.raises(MissingExtraError, match=r"pip install 'fedmoments\[sklearn\]'"):
         importlib.import_module("fedmoments.sklearn")
+
+
+def test_heads_that_depend_on_clients_warn_without_groups_and_others_do_not(data: Data) -> None:
+    X, y, groups = data
+    with pytest.warns(UserWarning, match=r"no groups were given: every sample counts as a client .* groups=sites"):
+        FedMomentsClassifier("fedcof").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FedMomentsClassifier("gh-lda").fit(X, y)
+        FedMomentsClassifier("fedcof").fit(X, y, groups=groups)

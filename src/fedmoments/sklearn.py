@@ -6,6 +6,7 @@ means (FedCOF, ``lda-free``, ``nb-free``) do; without groups every sample is its
 package, the free covariance *is* the ordinary sample covariance.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -160,8 +161,8 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             (n,) labels of any sortable kind.
         groups
             (n,) which client holds each sample. Without it, heads that keep clients apart take every sample for a
-            client of its own: the free covariance is then the ordinary sample covariance, and ``means_per_client`` has
-            no effect. Other heads do not depend on who holds what.
+            client of its own, with a warning: the free covariance is then the ordinary sample covariance, and
+            ``means_per_client`` has no effect. Other heads do not depend on who holds what.
 
         Examples
         --------
@@ -177,6 +178,12 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             check_consistent_length(features, groups)
             _, holders = np.unique(column_or_1d(groups), return_inverse=True)
         head, n_classes = self._head(), len(self.classes_)
+        if groups is None and self._spec(head).keeps_clients_apart:
+            warnings.warn(
+                f"{head} depends on who holds which sample, but no groups were given: every sample counts as a client "
+                "of its own. Say fit(X, y, groups=sites)",
+                stacklevel=2,
+            )
         pilot = None
         if head.pilot_needs is not None:
             ledger = Ledger.of(features, labels, holders, head.pilot_needs, n_classes=n_classes, fold=True)

@@ -70,7 +70,7 @@ def test_a_map_is_applied_before_measuring_and_travels_with_the_classifier() -> 
         ({"a": ([[1.0]], [np.nan])}, "client 'a': labels must be whole numbers"),
         ({"a": ([[1.0]], [np.inf])}, "client 'a': labels must be from 0"),
         ({"a": ([[1.0]], [0.5])}, "client 'a': labels must be whole numbers"),
-        ({"a": ([[1.0]], ["cat"])}, "client 'a': labels must be whole numbers"),
+        ({"a": ([[1.0]], ["cat"]), "b": ([[1.0]], [0])}, "client 'a' names its classes, but client 'b' numbers them"),
         ({"a": ([1.0], [0])}, "client 'a': features must be a matrix"),
         ({"a": ([[1.0]], [0, 1])}, "client 'a': labels must be one a sample"),
     ],
@@ -111,13 +111,13 @@ def test_a_client_cannot_join_twice() -> None:
         ledger.join("site 0", ledger.client("site 1"))
 
 
-@pytest.mark.parametrize("parties", [[*PARTIES.values()], (*PARTIES.values(),), PARTIES["site 0"][0]])
-def test_parties_without_names_are_refused_with_a_sentence(parties: Any) -> None:
+@pytest.mark.parametrize("parties", [PARTIES["site 0"][0], 3, "clinic", b"clinic", iter([]), None])
+def test_what_is_no_clients_is_refused_with_a_sentence(parties: Any) -> None:
     with pytest.raises(
-        InputError, match=r"clients are a table \{id: \(features, labels\)\}, a Ledger or Statistics, but a"
+        InputError, match=r"clients are a table \{id: \(features, labels\)\}, a list of such pairs, a data"
     ):
         fm.fit("fedncm", parties)
     with pytest.raises(
-        InputError, match=r"clients are a table \{id: \(features, labels\)\}, but a (list|tuple|ndarray) arr"
+        InputError, match=r"but a (ndarray|int|str|bytes|list_iterator|NoneType) arrived; a party alone"
     ):
         fm.measure(parties, fm.StatisticsSpec())

@@ -1,6 +1,6 @@
 """The short way: measure every client, merge, solve; in one call."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,17 @@ from fedmoments.core.heads import Head, make_head, presets
 from fedmoments.core.heads.preset import label_of
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
+from fedmoments.core.parties import Columns, Parties, parties_of
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 
 __all__ = ["Clients", "fit", "measure", "spec_for"]
 
-#: What a federation can be given as: features and labels, or statistics, by client id (any hashable; a mapping is
-#: invariant in its keys, so that Hashable here would refuse a dict[str, …]).
-Clients = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
+#: Features and labels, or statistics, by client id (any hashable; a mapping is invariant in its keys, so that Hashable
+#: here would refuse a dict[str, …]).
+ByClient = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
+#: What a federation can be given as: the same, a list of pairs, or a table (which has no type that all tables share).
+Clients = ByClient | Sequence[tuple[ArrayLike, ArrayLike]] | Any
 
 
 def spec_for(*heads: str | Head, means_per_client: int = 1, budget: str | SketchPlan | None = None) -> StatisticsSpec:
@@ -58,13 +61,18 @@ def measure(
     seed: int = 0,
     fixed_point: FixedPoint | None = None,
     fold: bool = False,
+    label: str = "label",
+    client: str = "client",
+    features: Sequence[str] | str | None = None,
 ) -> Ledger:
     """Measure every client and return the ledger of their contributions.
 
     Parameters
     ----------
     clients
-        Client id -> (X, y) with X (n, d) features and y (n,) labels, or -> statistics that were measured before.
+        Client id -> (X, y) with X (n, d) features and y (n,) labels, or -> statistics that were measured before; a list
+        of pairs (X, y); or a table (pandas, polars, Arrow, Hugging Face) with a column of labels and one of clients.
+        Labels that are text are numbered in alphabetical order.
     spec
         What to measure.
     n_classes
@@ -75,6 +83,9 @@ def measure(
         Deals samples to shares when a client sends several means a class.
     fixed_point, fold
         See :class:`fedmoments.Ledger`.
+    label, client, features
+        Of a table: names of the columns of labels and of clients, and names or patterns (``emb*``) of the feature
+        columns or of one column of vectors; all other columns of numbers by default.
 
     Examples
     --------
@@ -82,25 +93,23 @@ def measure(
     >>> ledger.pool().counts
     array([1, 1])
     """
-    if not isinstance(clients, Mapping):
-        raise _no_clients(clients, "")
-    if not clients:
+    parties = parties_of(clients, Columns(label, client, features))
+    if not parties.data:
         raise InputError("there is no client: give at least one, as {id: (features, labels)}")
-    n_classes = _count_classes(clients) if n_classes is None else n_classes
+    n_classes = _count_classes(parties) if n_classes is None else n_classes
     ledger: Ledger | None = None
-    for client, data in clients.items():
+    for name, data in parties.data.items():
         if isinstance(data, Statistics):
             part = data
         else:
-            features, labels = _pair(client, data)
             try:
-                mapped = np.asarray(feature_map(features) if feature_map else features)
-                part = Statistics.of(mapped, labels, spec, n_classes=n_classes, seed=seed)
+                mapped = np.asarray(feature_map(data[0]) if feature_map else data[0])
+                part = Statistics.of(mapped, data[1], spec, n_classes=n_classes, seed=seed)
             except InputError as error:
-                raise InputError(f"client {client!r}: {error}") from error
+                raise InputError(f"client {name!r}: {error}") from error
         if ledger is None:
             ledger = Ledger(spec, n_classes=n_classes, dim=part.dim, fixed_point=fixed_point, fold=fold)
-        ledger.join(client, part)
+        ledger.join(name, part)
     assert ledger is not None  # noqa: S101 - there was at least one client
     return ledger
 
@@ -116,6 +125,9 @@ def fit(
     seed: int = 0,
     fixed_point: FixedPoint | None = None,
     budget: str | SketchPlan | None = None,
+    label: str = "label",
+    client: str = "client",
+    features: Sequence[str] | str | None = None,
     **hyper: Any,
 ) -> Classifier:
     """Fit a head from clients' data, from their statistics, from a ledger or from merged statistics.
@@ -127,11 +139,12 @@ def fit(
     head
         A name (see ``fedmoments heads``) or a head.
     clients
-        Client id -> (X, y) or statistics; or a ledger; or merged statistics.
+        Client id -> (X, y) or statistics; a list of pairs (X, y); a table (pandas, polars, Arrow, Hugging Face) with a
+        column of labels and one of clients; or a ledger; or merged statistics.
     n_classes
         C; the highest label plus one by default. Only for data.
     class_names
-        C names; numbers by default.
+        C names; labels that are text name themselves, others are numbers by default.
     feature_map
         Applied to features before anything else; the classifier carries it and applies it to what it scores. With
         statistics, the map that they were measured behind. Of data also a word: ``power`` (√x, then unit length),
@@ -146,6 +159,8 @@ def fit(
     budget
         Bytes that a client's means and scatter sketch may take, for heads on sketches: ``means``, ``means/2``, ``50KB``
         (:class:`fedmoments.SketchPlan`). Only for data.
+    label, client, features
+        Of a table: which columns are what, as for :func:`measure`.
     **hyper
         Hyper-parameters of the head.
 
@@ -160,14 +175,17 @@ def fit(
     1.0
     """
     chosen = _head_of(head, hyper)
-    given = _public_map(chosen, clients, feature_map)
+    parties: Parties | None = None
+    if not isinstance(clients, Ledger | Statistics):
+        parties = parties_of(clients, Columns(label, client, features), class_names)
+    given = _public_map(chosen, parties, feature_map)
     full_map = given
-    if isinstance(clients, Mapping):
+    if parties is not None:
         if n_classes is None:
-            n_classes = _count_classes(clients)
-        full_map = _whole_map(chosen, clients, given, n_classes, fixed_point)
+            n_classes = _count_classes(parties)
+        full_map = _whole_map(chosen, parties.data, given, n_classes, fixed_point)
         source: Ledger | Statistics = measure(
-            clients,
+            parties.data,
             spec_for(
                 chosen,
                 means_per_client=means_per_client,
@@ -190,26 +208,18 @@ def fit(
     classifier = chosen.fit(source).mapped(full_map)
     name = head if isinstance(head, str) else label_of(presets(), head)
     classifier = classifier.noting(head=name, settings=chosen.settings())
-    return classifier.named(class_names) if class_names is not None else classifier
+    names = class_names if class_names is not None else parties.class_names if parties is not None else ()
+    return classifier.named(names) if class_names is not None or names else classifier
 
 
-def _measured_before(clients: Any, budget: str | SketchPlan | None) -> Ledger | Statistics:
-    """Return what was measured already; anything else than that, or a budget for it, is refused."""
-    if not isinstance(clients, Ledger | Statistics):
-        raise _no_clients(clients, ", a Ledger or Statistics")
+def _measured_before(measured: Any, budget: str | SketchPlan | None) -> Any:
+    """Return a ledger or statistics as they are; a budget for them is refused."""
     if budget is not None:
         raise InputError(
             f"a budget of {budget} is spent when a client measures, but what was measured already arrived: give "
             "the budget to spec_for before measuring, or leave it out"
         )
-    return clients
-
-
-def _no_clients(arrived: Any, otherwise: str) -> InputError:
-    return InputError(
-        f"clients are a table {{id: (features, labels)}}{otherwise}, but a {type(arrived).__name__} arrived; a party "
-        "alone is {'me': (X, y)}"
-    )
+    return measured
 
 
 def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:
@@ -221,54 +231,43 @@ def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:
     return head
 
 
-def _public_map(
-    head: Head, clients: Clients | Ledger | Statistics, given: FeatureMap | str | None
-) -> FeatureMap | None:
+def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | None) -> FeatureMap | None:
     """Return the map that was given, or the one that a word or the head's own rule stands for."""
     if isinstance(given, FeatureMap):
         return given
-    data = isinstance(clients, Mapping) and not any(isinstance(held, Statistics) for held in clients.values())
+    held = list(parties.data.values()) if parties is not None else []
+    data = parties is not None and not any(isinstance(part, Statistics) for part in held)
     word = given or (AUTO if data and head.map_rule == AUTO else "none")
     if word != AUTO:
         return named_map(word)
-    if not data or not isinstance(clients, Mapping):
+    if not data:
         raise InputError(
             "feature_map='auto' looks at features, but what was measured already arrived: give the map that it was "
             "measured behind"
         )
-    pairs = (_pair(client, held) for client, held in clients.items())
-    usable = ((np.asarray(X), np.asarray(y)) for X, y in pairs)
+    usable = [(np.asarray(part[0]), np.asarray(part[1])) for part in held if not isinstance(part, Statistics)]
     # What is no matrix of numbers is refused where it is measured, with the name of its client.
     return recommended_map(
         FeatureShape.of(X, y) for X, y in usable if X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y)
     )
 
 
-def _count_classes(clients: Clients) -> int:
-    """Return C: what statistics say, or the highest label plus one."""
-    counts = [0]
-    for client, data in clients.items():
+def _count_classes(parties: Parties) -> int:
+    """Return C: how many names there are, what statistics say, or the highest label plus one."""
+    counts = [len(parties.class_names)]
+    for data in parties.data.values():
         if isinstance(data, Statistics):
             counts.append(data.n_classes)
         else:
-            labels = np.asarray(_pair(client, data)[1])
+            labels = np.asarray(data[1])
             # What is no label (NaN, text) is refused where it is measured, with the name of its client.
             whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
             counts.append(int(labels.max()) + 1 if labels.size and whole else 0)
     return max(1, *counts)
 
 
-def _pair(client: Hashable, data: Any) -> tuple[ArrayLike, ArrayLike]:
-    """Return a client's features and labels."""
-    try:
-        features, labels = data
-    except (TypeError, ValueError):
-        raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(data)}") from None
-    return features, labels
-
-
 def _whole_map(
-    head: Head, clients: Clients, given: FeatureMap | None, n_classes: int, form: FixedPoint | None
+    head: Head, clients: ByClient, given: FeatureMap | None, n_classes: int, form: FixedPoint | None
 ) -> FeatureMap | None:
     """Return the given map followed by the head's own, which may need a first exchange of small statistics."""
     data = {k: v for k, v in clients.items() if not isinstance(v, Statistics)}
