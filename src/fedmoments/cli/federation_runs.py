@@ -209,8 +209,8 @@ def results_document(report: "Report") -> dict[str, Any]:
     """Return what commands print of a run, ready for JSON: one entry a head, and how many took part."""
     details = {detail.head: detail for detail in report.details}
     federation, card = report.federation, report.privacy
-    assert federation is not None  # noqa: S101 - federation.json has both
-    assert card is not None  # noqa: S101
+    if federation is None or card is None:
+        raise InputError("this is no report of a federation: it lacks the federation itself, or its privacy card")
     heads = [
         {
             "head": row.head,

@@ -223,7 +223,8 @@ class SuperNode(Process):
                 ) from error
             raise
         joined = self.node_id
-        assert joined is not None  # noqa: S101 - it was waited for
+        if joined is None:
+            raise DeploymentError(f"{self.name} has joined, but its log {self.log} does not say as which node")
         return joined
 
 

@@ -341,13 +341,13 @@ class Node:
         source, noise = self._source(chosen, terms, key)
         former = self.outbox.sources(terms.id, client)
         source = source_of(client, source, terms.attempt, former)
-        stats: Statistics | None = None
+        measured: list[Statistics] = []
         mode = terms.privacy.mode
 
         def make(version: int) -> bytes:
-            nonlocal stats
             mode.check_made(client, len(former))
             stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            measured[:] = [stats]
             mode.check_kept(client, kept=bool(self.settings.folder))
             data = mode.pack(stats, terms, client=client, version=version, key=key, withheld=chosen.withheld)
             self.policy.require_size(len(data))
@@ -355,8 +355,7 @@ class Node:
             return data
 
         def describe(data: bytes, version: int) -> Mapping[str, Any]:
-            assert stats is not None  # noqa: S101 - make() was called before
-            return facts_of_report(data, terms, client, version, stats=stats, withheld=chosen.withheld)
+            return facts_of_report(data, terms, client, version, stats=measured[0], withheld=chosen.withheld)
 
         return self.outbox.prepare(terms, client, source, make, None if mode.reads_contributions else describe)
 

@@ -14,12 +14,14 @@ __all__ = [
     "PASSPHRASE_FILE",
     "check_private",
     "crypto",
+    "identity_pem",
     "load_private",
+    "load_raw",
     "make_folder",
     "private_pem",
+    "raw_pem",
     "read_passphrase",
     "refuse_existing",
-    "write_identity",
     "write_new",
 ]
 
@@ -127,11 +129,26 @@ def private_pem(key: Any, passphrase: bytes | None = None) -> bytes:
     return pem
 
 
-def write_identity(path: Path, key: IdentityKey, passphrase: bytes | None = None) -> None:
-    """Write an identity key into a new file that only its owner can read."""
-    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
-    signing = ed25519.Ed25519PrivateKey.from_private_bytes(key.private_bytes())
-    write_new(path, private_pem(signing, passphrase), 0o600)
+def raw_pem(raw: bytes, kind: str, passphrase: bytes | None = None) -> bytes:
+    """Write the 32 bytes of an Ed25519 or X25519 key as PKCS #8, encrypted if there is a passphrase."""
+    return private_pem(_kind(kind).from_private_bytes(raw), passphrase)
+
+
+def identity_pem(key: IdentityKey, passphrase: bytes | None = None) -> bytes:
+    """Write an identity key as PKCS #8, encrypted if there is a passphrase."""
+    return raw_pem(key.private_bytes(), "Ed25519", passphrase)
+
+
+def load_raw(path: str | os.PathLike[str], kind: str, whose: str) -> bytes:
+    """Read a private Ed25519 or X25519 key, as :func:`load_private` does, and return its 32 bytes."""
+    key = load_private(path, whose)
+    if not isinstance(key, _kind(kind)):
+        raise FileFormatError(f"{path} holds a key of another kind than {kind}: pass the {whose} file")
+    return bytes(key.private_bytes_raw())
+
+
+def _kind(kind: str) -> Any:
+    return getattr(crypto(f"hazmat.primitives.asymmetric.{kind.lower()}"), f"{kind}PrivateKey")
 
 
 def read_passphrase(path: str | os.PathLike[str]) -> bytes:

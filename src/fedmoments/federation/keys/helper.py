@@ -10,27 +10,15 @@ file                    who keeps it        what it is
 ======================  ==================  =======================================================================
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmoments.errors import FileFormatError, InputError
-from fedmoments.federation.keys.files import (
-    crypto,
-    load_private,
-    make_folder,
-    private_pem,
-    refuse_existing,
-    write_new,
-)
-from fedmoments.federation.keys.parties import NodeKeys, check_name, check_node_key, node_key_pair
+from fedmoments.federation.keys.files import load_raw, make_folder, raw_pem
+from fedmoments.federation.keys.parties import CARD, NodeKeys, check_name, reading_card
 from fedmoments.privacy.secure.seal import HelperKey, check_helper_key
 
 __all__ = ["HelperCard", "HelperKeys", "load_helper_key", "make_helper", "read_helper_card"]
-
-#: A card is a few hundred bytes; a file that is larger than this is something else.
-_MOST_CARD = 4096
 
 
 @dataclass(frozen=True)
@@ -108,15 +96,9 @@ def make_helper(folder: str | os.PathLike[str], name: str, passphrase: bytes | N
     """
     check_name(name, "helper")
     keys = HelperKeys(make_folder(folder), name)
-    refuse_existing([keys.key, keys.node, keys.node_public, keys.card])
-    private, line = node_key_pair(name)
     key = HelperKey.generate()
-    x25519 = crypto("hazmat.primitives.asymmetric.x25519")
-    card = {"fedmoments": "helper card", "name": name, "helper": key.public, "node": line}
-    write_new(keys.node, private, 0o600)
-    write_new(keys.key, private_pem(x25519.X25519PrivateKey.from_private_bytes(key.to_bytes()), passphrase), 0o600)
-    write_new(keys.node_public, f"{line}\n".encode(), 0o644)
-    write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
+    content = {"fedmoments": f"helper {CARD}", "name": name, "helper": key.public}
+    keys.write(keys.key, raw_pem(key.to_bytes(), "X25519", passphrase), keys.card, content)
     return keys
 
 
@@ -135,25 +117,9 @@ def read_helper_card(path: str | os.PathLike[str]) -> HelperCard:
     ...     read_helper_card(make_helper(folder, "notary").card).name
     'notary'
     """
-    with Path(path).open("rb") as file:
-        data = file.read(_MOST_CARD + 1)
-    try:
-        if len(data) > _MOST_CARD:
-            raise InputError(f"it has more than {_MOST_CARD} bytes")
-        content = json.loads(data)
-        if not isinstance(content, dict) or content.get("fedmoments") != "helper card":
-            raise InputError("it lacks the mark of a helper's card")
-        name, key, node_key = content["name"], content["helper"], content["node"]
-        if not isinstance(name, str) or not isinstance(key, str):
-            raise InputError("its name and key must be texts")
-        check_name(name, "helper")
-        check_helper_key(key)
-        check_node_key(node_key)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path} is not a helper's card ({error}): ask the helper for the .helper.card file made with its keys"
-        ) from error
-    return HelperCard(name, key, node_key)
+    with reading_card(path, "helper", "ask the helper for the .helper.card file made with its keys") as content:
+        check_helper_key(content["helper"])
+        return HelperCard(content["name"], content["helper"], content["node"])
 
 
 def load_helper_key(path: str | os.PathLike[str]) -> HelperKey:
@@ -173,8 +139,4 @@ def load_helper_key(path: str | os.PathLike[str]) -> HelperKey:
     ...     len(load_helper_key(make_helper(folder, "notary").key).public)
     64
     """
-    x25519 = crypto("hazmat.primitives.asymmetric.x25519")
-    key = load_private(path, "helper's .helper")
-    if not isinstance(key, x25519.X25519PrivateKey):
-        raise FileFormatError(f"{path} holds a key of another kind than X25519: pass the helper's .helper file")
-    return HelperKey.from_bytes(key.private_bytes_raw())
+    return HelperKey.from_bytes(load_raw(path, "X25519", "helper's .helper"))

@@ -18,7 +18,8 @@ file                    who keeps it        what it is
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,11 @@ from fedmoments.errors import FileFormatError, InputError
 from fedmoments.federation.keys.certificates import certificate, general_name, named, sign_server, usage
 from fedmoments.federation.keys.files import (
     crypto,
-    load_private,
+    identity_pem,
+    load_raw,
     make_folder,
     private_pem,
     refuse_existing,
-    write_identity,
     write_new,
 )
 from fedmoments.wire.keys import IdentityKey, PublicKey
@@ -48,10 +49,14 @@ __all__ = [
     "make_client",
     "node_key_pair",
     "read_card",
+    "reading_card",
+    "write_card",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ALWAYS = ("localhost", "127.0.0.1")
+#: What a card says that it is.
+CARD = "card"
 #: A card is a few hundred bytes; a file that is larger than this is something else.
 _MOST_CARD = 4096
 
@@ -121,6 +126,15 @@ class NodeKeys:
     def node_public(self) -> Path:
         """Its public half."""
         return self.folder / f"{self.name}.node.pub"
+
+    def write(self, own: Path, pem: bytes, card: Path, content: Mapping[str, str]) -> None:
+        """Make a transport key, and write it, the party's own key and its card; no file may be there already."""
+        refuse_existing([self.node, self.node_public, own, card])
+        private, line = node_key_pair(self.name)
+        write_new(self.node, private, 0o600)
+        write_new(own, pem, 0o600)
+        write_new(self.node_public, f"{line}\n".encode(), 0o644)
+        write_card(card, {**content, "node": line})
 
 
 @dataclass(frozen=True)
@@ -249,14 +263,9 @@ def make_client(folder: str | os.PathLike[str], name: str, passphrase: bytes | N
     """
     check_name(name, "client")
     keys = ClientKeys(make_folder(folder), name)
-    refuse_existing([keys.node, keys.node_public, keys.identity, keys.card])
-    private, line = node_key_pair(name)
     identity = IdentityKey.generate()
-    card = {"fedmoments": "card", "name": name, "identity": identity.public.hex, "node": line}
-    write_new(keys.node, private, 0o600)
-    write_identity(keys.identity, identity, passphrase)
-    write_new(keys.node_public, f"{line}\n".encode(), 0o644)
-    write_new(keys.card, f"{json.dumps(card, indent=2)}\n".encode(), 0o644)
+    content = {"fedmoments": CARD, "name": name, "identity": identity.public.hex}
+    keys.write(keys.identity, identity_pem(identity, passphrase), keys.card, content)
     return keys
 
 
@@ -308,23 +317,50 @@ def read_card(path: str | os.PathLike[str]) -> Card:
     ('clinic', 'ecdsa-sha2-nistp384')
     """
     advice = "ask the client for the .card file that was made with its keys"
+    with reading_card(path, "client", advice) as content:
+        former = PublicKey.from_hex(content["former"]) if "former" in content else None
+        signature = bytes.fromhex(content.get("signature", ""))
+        identity = PublicKey.from_hex(content["identity"])
+        return Card(content["name"], identity, content["node"], former, signature)
+
+
+def write_card(path: Path, content: Mapping[str, str]) -> None:
+    """Write a card, which everybody may read."""
+    write_new(path, f"{json.dumps(content, indent=2)}\n".encode(), 0o644)
+
+
+@contextmanager
+def reading_card(path: str | os.PathLike[str], whose: str, advice: str) -> Iterator[dict[str, Any]]:
+    """Give the content of a card, its name and node key checked; whatever is wrong with it is said of the file.
+
+    Parameters
+    ----------
+    whose
+        The party: "client" or "helper".
+    advice
+        What to do about a file that is no card.
+
+    Raises
+    ------
+    FileFormatError
+        When the file, or what the block reads of it, cannot be that of a card.
+    """
     with Path(path).open("rb") as file:
         data = file.read(_MOST_CARD + 1)
     try:
         if len(data) > _MOST_CARD:
             raise InputError(f"it has more than {_MOST_CARD} bytes")
         content = json.loads(data)
-        if not isinstance(content, dict) or content.get("fedmoments") != "card":
-            raise InputError("it lacks the mark of a card")
-        name, node_key = content["name"], content["node"]
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InputError(f"it names a client {name!r}")
-        check_node_key(node_key)
-        former = PublicKey.from_hex(content["former"]) if "former" in content else None
-        signature = bytes.fromhex(content.get("signature", ""))
-        return Card(name, PublicKey.from_hex(content["identity"]), node_key, former, signature)
+        mark = CARD if whose == "client" else f"{whose} {CARD}"
+        if not isinstance(content, dict) or content.get("fedmoments") != mark:
+            raise InputError(f"it lacks the mark of a {whose}'s card")
+        if not all(isinstance(value, str) for value in content.values()):
+            raise InputError("all that it says must be texts")
+        check_name(content["name"], whose)
+        check_node_key(content["node"])
+        yield content
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not a client's card ({error}): {advice}") from error
+        raise FileFormatError(f"{path} is not a {whose}'s card ({error}): {advice}") from error
 
 
 def load_identity(path: str | os.PathLike[str]) -> IdentityKey:
@@ -345,11 +381,7 @@ def load_identity(path: str | os.PathLike[str]) -> IdentityKey:
     >>> len(key.sign(b"numbers"))
     64
     """
-    ed25519 = crypto("hazmat.primitives.asymmetric.ed25519")
-    key = load_private(path, "client's .identity")
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise FileFormatError(f"{path} holds a key of another kind than Ed25519: pass the client's .identity file")
-    return IdentityKey.from_bytes(key.private_bytes_raw())
+    return IdentityKey.from_bytes(load_raw(path, "Ed25519", "client's .identity"))
 
 
 def check_node_key(line: Any) -> None:

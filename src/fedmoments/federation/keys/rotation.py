@@ -5,15 +5,14 @@ taken the new card, and is deleted by its owner then. A key that was stolen is n
 sign a new one as well.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.errors import InputError
-from fedmoments.federation.keys.files import write_identity, write_new
-from fedmoments.federation.keys.parties import ClientKeys, load_identity, read_card
+from fedmoments.federation.keys.files import identity_pem, write_new
+from fedmoments.federation.keys.parties import ClientKeys, load_identity, read_card, write_card
 from fedmoments.wire.keys import IdentityKey, PublicKey
 
 __all__ = ["Rotation", "rotate_client", "rotation_of"]
@@ -103,8 +102,8 @@ def rotate_client(folder: str | os.PathLike[str], name: str, passphrase: bytes |
     next_key, next_card = keys.folder / f"{name}.identity.next", keys.folder / f"{name}.card.next"
     for path in (next_key, next_card):
         path.unlink(missing_ok=True)
-    write_identity(next_key, new, passphrase)
-    write_new(next_card, f"{json.dumps(document, indent=2)}\n".encode(), 0o644)
+    write_new(next_key, identity_pem(new, passphrase), 0o600)
+    write_card(next_card, document)
     former = keys.folder / f"{name}.identity.former-{old.public.hex[:8]}"
     os.link(keys.identity, former)
     next_card.replace(keys.card)

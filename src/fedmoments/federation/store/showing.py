@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmoments.durable import Connection, DurableFile
 from fedmoments.errors import LedgerError
-from fedmoments.federation.keys.files import write_identity
+from fedmoments.federation.keys.files import identity_pem, write_new
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.store.audit import counter
 from fedmoments.federation.store.receipt import Receipt
@@ -40,7 +40,7 @@ def make_signing_key(ledger: Path) -> IdentityKey:
     """Return the key that signs for a ledger, made now if there is none; only its owner can read it."""
     place = key_of_ledger(ledger)
     if not place.exists():
-        write_identity(place, IdentityKey.generate())
+        write_new(place, identity_pem(IdentityKey.generate()), 0o600)
     return load_identity(place)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import LinearClassifier
+from fedmoments.errors import InputError
 from fedmoments.study.baselines.baseline import Baseline, Upload, check_number, check_samples
 from fedmoments.study.baselines.local_head import DECAY
 from fedmoments.study.baselines.server_head import SERVER_DECAY
@@ -95,7 +96,8 @@ class Distilled(Baseline):
                 temperature=self.temperature,
                 passes=LAST_PASSES if turn == self.rounds - 1 else PASSES,
             )
-        assert student is not None  # noqa: S101 - there is one round or more
+        if student is None:
+            raise InputError(f"a student needs 1 round or more, not {self.rounds}")
         return workshop.in_features(student), shares
 
     def after_steps(

@@ -228,8 +228,7 @@ def _blended(source: Broadcast, train: Samples, beta: float | str, *, newcomer: 
     if source.stats is not None:
         X = source.feature_map(train.X) if source.feature_map else train.X
         return blend(source.stats, X, train.y, beta=beta, included=not newcomer)
-    made = source.classifier
-    assert made is not None  # noqa: S101 - a broadcast is one or the other
+    made = _global(source, None)
     X = made.feature_map(train.X) if made.feature_map else train.X
     return blend(means_of(made), X, train.y, beta=beta)
 
@@ -238,8 +237,8 @@ def _global(source: Broadcast, solver: Head | None) -> Classifier:
     """Return the federation's own classifier."""
     if source.classifier is not None:
         return source.classifier
-    assert source.stats is not None  # noqa: S101 - a broadcast is one or the other
-    assert solver is not None  # noqa: S101 - statistics always have a head
+    if source.stats is None or solver is None:
+        raise InputError(f"{source.path} holds neither a classifier nor statistics with a head to fit from them")
     fitted = solver.fit(source.stats).mapped(source.feature_map)
     return fitted.named(source.class_names) if source.class_names else fitted
 
