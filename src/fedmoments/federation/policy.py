@@ -23,6 +23,9 @@ from fedmoments.wire import Withheld
 
 __all__ = ["ClientPolicy", "require_clear"]
 
+#: Rounds whose sums of losses a client tells that allows tuning and says nothing of rounds.
+USUAL_ROUNDS = 1000
+
 
 @dataclass(frozen=True)
 class ClientPolicy(PolicyRules):
@@ -257,13 +260,13 @@ class ClientPolicy(PolicyRules):
         >>> pets = Fingerprint("none", "none", None, ("cat", "dog"))
         >>> terms = Terms("pets", {"name": "identity", "options": {}}, pets, 8, StatisticsSpec())
         >>> ClientPolicy(tuning="lp", max_rounds=3).require_sums(terms, 9)
-        >>> ClientPolicy(tuning="lp").require_sums(terms, 10_000)
+        >>> ClientPolicy(tuning="lp").require_sums(terms, 2003)
         """
-        if self.max_rounds is not None and sums > 2 * self.max_rounds + 3:
+        rounds = USUAL_ROUNDS if self.max_rounds is None else self.max_rounds
+        if sums > 2 * rounds + 3:
             raise PolicyError(
-                f"the federation '{terms.name}' asks for more sums of losses than {self.max_rounds} rounds need "
-                f"({2 * self.max_rounds + 3}), and this client's policy allows no more rounds (max_rounds): nothing "
-                "was told"
+                f"the federation '{terms.name}' asks for more sums of losses than {rounds} rounds need "
+                f"({2 * rounds + 3}), and this client's policy allows no more rounds (max_rounds): nothing was told"
             )
 
     def require_size(self, n_bytes: int) -> None:

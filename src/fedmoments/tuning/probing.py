@@ -83,6 +83,8 @@ class FeatureEngine:
         ends = np.cumsum([0, *self._samples.values()]).tolist()
         self._first = dict(zip(self._samples, ends, strict=False))
         self._controls: dict[str, Floats] = {}
+        #: What one sample counts for at most in a sum of losses.
+        self.most_loss = float("inf")
 
     @property
     def clients(self) -> Sequence[str]:
@@ -175,13 +177,15 @@ class FeatureEngine:
 
     def validate(self, arrays: Arrays) -> Score:
         """Return sums over the validation shares of all clients."""
-        return self._validation.score(_split(self._joined(arrays, "parameters")), self.start.temperature)
+        return self._validation.score(
+            _split(self._joined(arrays, "parameters")), self.start.temperature, self.most_loss
+        )
 
     def test(self, arrays: Arrays) -> Score | None:
         """Return sums over the test set, if there is one."""
         if self._test is None:
             return None
-        return self._test.score(_split(self._joined(arrays, "parameters")), self.start.temperature)
+        return self._test.score(_split(self._joined(arrays, "parameters")), self.start.temperature, self.most_loss)
 
     # ---------------------------------------------------------------------------------------------- memory
 

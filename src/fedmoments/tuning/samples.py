@@ -116,13 +116,14 @@ class Samples:
         """Return slices of rows whose scores take a moderate memory."""
         return list(blocks(len(self), max(1, BLOCK_NUMBERS // len(self.present))))
 
-    def score(self, arrays: Arrays, temperature: float) -> Score:
-        """Return sums over all samples with the given parameters."""
+    def score(self, arrays: Arrays, temperature: float, most_loss: float = np.inf) -> Score:
+        """Return sums over all samples with the given parameters; a sample counts for ``most_loss`` at most."""
         correct, loss = 0, 0.0
         for rows in self.blocks():
             scores, labels = self.scores(arrays, rows), self.labels[rows]
             correct += int(np.count_nonzero(scores.argmax(axis=1) == labels))
-            loss += float(cross_entropies(scores, labels, temperature).sum(dtype=np.float64))
+            own = cross_entropies(scores, labels, temperature)
+            loss += float(np.minimum(own, most_loss).sum(dtype=np.float64))
         return Score(len(self), correct, loss)
 
 

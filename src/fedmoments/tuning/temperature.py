@@ -29,7 +29,13 @@ class ChosenTemperature(NamedTuple):
 
 
 def cross_entropy_sums(
-    start: Start, X: ArrayLike, y: ArrayLike, temperatures: Sequence[float] = TEMPERATURES, *, whose: str = "a client"
+    start: Start,
+    X: ArrayLike,
+    y: ArrayLike,
+    temperatures: Sequence[float] = TEMPERATURES,
+    *,
+    whose: str = "a client",
+    most_loss: float = np.inf,
 ) -> NDArray[np.float64]:
     """Return the sum (G,) over samples of the cross-entropy at the start, for every temperature.
 
@@ -43,6 +49,8 @@ def cross_entropy_sums(
         (G,) all above 0.
     whose
         For errors.
+    most_loss
+        What one sample counts for at most.
 
     Examples
     --------
@@ -58,7 +66,8 @@ def cross_entropy_sums(
     sums = np.zeros(len(temperatures))
     for rows in samples.blocks():
         scores, labels = samples.scores(arrays, rows), samples.labels[rows]
-        sums += [cross_entropies(scores, labels, temperature).sum() for temperature in temperatures]
+        own = (cross_entropies(scores, labels, temperature) for temperature in temperatures)
+        sums += [np.minimum(losses, most_loss).sum() for losses in own]
     return sums
 
 

@@ -9,7 +9,8 @@ confusion table or a bin of confidence, and read its features from there, a numb
 - a bin of confidence is told where it has so many answers, and the answers in bins that are not told are none or at
   least so many;
 - right answers of a bin, and of all rows that are not told, are rounded by chance so that neither they nor the wrong
-  ones are few, and are right on average; sums of confidences are rounded to quarters of an answer.
+  ones are few, and are right on average; sums of confidences are rounded to quarters of an answer;
+- a sum of losses, of which one sample has at most 10 nats, is rounded by chance to tens of nats.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["coarse_bins", "coarse_rows", "rounded_part"]
+__all__ = ["MOST_LOSS", "coarse_bins", "coarse_losses", "coarse_rows", "rounded_part"]
+
+#: What one sample counts for at most in a sum of losses, in nats, and the unit that such a sum is rounded to: what a
+#: crafted head makes of a single sample moves the sum by one unit at most.
+MOST_LOSS = 10.0
 
 Ints = NDArray[np.int64]
 
@@ -46,6 +51,19 @@ def rounded_part(part: int, whole: int, minimum: int, chance: float) -> int:
     if whole - part < minimum:
         return whole - minimum if chance * minimum < whole - part else whole
     return part
+
+
+def coarse_losses(sums: NDArray[np.float64], draw: Callable[[], float], unit: float = MOST_LOSS) -> NDArray[np.float64]:
+    """Return sums of losses as whole numbers of a unit, rounded by chance so that they are right on average.
+
+    Examples
+    --------
+    >>> coarse_losses(np.array([3.0, 24.0, 40.0]), lambda: 0.35).tolist()
+    [0.0, 30.0, 40.0]
+    """
+    parts = np.asarray(sums, np.float64) / unit
+    chances = np.array([draw() for _ in range(parts.size)]).reshape(parts.shape)
+    return np.asarray((np.floor(parts) + (chances < parts - np.floor(parts))) * unit)
 
 
 def coarse_rows(table: Ints, minimum: int) -> tuple[Ints, Ints]:

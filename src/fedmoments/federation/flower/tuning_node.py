@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import FedMomentsError, InputError, PolicyError
+from fedmoments.federation.evaluation.coarse import MOST_LOSS, coarse_losses, rounded_part
 from fedmoments.federation.flower.choosing import Chooser
 from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
 from fedmoments.federation.flower.node import Node
@@ -27,14 +28,21 @@ from fedmoments.tuning.engine import Arrays, Engine, Score, pack_parameters, unp
 from fedmoments.tuning.start import Start
 from fedmoments.wire import IdentityKey
 
+if TYPE_CHECKING:
+    from fedmoments.tuning.network import NetworkEngine
+    from fedmoments.tuning.probing import FeatureEngine
+
 __all__ = ["PARTS", "MissingStartError", "TuningNode"]
 
 #: What parameters are tested on: the share of the training samples that was held out, or the test part.
 PARTS = ("validation", "test")
 #: Temperatures that are tried at once, at most.
-MOST_TEMPERATURES = 1000
+MOST_TEMPERATURES = 50
 #: Starts of nodes without a folder, by digest.
 _STARTS: dict[str, bytes] = {}
+
+
+Own = TypeVar("Own", "FeatureEngine", "NetworkEngine")
 
 
 class MissingStartError(FedMomentsError):
@@ -155,7 +163,7 @@ class TuningNode:
             return nothing
         remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
         self._node.outbox.sending("scored", task.terms, self._everybody, run=task.run, part=part, samples=total.samples)
-        return total
+        return self._coarse(task, asked, total)
 
     def temperature(
         self, task: Task, temperatures: Sequence[float], clients: Sequence[str], start: bytes | None = None
@@ -175,13 +183,39 @@ class TuningNode:
         begun = self._start(task, start)
         total = np.zeros(len(given))
         for client, held in parts.items():
-            total += cross_entropy_sums(begun, held.X, held.y, given, whose=f"client {client}")
+            total += cross_entropy_sums(
+                begun, held.X, held.y, given, whose=f"client {client}", most_loss=self._most_loss
+            )
         remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
         samples = sum(len(held.y) for held in parts.values())
         self._node.outbox.sending(
             "scored", task.terms, self._everybody, run=task.run, part="temperature", samples=samples
         )
-        return [float(value) for value in total]
+        told = coarse_losses(total, self._chances(task, asked)) if self._is_coarse else total
+        return [float(value) for value in told]
+
+    @property
+    def _is_coarse(self) -> bool:
+        """Whether sums are rounded: a policy that lets single samples out has nothing to hide in them."""
+        return self._node.policy.min_count > 1
+
+    @property
+    def _most_loss(self) -> float:
+        return MOST_LOSS if self._is_coarse else float("inf")
+
+    def _coarse(self, task: Task, asked: str, score: Score) -> Score:
+        """Return a score of which no part is about few samples; asked again, it is the same."""
+        if not self._is_coarse:
+            return score
+        draw = self._chances(task, asked)
+        correct = rounded_part(score.correct, score.samples, self._node.policy.min_count, draw())
+        return Score(score.samples, correct, float(coarse_losses(np.array([score.loss]), draw)[0]))
+
+    def _chances(self, task: Task, asked: str) -> Callable[[], float]:
+        """Return chances that the server cannot know, the same for the same request."""
+        client = holdings_of(self.settings, task.terms).clients[0]
+        secret = self._node.identity(client).derive(f"chances\n{task.terms.id}{asked}".encode())
+        return np.random.default_rng(list(secret)).random
 
     # ---------------------------------------------------------------------------------------------- who may, on what
 
@@ -303,12 +337,13 @@ class TuningNode:
 
             chooser = self._node.chooser(task.terms)
             held = {client: chooser.choose(client).held for client in clients}
-            return FeatureEngine(task.plan, start, {name: (part.X, part.y) for name, part in held.items()}, None)
+            parts = {name: (part.X, part.y) for name, part in held.items()}
+            return self._capped(FeatureEngine(task.plan, start, parts, None))
         holdings = self._with_samples(task)
         chooser = Chooser(cast("Holdings", _Rows(holdings)), self._node.policy, task.terms)
         rows = {client: chooser.choose(client).held for client in clients}
-        parts = {client: (self._prepared(holdings, part.X[:, 0]), part.y) for client, part in rows.items()}
-        return self._network(task, start, holdings, parts, None)
+        prepared = {client: (self._prepared(holdings, part.X[:, 0]), part.y) for client, part in rows.items()}
+        return self._network(task, start, holdings, prepared, None)
 
     def _validate(self, task: Task, start: Start, clients: Sequence[str], arrays: Arrays) -> Score:
         return self._engine(task, start, clients).validate(arrays) if clients else Score(0, 0, 0.0)
@@ -326,7 +361,7 @@ class TuningNode:
         if task.plan.stage == "lp":
             from fedmoments.tuning.probing import FeatureEngine
 
-            score = FeatureEngine(task.plan, start, {}, (X, y)).test(arrays)
+            score = self._capped(FeatureEngine(task.plan, start, {}, (X, y))).test(arrays)
         else:
             holdings = self._with_samples(task)
             prepared = self._prepared(holdings, X[:, 0], test=True)
@@ -356,9 +391,15 @@ class TuningNode:
         from fedmoments.tuning.network import NetworkEngine
 
         own = self.settings
-        return NetworkEngine(
+        trained = NetworkEngine(
             task.plan, start, holdings.encoder, parts, test, threads=own.threads or 1, device=own.device
         )
+        return self._capped(trained)
+
+    def _capped(self, engine: Own) -> Own:
+        """Return an engine in whose sums no sample counts for more than may be told of it."""
+        engine.most_loss = self._most_loss
+        return engine
 
 
 class _Rows:

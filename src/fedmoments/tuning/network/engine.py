@@ -99,6 +99,8 @@ class NetworkEngine:
             self._require_seen(np.asarray(parts[client][1])[train], f"client '{client}'")
         self._clients = tuple(client for client, (train, _) in self._rows.items() if len(train))
         self._controls: dict[str, Arrays] = {}
+        #: What one sample counts for at most in a sum of losses.
+        self.most_loss = float("inf")
 
     # ------------------------------------------------------------------------------------------ what there is
 
@@ -237,7 +239,7 @@ class NetworkEngine:
                 outputs = self._model.scores(samples.batch(self._filled(rows) if fill else rows))
                 scores = outputs[: len(rows)].cpu().numpy()
                 correct += int(np.count_nonzero(scores.argmax(axis=1) == places[rows]))
-                loss += _cross_entropy(scores, places[rows])
+                loss += float(np.minimum(_cross_entropies(scores, places[rows]), self.most_loss).sum())
         return Score(sum(map(len, groups)), correct, loss)
 
     # ------------------------------------------------------------------------------------------ memory
@@ -276,10 +278,9 @@ def _less(left: Arrays, right: Arrays | None) -> Arrays:
     return {name: array.copy() if right is None else array - right[name] for name, array in left.items()}
 
 
-def _cross_entropy(scores: NDArray[np.float32], places: Ints) -> float:
-    """Return the sum of −log softmax at the labels' places; infinite where a class is unseen."""
-    if (places == _UNSEEN).any():
-        return float("inf")
+def _cross_entropies(scores: NDArray[np.float32], places: Ints) -> NDArray[np.float64]:
+    """Return −log softmax at the labels' places, (n,); infinite where a class is unseen."""
     shifted = scores.astype(np.float64)
     shifted -= shifted.max(axis=1, keepdims=True)
-    return float(np.sum(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(places)), places]))
+    losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(places)), places]
+    return np.where(places == _UNSEEN, np.inf, losses)
