@@ -406,7 +406,7 @@ class _Rows:
     """Holdings that name samples by their rows instead of their features, so that a policy can choose among them."""
 
     def __init__(self, holdings: Holdings) -> None:
-        self._holdings, self.clients = holdings, holdings.clients
+        self._holdings, self.clients, self.unknown = holdings, holdings.clients, holdings.unknown
 
     def train(self, client: str) -> Held:
         """Return the rows of a client's training samples as features (n, 1)."""
