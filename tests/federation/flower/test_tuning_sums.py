@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
-from fedmoments.tuning.message import pack_parameters
 from tests.federation.flower.test_tuning_consent import asked, change
 from tests.federation.flower.tuning_trials import Made, collected
 
@@ -20,6 +19,7 @@ from fedmoments.federation.flower.tuning_memory import forget_all
 from fedmoments.federation.flower.tuning_node import TuningNode
 from fedmoments.federation.flower.tuning_task import Task
 from fedmoments.settings.client import ClientSettings
+from fedmoments.tuning.engine import pack_parameters
 
 
 def _read(task: Task, head: bytes, settings: ClientSettings, least: int) -> float:
