@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.maps import FeatureMap, from_description
+from fedmoments.core.notebook import html_table
 from fedmoments.errors import InputError, UnknownNameError, reading
 from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
 
@@ -152,6 +153,21 @@ class Classifier(ABC):
         """Return the label (n,) with the highest score."""
         return np.asarray(self.scores(X).argmax(axis=1), dtype=np.int64)
 
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the share of samples whose label is the one predicted.
+
+        Parameters
+        ----------
+        X
+            (n, d) features.
+        y
+            (n,) labels, 0 … C − 1.
+        """
+        labels, predicted = np.asarray(y), self.predict(X)
+        if labels.shape != predicted.shape:
+            raise InputError(f"{len(predicted)} samples need {len(predicted)} labels, but shape {labels.shape} arrived")
+        return float((predicted == labels).mean())
+
     def predict_names(self, X: ArrayLike) -> list[str]:
         """Return the class name of every sample."""
         return [self.class_names[label] for label in self.predict(X)]
@@ -230,6 +246,17 @@ class Classifier(ABC):
     @cached_property
     def _arrays_of(self) -> Mapping[np.dtype[Any], Mapping[str, Floats]]:
         return _ByType(dict(self.arrays()))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("head", self.info.get("head", type(self).__name__)),
+            ("features", self.dim),
+            ("classes", f"{int(self.present.sum())} of {self.n_classes}"),
+            ("class names", ", ".join(self.class_names[:10]) + (" …" if self.n_classes > 10 else "")),
+            ("temperature", f"{self.temperature:.3g}"),
+            ("digest", self.digest()[:16]),
+        ]
+        return html_table("Classifier", ["", ""], rows)
 
     def digest(self) -> str:
         """Return the SHA-256 of all parameters, the mask and the feature map: equal digests predict equally."""

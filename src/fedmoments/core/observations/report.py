@@ -170,6 +170,9 @@ class Report:
 
     # ---------------------------------------------------------------------------------------------- the table
 
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Every setting of the table once."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedmoments.core.notebook import html_table
 from fedmoments.core.observations.observation import (
     ACCURACY,
     Interval,
@@ -17,6 +18,7 @@ from fedmoments.core.observations.observation import (
     sorted_values,
     student_interval,
 )
+from fedmoments.core.observations.plotting import plot
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 
@@ -91,11 +93,11 @@ class Pivot:
     def text(self, row: Scalar, column: Scalar, digits: int = 2, plus_minus: str = " ± ") -> str:
         """Return mean and standard deviation over seeds, shares in per cent; a dash where nothing was measured."""
         cell = self.cells.get((row, column))
-        if cell is None or cell.mean is None:
-            return "–"
-        factor = 100.0 if is_share({"quantity": cell.quantity}) else 1.0
-        spread = "" if cell.spread is None else f"{plus_minus}{factor * cell.spread:.{digits}f}"
-        return f"{factor * cell.mean:.{digits}f}{spread}"
+        return "–" if cell is None else _text(cell, digits, plus_minus)
+
+    def _repr_html_(self) -> str:
+        rows = [[row, *(self.text(row, column) for column in self.column_values)] for row in self.row_values]
+        return html_table(f"{self.rows} by {self.columns}", [self.rows, *map(str, self.column_values)], rows)
 
     def to_latex(self, digits: int = 2) -> str:
         r"""Return the table in LaTeX, for the package booktabs.
@@ -170,6 +172,26 @@ class Results:
             cells[key] = each
         return Pivot(rows, columns, tuple(sorted_values(here, rows)), tuple(sorted_values(here, columns)), cells)
 
+    def plot(self, x: str = "head", *, axes: Any = None, **where: Any) -> Any:
+        """Draw means over seeds with their standard deviations, one line a head; return matplotlib's axes.
+
+        Parameters
+        ----------
+        x
+            Key of a place that runs along the axis: ``head``, ``clients``, ``split`` …
+        axes
+            Drawn into; new ones by default.
+        **where
+            A place, and the ``quantity``, which is the accuracy by default.
+        """
+        return plot(matching(self.observations, where), x, axes)
+
+    def _repr_html_(self) -> str:
+        here = matching(self.observations, {})
+        keys = [key for key in dict.fromkeys(key for each in here for key in each.where) if _tells(here, key)]
+        rows = [[*(each.where.get(key, "") for key in keys), _text(each)] for each in here]
+        return html_table("Results", [*keys, "accuracy"], rows)
+
     def compare(self, first: str, second: str, **where: Any) -> tuple[Comparison, ...]:
         """Return one method against another, wherever both were measured.
 
@@ -203,6 +225,19 @@ class Results:
             return ()
         values = zip(mine.values, theirs.values, strict=True)
         return tuple(mcnemar(int(a), int(b)) for a, b in values if a is not None and b is not None)
+
+
+def _text(cell: Observation, digits: int = 2, plus_minus: str = " ± ") -> str:
+    if cell.mean is None:
+        return "–"
+    factor = 100.0 if is_share({"quantity": cell.quantity}) else 1.0
+    spread = "" if cell.spread is None else f"{plus_minus}{factor * cell.spread:.{digits}f}"
+    return f"{factor * cell.mean:.{digits}f}{spread}"
+
+
+def _tells(observations: Sequence[Observation], key: str) -> bool:
+    """Say whether a key differs between observations, or is the method's name."""
+    return key == "head" or len({each.where.get(key) for each in observations}) > 1
 
 
 def _lines(observations: Iterable[Observation]) -> Iterable[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.notebook import html_table
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
 from fedmoments.core.statistics.sketches import Sketches
@@ -107,6 +108,13 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    def _repr_html_(self) -> str:
+        owners, _, counts = self.cells()
+        samples = np.bincount(owners, weights=counts, minlength=len(self))
+        classes = np.bincount(owners, minlength=len(self))
+        rows = [(client, f"{held:,.0f}", of) for client, held, of in zip(self.clients, samples, classes, strict=True)]
+        return html_table(f"Ledger: {self.spec}, d = {self.dim}", ["client", "samples", "classes"], rows)
 
     def __contains__(self, client: Hashable) -> bool:
         return client in self._slots

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.linalg import unpack_symmetric
+from fedmoments.core.notebook import html_table
 from fedmoments.core.statistics.arithmetic import (
     add_up,
     digest_of,
@@ -442,6 +443,11 @@ class Statistics:
 
     def __hash__(self) -> int:
         return hash(self.digest())
+
+    def _repr_html_(self) -> str:
+        rows = [(label, f"{self.counts[label]:,}") for label in self.classes]
+        caption = f"Statistics: {self.spec}, {self.n_samples:,} samples, d = {self.dim}"
+        return html_table(caption, ["class", "samples"], rows)
 
     def __repr__(self) -> str:
         form = "fixed point" if self.fixed_point else "float64"
