@@ -392,3 +392,23 @@ def test_new_classes_are_amended_by_the_server_and_accepted_by_the_client(own: A
     run("server", "create", "b.ledger", "--name", "other", "--classes", "a,b", "--dim", "12", "--encoder", "identity")
     assert "does not follow" in refuse("client", "clinic", "--accept-terms", "b.ledger.terms.json")
     assert "is not there" in refuse("client", "lab", "--accept-terms", "a.ledger.terms.json")
+
+
+def test_data_are_added_and_forgotten_by_a_client_that_has_begun(own: Any, run: Any, refuse: Any, arrays: Any) -> None:
+    run(*own, "--plan", *TERMS)
+    np.savez("more.npz", **{name: arrays[name][:50] for name in ("x_train", "y_train")}, classes=arrays["classes"])
+    assert "measures more.npz besides" in run("client", "clinic", "--add", "more.npz").stdout
+    assert tomllib.loads(Path("clinic/client.toml").read_text())["also"] == [str(Path("more.npz").absolute())]
+
+    def planned() -> int:
+        found = run("client", "clinic", "--plan", *TERMS, "--config", "clinic/client.toml", "--json").stdout
+        return int(json.loads(found)["contributions"][0]["samples"])
+
+    before = planned()
+    assert 600 < before < 650  # of those added, some are held out
+    Path("gone.txt").write_text("train sample 599\n\n")
+    assert "forgets 1 sample:" in run("client", "clinic", "--forget", "gone.txt").stdout
+    assert planned() == before - 1
+    Path("gone.txt").write_text("dog/7.png\n")
+    assert "not among" in run("client", "clinic", "--forget", "gone.txt", code=2).stderr
+    assert "is not there" in refuse("client", "lab", "--add", "more.npz")

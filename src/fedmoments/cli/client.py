@@ -57,7 +57,8 @@ def _signed(settings: ClientSettings, terms: Any, policy: Any) -> list[Any]:
     from fedmoments.federation.flower.node import Node, identity_of
     from fedmoments.wire import decode, unpack_bundle
 
-    own, clear = _unmasked(replace(settings, folder=""), terms, policy)
+    unsent = replace(settings, folder="", memory=settings.memory or settings.folder)
+    own, clear = _unmasked(unsent, terms, policy)
     offer = Node(own).contribute(clear, most_bytes=2**62)
     if offer.declined:
         fail(" ".join(f"client {entry['client']} would send nothing: {entry['details']}" for entry in offer.declined))
@@ -214,6 +215,14 @@ def client(
             help="Terms that were amended since this client began: take part under them from now on.", metavar="FILE"
         ),
     ] = None,
+    add: Annotated[
+        list[str] | None,
+        typed(help="Data to measure from now on; once for each.", metavar="DATA", group="Data"),
+    ] = None,
+    forget: Annotated[
+        Path | None,
+        typed(help="File with a sample a line, a path or a name, that are as if they were not there.", group="Data"),
+    ] = None,
     config: Config = None,
     terms: TermsFile = None,
     plan: PlanOnly = False,
@@ -226,10 +235,10 @@ def client(
     --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
 
-    A client that took part before may change: --accept-terms. Its settings are in NAME/client.toml then, or where
-    --config says. Without --server it stops after that.
+    A client that took part before may change: --add, --forget, --accept-terms. Its settings are in NAME/client.toml
+    then, or where --config says. What changed is sent as a new version; without --server, at the next start.
     """
-    changes = Changes(accept=accept_terms)
+    changes = Changes(accept_terms, tuple(add or ()), forget)
     if changes:
         config = config or changed_settings(name, settings)
         settings = changes.over(settings, config)

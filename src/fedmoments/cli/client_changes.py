@@ -1,4 +1,4 @@
-"""What changes at a client that took part before: terms that it accepts."""
+"""What changes at a client that took part before: terms that it accepts, data that come and go."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,11 @@ from typing import Any
 
 from fedmoments.cli.given import Given
 from fedmoments.cli.joining import read_terms
-from fedmoments.cli.output import print_line
+from fedmoments.cli.output import plural, print_line
+from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.client import ClientSettings
+from fedmoments.settings.files import absolute_data
 
 __all__ = ["Changes", "bound_to", "changed_settings"]
 
@@ -21,18 +23,41 @@ class Changes:
     ----------
     accept
         File with terms that were amended.
+    add
+        Data that are measured from now on.
+    forget
+        File that names samples to forget, one a line.
     """
 
     accept: Path | None = None
+    add: tuple[str, ...] = ()
+    forget: Path | None = None
 
     def __bool__(self) -> bool:
-        return self.accept is not None
+        return bool(self.accept or self.add or self.forget)
 
     def over(self, given: Given[ClientSettings], config: Path) -> Given[ClientSettings]:
         """Return settings that were typed, over those of a client's file, with the changes in them."""
         base = given.base or ClientSettings.load(config)
         given = given.over(base)
-        return given.also(**self._accepted(base)) if self.accept else given
+        if self.accept:
+            given = given.also(**self._accepted(base))
+        if self.add:
+            new = [text for text in self.add if absolute_data(text, Path.cwd()) not in (base.data, *base.also)]
+            given = given.also(also=[*base.also, *new])
+            print_line(f"{base.name} measures {', '.join(new) or 'nothing'} besides")
+        if self.forget:
+            self._forget(given.build())
+        return given
+
+    def _forget(self, own: ClientSettings) -> None:
+        """Note which samples are as if they were not there."""
+        from fedmoments.federation.own_memory import forget
+
+        text = existing_file(Path(str(self.forget))).read_text("utf-8", errors="replace")
+        names = [line.strip() for line in text.splitlines() if line.strip()]
+        n = forget(own, names)
+        print_line(f"{own.name} forgets {plural(n, 'sample')}: they are measured, tested and sent no more")
 
     def _accepted(self, own: ClientSettings) -> dict[str, str]:
         """Return what binds a client to amended terms, once they follow from those that it read."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError, OwnDataError, PolicyError
+from fedmoments.federation.own_memory import remembered_data
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.reading import read_data
 from fedmoments.settings.client import ClientSettings
 
 __all__ = ["accepted_terms", "label_table", "read_own", "reading_own"]
@@ -28,7 +28,9 @@ UNKNOWN = -1
 SHOWN = 5
 
 
-def read_own(settings: ClientSettings, agreed: Sequence[str]) -> tuple[DataSet, Ints, dict[str, int]]:
+def read_own(
+    settings: ClientSettings, agreed: Sequence[str], *, keep: bool = False
+) -> tuple[DataSet, Ints, dict[str, int]]:
     """Return a party's samples of the agreed classes, the agreed label of each own class, and what was left out.
 
     Parameters
@@ -37,6 +39,8 @@ def read_own(settings: ClientSettings, agreed: Sequence[str]) -> tuple[DataSet, 
         The party's own.
     agreed
         Classes of the federation, in the order of their labels.
+    keep
+        Whether what is held out to test for the first time is written down.
 
     Returns
     -------
@@ -49,7 +53,7 @@ def read_own(settings: ClientSettings, agreed: Sequence[str]) -> tuple[DataSet, 
         When the data cannot be read, or hold classes that the federation does not have and that are not to be ignored.
     """
     with reading_own():
-        data = read_data(settings)
+        data = remembered_data(settings, keep=keep)
     labels = label_table(data.class_names, agreed, settings.classes, ignore_unknown=settings.ignore_unknown)
     if (labels >= 0).all():
         return data, labels, {}

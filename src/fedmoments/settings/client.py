@@ -62,6 +62,10 @@ class ClientSettings(Running, SampleSource, FromFile):
         name plays one.
     evaluate
         Whether broadcast heads are evaluated here.
+    also
+        Data that were added since the client began.
+    memory
+        Folder with what it remembers of its samples (:mod:`fedmoments.federation.own_memory`); ``folder`` by default.
     classes
         Own name of a class -> the federation's; two may have the same. Names that are equal need no entry.
     ignore_unknown
@@ -70,8 +74,8 @@ class ClientSettings(Running, SampleSource, FromFile):
         What may leave: rules of :class:`~fedmoments.settings.policy.PolicyRules`.
     """
 
-    paths: ClassVar[tuple[str, ...]] = ("folder", "keys", "cache")
-    sources: ClassVar[tuple[str, ...]] = ("data", "test")
+    paths: ClassVar[tuple[str, ...]] = ("folder", "keys", "cache", "memory")
+    sources: ClassVar[tuple[str, ...]] = ("data", "test", "also")
 
     folder: str = _federation(
         "", "Where contributions, receipts and the record are kept; ./NAME by default.", metavar="FOLDER"
@@ -85,6 +89,8 @@ class ClientSettings(Running, SampleSource, FromFile):
     clients: int | None = None
     partitions: tuple[int, ...] = ()
     evaluate: bool = _federation(True, "Test heads on data of this client.")
+    also: tuple[str, ...] = ()
+    memory: str = ""
     classes: Mapping[str, Any] = option(
         {},
         "A class that has another name here; once for each.",
@@ -99,7 +105,7 @@ class ClientSettings(Running, SampleSource, FromFile):
     @property
     def files(self) -> list[Path]:
         """Files and folders that its samples may be in, whether they exist or not."""
-        texts = [text for text in (self.data, self.test) if text]
+        texts = [text for text in (self.data, self.test, *self.also) if text]
         return [Path(part).expanduser() for text in texts for part in (text, text.partition(":")[2]) if part]
 
     def __post_init__(self) -> None:
@@ -114,5 +120,7 @@ class ClientSettings(Running, SampleSource, FromFile):
                 f"the client '{self.name}' can play one part of the split '{self.split}', not {len(self.partitions)}: "
                 "leave the name out to play several"
             )
+        if self.also and self.split:
+            raise InputError("data are added to a client's own, not to parts of a split that a trial deals out")
         if bool(self.keys) == bool(self.key_seed):
             raise InputError("a client signs what it sends: give the folder of its keys (or, to simulate, a key_seed)")

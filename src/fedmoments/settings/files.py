@@ -256,8 +256,11 @@ class FromFile:
             elif value:
                 places[name] = str(base / Path(value).expanduser())
         for name in self.sources:
-            if getattr(self, name):
-                places[name] = absolute_data(getattr(self, name), base)
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                places[name] = [absolute_data(item, base) for item in value]
+            elif value:
+                places[name] = absolute_data(value, base)
         return self.changed(places)
 
     def changed(self, values: Mapping[str, Any], whose: str = "the configuration") -> Self:

@@ -99,6 +99,9 @@ class PolicyRules:
     max_rounds
         In at most so many rounds of a federation's tuning, of all its runs together; None: any number. It bounds sums
         of losses, too: two for each round (a test and a check), two for the start, and one for temperatures.
+    small_changes
+        Whether a new version may be sent that differs from the last one in fewer than ``min_count`` samples of a class:
+        whoever holds both has the sums of these samples alone.
     """
 
     min_count: int = _rule(
@@ -152,10 +155,15 @@ class PolicyRules:
         repr=False,
     )
     max_rounds: int | None = _rule(None, "Train in at most so many rounds of this federation.", metavar="N", repr=False)
+    small_changes: bool = _rule(
+        False,
+        "Send a new version also if it differs in fewer than --min-count samples of a class, which it tells of then.",
+        repr=False,
+    )
 
     def __post_init__(self) -> None:
         self._check_numbers()
-        for name in ("report_withheld", "require_secure", "allow_evaluation"):
+        for name in ("report_withheld", "require_secure", "allow_evaluation", "small_changes"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} of a policy must be true or false, not {getattr(self, name)!r}")
         for name, known in _WORDS.items():
@@ -222,7 +230,7 @@ class PolicyRules:
         {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
         'sketch_spare': 20, 'small_sketches': 'trace', 'maps': 'narrow', 'max_numbers': 268435456,
         'require_secure': False, 'min_batch': 3, 'max_delta': 1e-05, 'allow_evaluation': False,
-        'max_heads': 20, 'tuning': 'none'}
+        'max_heads': 20, 'tuning': 'none', 'small_changes': False}
         """
         table = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         if self.moments is not None:

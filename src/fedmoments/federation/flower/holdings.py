@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.federation.own_data import accepted_terms, read_own, reading_own
+from fedmoments.federation.own_memory import memory_stamp
 from fedmoments.federation.terms import Terms
 from fedmoments.samples import Split, parse_split
 from fedmoments.samples.dataset import DataSet
@@ -68,8 +69,11 @@ class Holdings:
 
     def __init__(self, settings: ClientSettings, terms: Terms) -> None:
         self._settings, self._terms = settings, terms
-        whole = replace(settings, partitions=(0,) if settings.name and settings.split else (), policy={}, folder="")
-        base = _SHARED.get(f"{whole}{terms.digest}", lambda: _load(whole, terms))
+        parts = (0,) if settings.name and settings.split else ()
+        remembering = "" if settings.split else settings.memory or settings.folder
+        whole = replace(settings, partitions=parts, policy={}, folder="", memory=remembering)
+        keep = bool(settings.folder)
+        base = _SHARED.get(f"{whole}{terms.digest}{memory_stamp(whole)}", lambda: _load(whole, terms, keep=keep))
         self._data, self._encoder, self._labels, self._splits = base.data, base.encoder, base.labels, base.splits
         self._numbers = self._own_numbers()
         self._parts: dict[int, tuple[Floats, Ints]] = {}
@@ -165,9 +169,9 @@ class _Shared:
     splits: tuple[Split, Split] | None
 
 
-def _load(mine: ClientSettings, agreed: Terms) -> _Shared:
+def _load(mine: ClientSettings, agreed: Terms, *, keep: bool) -> _Shared:
     require_trusted(agreed.encoder["name"], mine.trust, "the federation's terms")
-    data, labels, unknown = read_own(mine, agreed.classes)
+    data, labels, unknown = read_own(mine, agreed.classes, keep=keep)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(
         mine.with_encoder(agreed.encoder["name"], **agreed.encoder["options"]), data.modality, given
@@ -211,4 +215,4 @@ _HOLDINGS: _Recent[Holdings] = _Recent(16)
 def holdings_of(settings: ClientSettings, terms: Terms) -> Holdings:
     """Return the holdings of a node under the terms it accepted; data, encoder and split are loaded once a process."""
     terms = accepted_terms(settings, terms)
-    return _HOLDINGS.get(f"{settings}{terms.digest}", lambda: Holdings(settings, terms))
+    return _HOLDINGS.get(f"{settings}{terms.digest}{memory_stamp(settings)}", lambda: Holdings(settings, terms))

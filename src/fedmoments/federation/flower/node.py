@@ -21,6 +21,7 @@ from fedmoments.federation.flower.holdings import Held, holdings_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.outbox.differences import require_wide_change, sample_keys
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.own_data import accepted_terms
 from fedmoments.federation.policy import ClientPolicy
@@ -343,9 +344,11 @@ class Node:
         source = source_of(client, source, terms.attempt, former)
         measured: list[Statistics] = []
         mode = terms.privacy.mode
+        keys = sample_keys(chosen.held.X, chosen.held.y)
 
         def make(version: int) -> bytes:
             mode.check_made(client, len(former))
+            require_wide_change(self.outbox.measured(terms.id, client), keys, terms, client, self.policy)
             stats = measure_held(chosen.held, terms, self.policy, noise=noise)
             measured[:] = [stats]
             mode.check_kept(client, kept=bool(self.settings.folder))
@@ -357,7 +360,8 @@ class Node:
         def describe(data: bytes, version: int) -> Mapping[str, Any]:
             return facts_of_report(data, terms, client, version, stats=measured[0], withheld=chosen.withheld)
 
-        return self.outbox.prepare(terms, client, source, make, None if mode.reads_contributions else describe)
+        described = None if mode.reads_contributions else describe
+        return self.outbox.prepare(terms, client, source, make, described, samples=keys)
 
 
 class NoOutbox:
@@ -370,6 +374,8 @@ class NoOutbox:
         source: str,  # noqa: ARG002
         make: Callable[[int], bytes],
         describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,  # noqa: ARG002
+        *,
+        samples: bytes | None = None,  # noqa: ARG002
     ) -> bytes:
         """Make the first version."""
         return make(1)
@@ -385,6 +391,10 @@ class NoOutbox:
     def sources(self, terms_id: str, client: str) -> tuple[str, ...]:  # noqa: ARG002
         """Remember no source."""
         return ()
+
+    def measured(self, terms_id: str, client: str) -> bytes | None:  # noqa: ARG002
+        """Remember no sample."""
+        return None
 
     def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""

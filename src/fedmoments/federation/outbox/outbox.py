@@ -23,7 +23,15 @@ from fedmoments.wire.header import MOST_VERSIONS
 
 __all__ = ["Newest", "Outbox", "Refusal"]
 
-_SCHEMA = """
+#: What version 2 added to version 1: keys of the samples of each contribution.
+_SINCE_2 = """
+-- keys of the samples that a contribution was measured from (:mod:`fedmoments.federation.outbox.differences`)
+CREATE TABLE samples (
+    federation TEXT NOT NULL, client TEXT NOT NULL, version INTEGER NOT NULL, keys BLOB NOT NULL,
+    PRIMARY KEY (federation, client, version)
+);
+"""
+_SCHEMA = f"""
 -- facts: JSON for the record; receipt: JSON of the server; refusal: JSON of reason and sentence; payload: last, for it
 -- is long and seldom read, and NULL once it was forgotten
 CREATE TABLE contributions (
@@ -35,10 +43,15 @@ CREATE TABLE contributions (
 CREATE TABLE floors (
     federation TEXT NOT NULL, client TEXT NOT NULL, above INTEGER NOT NULL, PRIMARY KEY (federation, client)
 );
-"""
+{_SINCE_2}"""
 #: "fmOb" in the header of every outbox.
 _KIND = Kind(
-    "outbox", 0x666D4F62, _SCHEMA, 1, remedy="choose another folder, and rejoin above the last version that was sent"
+    "outbox",
+    0x666D4F62,
+    _SCHEMA,
+    2,
+    {1: _SINCE_2},
+    remedy="choose another folder, and rejoin above the last version that was sent",
 )
 
 
@@ -145,6 +158,8 @@ class Outbox:
         source: str,
         make: Callable[[int], bytes],
         describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,
+        *,
+        samples: bytes | None = None,
     ) -> bytes:
         """Return the contribution to send: the stored one, or a new one if there is none of this source yet.
 
@@ -162,6 +177,8 @@ class Outbox:
         describe
             Called with what was made and its version; returns what the record tells of it. None: it is a contribution,
             and is looked into. Masked reports cannot be, and are described by whoever made them.
+        samples
+            Keys of the samples that it is measured from, kept for :meth:`measured`; None keeps none.
 
         Returns
         -------
@@ -191,6 +208,8 @@ class Outbox:
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (terms.id, client, version, source, facts["digest"], json.dumps(facts), data),
                 )
+                if samples is not None:
+                    connection.execute("INSERT INTO samples VALUES (?, ?, ?, ?)", (terms.id, client, version, samples))
                 self._record.add("prepared", **facts)
             return data
 
@@ -266,6 +285,15 @@ class Outbox:
         """Return what everything was made from that was ever made for a client here, oldest first."""
         query = "SELECT source FROM contributions WHERE federation = ? AND client = ? ORDER BY version"
         return tuple(source for (source,) in self._database.rows(query, terms_id, client))
+
+    def measured(self, terms_id: str, client: str) -> bytes | None:
+        """Return the keys of the samples of a client's newest contribution; None if they are not known."""
+        rows = self._database.rows(
+            "SELECT keys FROM contributions LEFT JOIN samples USING (federation, client, version) "
+            "WHERE federation = ? AND client = ? ORDER BY version DESC LIMIT 1",
+            *(terms_id, client),
+        )
+        return rows[0][0] if rows else None
 
     def pending(self, terms_id: str) -> tuple[str, ...]:
         """Return the clients whose newest contribution has no receipt and was not forgotten, sorted."""

@@ -1,0 +1,165 @@
+"""What a party remembers of its own samples, by their content: which are held out, and which are forgotten.
+
+====================  ===========================================================================================
+``held-out.json``     SHA-256 of the samples that were held out to test, and of which data: whatever comes or goes
+                      later, a sample that was tested on is never measured, and the others stay what they are
+``forgotten.txt``     SHA-256 and name of samples that are as if they were not there, also in a copy elsewhere
+====================  ===========================================================================================
+
+Both lie in the party's own folder and never leave it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.errors import FileFormatError, InputError
+from fedmoments.files import write_whole
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.digests import sample_digests
+from fedmoments.samples.joining import join_data
+from fedmoments.samples.reading import read_data
+from fedmoments.samples.samples import Samples
+from fedmoments.settings.client import ClientSettings
+
+__all__ = ["FORGOTTEN", "HELD_OUT", "forget", "memory_stamp", "remembered_data"]
+
+HELD_OUT, FORGOTTEN = "held-out.json", "forgotten.txt"
+
+
+def remembered_data(settings: ClientSettings, *, keep: bool) -> DataSet:
+    """Return a party's samples, those that were added among them, without those that are forgotten.
+
+    Parameters
+    ----------
+    settings
+        The party's own.
+    keep
+        Whether what is held out for the first time is written down.
+    """
+    if settings.split:  # a trial: the data are dealt out anew each time
+        return read_data(settings)
+    place = settings.memory or settings.folder
+    parts = _parts(settings, Path(place) if place else None, keep=keep)
+    gone = _forgotten(Path(place)) if place else {}
+    if gone:
+        parts = [
+            DataSet(_without(part.train, gone), _without(part.test, gone), part.name, part.description)
+            for part in parts
+        ]
+    whole = join_data(parts)
+    if not len(whole.train):
+        raise InputError(f"{settings.data} holds no sample to measure: all are forgotten or held out to test")
+    return whole
+
+
+def memory_stamp(settings: ClientSettings) -> str:
+    """Return a text that changes when something more is forgotten."""
+    path = Path(settings.memory or settings.folder) / FORGOTTEN
+    return f"{path.stat().st_mtime_ns} {path.stat().st_size}" if path.exists() else ""
+
+
+def forget(settings: ClientSettings, names: Sequence[str]) -> int:
+    """Note samples as forgotten, and return how many there are of them, copies included.
+
+    Parameters
+    ----------
+    settings
+        The party's own; its folder keeps the note.
+    names
+        Of samples, as ``--plan`` and error messages name them (``dog/7.png``, ``row 17``), or paths of files. Where two
+        data have the same name, with the data and a colon in front.
+
+    Raises
+    ------
+    InputError
+        When there is no such sample, or two of different content; nothing is noted then.
+    """
+    known: dict[str, set[str]] = {}
+    count: dict[str, int] = {}
+    for data in _parts(settings, Path(settings.folder), keep=True):
+        for part in (data.train, data.test):
+            for place, digest in enumerate(_hexes(part)):
+                count[digest] = count.get(digest, 0) + 1
+                for name in _names(data, part, place):
+                    known.setdefault(name, set()).add(digest)
+    noted: dict[str, str] = {}
+    for line in names:
+        found = known.get(line, set()) or known.get(str(Path(line).absolute()), set())
+        if len(found) != 1:
+            what = "in several of the data: write 'DATA:' before it" if found else "not among this client's samples"
+            raise InputError(f"'{line}' cannot be forgotten: it is {what}")
+        noted[next(iter(found))] = line
+    before = _forgotten(Path(settings.folder))
+    lines = [f"{digest} {name}" for digest, name in (before | noted).items()]
+    write_whole(Path(settings.folder) / FORGOTTEN, "".join(f"{line}\n" for line in lines).encode())
+    return sum(count[digest] for digest in noted)
+
+
+def _names(data: DataSet, part: Samples, place: int) -> list[str]:
+    item = part.items[place]
+    name = part.source(place)
+    paths = [str(item.absolute()), str(item)] if isinstance(item, Path) else []
+    return [name, f"{data.name}:{name}", f"{data.name.partition(':')[2]}:{name}", *paths]
+
+
+def _parts(settings: ClientSettings, place: Path | None, *, keep: bool) -> list[DataSet]:
+    """Return the data and each that were added, with the samples held out that always were."""
+    texts = (settings.data, *settings.also)
+    own = [settings if text == settings.data else replace(settings, data=text, test=None) for text in texts]
+    if place is None:
+        return [read_data(source) for source in own]
+    known, seen = _held_out(place / HELD_OUT)
+    parts = []
+    for source in own:
+        in_order = read_data(replace(source, test_share=0.0))
+        if len(in_order.test):  # a test part of its own
+            parts.append(in_order)
+            continue
+        digests = _hexes(in_order.train)
+        if source.data not in seen and known.isdisjoint(digests):
+            known |= set(_hexes(read_data(source).test))
+        seen |= {source.data}
+        held = np.array([digest in known for digest in digests], bool)
+        train, test = (in_order.train.take(np.flatnonzero(which)) for which in (~held, held))
+        parts.append(DataSet(train, test, in_order.name, in_order.description))
+    if keep and (known, seen) != _held_out(place / HELD_OUT):
+        document = {"data": sorted(seen), "held_out": sorted(known)}
+        write_whole(place / HELD_OUT, json.dumps(document, indent=1).encode())
+    return parts
+
+
+def _held_out(path: Path) -> tuple[set[str], set[str]]:
+    """Return digests of what is held out, and of which data they were chosen."""
+    if not path.exists():
+        return set(), set()
+    try:
+        document = json.loads(path.read_bytes())
+        return set(map(str, document["held_out"])), set(map(str, document["data"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(
+            f"{path} is damaged: restore it; without it, samples to test on would be measured"
+        ) from error
+
+
+def _forgotten(place: Path) -> dict[str, str]:
+    path = place / FORGOTTEN
+    if not path.exists():
+        return {}
+    lines = [line.partition(" ") for line in path.read_text("utf-8").splitlines() if line.strip()]
+    if any(len(digest) != 64 or not set(digest) <= set("0123456789abcdef") for digest, _, _ in lines):
+        raise FileFormatError(f"{path} is damaged: restore it; without it, samples that were forgotten would come back")
+    return {digest: name for digest, _, name in lines}
+
+
+def _without(part: Samples, gone: dict[str, str]) -> Samples:
+    stays: NDArray[np.int64] = np.array([i for i, digest in enumerate(_hexes(part)) if digest not in gone], np.int64)
+    return part if len(stays) == len(part) else part.take(stays)
+
+
+def _hexes(part: Samples) -> list[str]:
+    return [row.tobytes().hex() for row in sample_digests(part)]
