@@ -242,7 +242,7 @@ def test_corrupted_files_are_refused(refuse: Any, made: str, workshop: Path, fil
 def test_files_of_another_kind_are_refused(refuse: Any, made: str, workshop: Path) -> None:
     assert "holds 'classifier'" in refuse("fit", "a.classifier", "--head", "gh-lda", "--out", "out.file")
     assert "holds 'statistics'" in refuse("evaluate", "a.stats", made)
-    assert "not a features file" in refuse("evaluate", "a.classifier", "a.stats")
+    assert "does not say what it holds" in refuse("evaluate", "a.classifier", "a.stats")
     from safetensors.numpy import save_file
 
     save_file({"x": np.ones(3)}, workshop / "foreign")
@@ -301,12 +301,13 @@ def test_merging_other_classes_is_refused(refuse: Any, run: Any, made: str, work
     run("measure", renamed, "--head", "gh-lda", "-o", "b.stats")
     assert "class names differ" in refuse("merge", "a.stats", "b.stats", "--out", "out.file")
     assert "class names differ" in refuse("fit", "a.stats", "b.stats", "--head", "gh-lda", "--out", "out.file")
-    assert "different class names" in refuse("evaluate", "a.classifier", renamed)
+    foreign = changed(workshop, arrays, classes=[f"other {name}" for name in arrays["classes"]])
+    assert "classes that this classifier does not know" in refuse("evaluate", "a.classifier", foreign)
 
 
 def test_evaluating_other_features_is_refused(refuse: Any, made: str, workshop: Path, arrays: Any) -> None:
     narrow = changed(workshop, arrays, x_test=arrays["x_test"][:, :5])
-    assert "12 dimensions, but 5 arrived" in refuse("evaluate", "a.classifier", narrow)
+    assert "5 dimensions, but 'x_train' has 12" in refuse("evaluate", "a.classifier", narrow)
     beyond = changed(workshop, arrays, classes=None, y_test=with_entry(arrays["y_test"], 0, 11))
     assert "go up to 11" in refuse("evaluate", "a.classifier", beyond)
 

@@ -56,7 +56,7 @@ def test_all_commands_are_there() -> None:
     server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
-    others |= {"export", "reproduce", "serve"}
+    others |= {"compare", "export", "reproduce", "serve"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

@@ -9,8 +9,8 @@ import pytest
 import fedmoments as fm
 from fedmoments.errors import FileFormatError, InputError, MergeError
 from fedmoments.files import write_tensors
+from fedmoments.handover.model import encoder_of
 from fedmoments.settings.study import StudySettings
-from fedmoments.study.jobs.predict import encoder_of
 from fedmoments.study.jobs.probe import Tuned, base_of, find_tuned, run_probe
 
 pytest.importorskip("torch")

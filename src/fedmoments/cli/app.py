@@ -75,7 +75,8 @@ HEADINGS: Mapping[str, Commands] = {
         "ledger": ("", GROUPS["ledger"][1]),
         "merge": ("merge:merge", "Merge statistics files of many clients."),
         "fit": ("classifiers:fit", "Fit a classifier from statistics files."),
-        "evaluate": ("classifiers:evaluate", "Test a classifier on held-out features."),
+        "evaluate": ("classifiers:evaluate", "Test a classifier on held-out samples."),
+        "compare": ("compare:compare", "Say what changed from one classifier to another."),
     },
     "Research": {
         "reproduce": ("reproduce:reproduce", "Reproduce tables and figures of the papers."),

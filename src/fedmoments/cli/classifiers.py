@@ -1,18 +1,37 @@
-"""``fedmoments fit`` (statistics files → classifier file) and ``fedmoments evaluate`` (classifier + features)."""
+"""``fedmoments fit`` (statistics files → classifier file) and ``fedmoments evaluate`` (classifier + samples)."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.given import Taken
 from fedmoments.cli.hyper import hyper_parameters
 from fedmoments.cli.options import Json, example
-from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes, readable_seconds
+from fedmoments.cli.output import (
+    plural,
+    print_json,
+    print_line,
+    print_table,
+    progress_bar,
+    readable_bytes,
+    readable_seconds,
+)
 from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
+from fedmoments.settings.samples import Running, SampleSource
 from fedmoments.settings.study import DEFAULT_HEAD
 
-__all__ = ["evaluate", "fit"]
+__all__ = ["MEASURE", "TESTED_ASK", "TESTED_HELP", "TESTED_ON", "encoding", "evaluate", "fit", "loading"]
+
+#: Which settings of samples a test takes, and what the help says of them there.
+TESTED_ON = ("data", "text", "image", "label", "domains", "test_share", "seed")
+TESTED_HELP = {
+    "data": "What to test on: folder:PATH, csv:PATH, npz:PATH …; its test part if it has one, or else all of it.",
+    "test_share": "Test on the share that 'simulate' holds out of data in one part, with the same --seed.",
+    "seed": "Chooses that share.",
+}
+TESTED_ASK = "say what to test on: folder:PATH, csv:PATH, npz:PATH or another source"
 
 MEASURE = "fedmoments measure runs/demo/digits.npz --head gh-lda --client clinic --out clinic.stats"
 FIT = "fedmoments fit clinic.stats --head gh-lda --set shrinkage=relative:0.1 --out clinic.classifier"
@@ -126,27 +145,40 @@ def _require_own_map(name: str, head: Any, feature_map: Any) -> None:
         )
 
 
+def loading(running: Running) -> dict[str, Any]:
+    """Return how a model's encoder is loaded."""
+    return {"trusted": running.trust, **{key: getattr(running, key) for key in ("runtime", "device", "threads")}}
+
+
+def encoding(running: Running) -> dict[str, Any]:
+    """Return how samples are encoded."""
+    return {"cache_dir": running.cache, "batch_size": running.batch_size, "readers": running.readers}
+
+
 @command("evaluate", EVALUATE_EXAMPLE)
 def evaluate(
     classifier: Annotated[Path, positional(help="Classifier file.")],
-    features: Annotated[Path, positional(help="Features file (.npz) with x_test and y_test.")],
+    source: Annotated[SampleSource, Taken(argument="data", only=TESTED_ON, help=TESTED_HELP, ask=TESTED_ASK)],
     *,
+    running: Annotated[Running, Taken()],
     per_class: Annotated[bool, typed("--per-class", help="List the accuracy of every class.")] = False,
     pairs: Annotated[int, typed(help="How many confused pairs of classes to list.")] = 5,
     json: Json = False,
 ) -> None:
-    """Test a classifier on held-out features: accuracy, and which classes are taken for which."""
-    from fedmoments.core.classifier import load
-    from fedmoments.samples.features import load_features
+    """Test a classifier on held-out samples or features: accuracy, and which classes are taken for which."""
+    from fedmoments.handover.labelled import labelled_features, read_labelled
+    from fedmoments.handover.model import Model
     from fedmoments.study.simulation import evaluate
 
-    model = load(existing_file(classifier))
-    loaded = load_features(existing_file(features), ["test"], n_classes=None)
-    _require_same_classes(model, loaded, classifier, features)
-    result = evaluate(model, loaded.test)
+    model = Model.read(existing_file(classifier), **loading(running))
+    with progress_bar("encoding") as move:
+        samples, problems = labelled_features(
+            model, read_labelled(source), source.data, lambda done, total: move(done, total, ""), **encoding(running)
+        )
+    result = evaluate(model.classifier, samples)
     if json:
         document = result.to_dict(per_class=per_class, most=pairs)
-        print_json({"classifier": str(classifier), "features": str(features), **document})
+        print_json({"classifier": str(classifier), "data": source.data, "unread": len(problems), **document})
         return
     print_line(
         f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%}, balanced accuracy "
@@ -165,17 +197,3 @@ def evaluate(
             for row in result.to_dict(per_class=True, most=0)["per_class"]
         ]
         print_table(["class", "samples", "accuracy"], rows, right=["samples", "accuracy"])
-
-
-def _require_same_classes(model: Any, features: Any, classifier: Path, path: Path) -> None:
-    """Refuse labels that the classifier does not know, and names that do not mean the same labels."""
-    numbers = tuple(str(label) for label in range(model.n_classes))
-    names = features.class_names
-    if names and model.class_names not in (numbers, names):
-        raise InputError(f"{path} and {classifier} have different class names, or the same in another order")
-    highest = int(features.test.y.max())
-    if highest >= model.n_classes:
-        raise InputError(
-            f"labels 'y_test' in {path} go up to {highest}, but {classifier} knows the classes 0 to "
-            f"{model.n_classes - 1}"
-        )

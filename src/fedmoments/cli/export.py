@@ -41,21 +41,19 @@ def export(
     """Write a model that other software loads without fedmoments, with class names, probabilities and a model card."""
     from fedmoments.core.classifier import load
     from fedmoments.handover.export import export as write
-    from fedmoments.study.jobs.predict import encoder_of
+    from fedmoments.handover.model import Model
 
     if head_only and encoder is not None:
         raise InputError("--head-only leaves the encoder out, and --encoder names one: give one of them")
-    classifier = load(existing_file(model))
-    noted = classifier.info.get("encoder")
-    given = not isinstance(noted, dict) or noted.get("name") == "identity"  # fitted on features that were given
-    chosen = None if head_only or given else encoder_of(classifier, encoder, beside=model, trusted=running.trust)
-    files = write(classifier, to, out, encoder=chosen, **({"runtime_folder": runtime_folder} if runtime_folder else {}))
+    file = existing_file(model)
+    whole = Model(load(file)) if head_only else Model.read(file, encoder, trusted=running.trust)
+    options = {"runtime_folder": runtime_folder} if runtime_folder else {}
+    files = write(whole.classifier, to, out, encoder=whole.encoder, **options)
     sizes = {str(path): path.stat().st_size for path in files}
-    takes = chosen.modality if chosen else "features"
     if json:
-        print_json({"to": to, "takes": takes, "files": sizes, "digest": classifier.digest()})
+        print_json({"to": to, "takes": whole.takes, "files": sizes, "digest": whole.classifier.digest()})
         return
-    print_line(f"{to}: takes {takes}, {classifier.n_classes} classes")
+    print_line(f"{to}: takes {whole.takes}, {whole.classifier.n_classes} classes")
     for name, size in sizes.items():
         print_line(f"wrote {name} ({readable_bytes(size)})")
     if to == "web":

@@ -1,15 +1,22 @@
-"""``fedmoments predict``: classify images or sentences with a fitted head and its encoder."""
+"""``fedmoments predict``: classify samples with a fitted head and its encoder."""
 
+import csv
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from fedmoments.cli.classifiers import loading
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Taken
 from fedmoments.cli.options import Json
-from fedmoments.cli.output import print_json, print_line, print_table
+from fedmoments.cli.output import print_json, print_line, print_note, print_table, progress_bar, visible
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.samples import Running
+
+if TYPE_CHECKING:
+    from fedmoments.handover.answers import Answer
 
 __all__ = ["predict"]
 
@@ -19,66 +26,63 @@ EXAMPLE = "\b\nExample, after 'fedmoments demo':\n  fedmoments predict runs/demo
 @command("predict", EXAMPLE)
 def predict(
     model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
-    files: Annotated[list[Path] | None, positional(help="Images, or text files with one sentence a line.")] = None,
+    files: Annotated[
+        list[str] | None,
+        positional(help="Images, folders of images, texts with one sentence a line, .csv, .npz; - reads lines."),
+    ] = None,
     *,
     text: Annotated[list[str] | None, typed("--text", help="A sentence; may be repeated.")] = None,
+    column: Annotated[str | None, typed(help="Column of tables with sentences, or with paths of images.")] = None,
     encoder: Annotated[
         str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
     ] = None,
-    running: Annotated[Running, Taken(only=("runtime", "device", "trust"))],
-    top: Annotated[int, typed(help="Classes to show for each.")] = 3,
+    running: Annotated[Running, Taken(only=("runtime", "device", "threads", "batch_size", "readers", "trust"))],
+    top: Annotated[int, typed(help="Classes to show for each.", least=1)] = 3,
+    table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
     json: Json = False,
 ) -> None:
-    """Classify images or sentences. What cannot be read is named on the way; if nothing can, that is an error."""
-    from fedmoments.core.classifier import load
-    from fedmoments.study.jobs.predict import encoder_of
+    """Classify images, sentences or features. What cannot be read is named; if nothing can, that is an error."""
+    from fedmoments.handover.answers import predict as classify
+    from fedmoments.handover.model import Model
+    from fedmoments.samples.unlabelled import read_unlabelled
 
-    classifier = load(existing_file(model))
-    run = {"runtime": running.runtime, "device": running.device}
-    chosen = encoder_of(classifier, encoder, beside=model, trusted=running.trust, **run)
-    predictions, problems = _predicted(classifier, chosen, files or [], text or [], top)
-    if not predictions:
-        why = f": {problems[0].where}: {problems[0].why}" if problems else ": give files, or --text for sentences"
-        raise InputError(f"there is nothing to classify{why}")
+    if json and table:
+        raise InputError("--json and --csv are two ways to print: give one of them")
+    whole = Model.read(existing_file(model), encoder, **loading(running))
+    if text and whole.takes != "text":
+        raise InputError(f"this classifier takes {whole.takes}, not --text")
+    samples = read_unlabelled(files or [], whole.taking.modality, column=column, stdin=sys.stdin, sentences=text or [])
+    if not len(samples):
+        why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
+        raise InputError(f"there is nothing to classify: {why}")
+    with progress_bar("classifying") as move:
+        how = {"batch_size": running.batch_size, "readers": running.readers}
+        answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **how)
     if json:
         unread = [{"where": problem.where, "why": problem.why} for problem in problems]
-        print_json({"predictions": [prediction.to_dict() for prediction in predictions], "problems": unread})
+        predictions = [{"source": source, **answer.to_dict(top)} for source, answer in answers]
+        print_json({"model": whole.classifier.digest(), "predictions": predictions, "problems": unread})
         return
-    rows = [
-        [prediction.source, prediction.name, f"{100 * prediction.confidence:.1f}", _others(prediction.runners_up)]
-        for prediction in predictions
-    ]
-    print_table(["sample", "class", "%", "then"], rows, right=["%"])
-    for problem in problems:
-        print_line(f"not read: {problem.where}: {problem.why}")
-
-
-def _predicted(classifier: Any, encoder: Any, files: list[Path], texts: list[str], top: int) -> tuple[Any, Any]:
-    """Return predictions of all that can be read, and what cannot."""
-    from fedmoments.samples.samples import Problem
-    from fedmoments.study.jobs.predict import predict as classify
-    from fedmoments.study.jobs.predict import text_items
-
-    paths = [path for path in files if path.is_file()]
-    missing = tuple(Problem(str(path), _absence(path)) for path in files if not path.is_file())
-    items: list[Any]
-    if encoder.modality == "text":
-        sentences, lines = text_items(paths)
-        items = [*sentences, *texts]
-        sources = [*lines, *(f"--text {number}" for number in range(1, len(texts) + 1))]
-    elif texts:
-        raise InputError("this classifier takes images, not --text")
+    if table:
+        _write_rows(answers, top)
     else:
-        items, sources = [*paths], [*map(str, paths)]
-    if not items:
-        return [], missing
-    predictions, problems = classify(classifier, encoder, items, sources, most=top)
-    return predictions, missing + problems
+        rows = [[source, *_shown(answer, top)] for source, answer in answers]
+        print_table(["sample", "class", "%", "then"], rows, right=["%"])
+    for problem in problems:
+        (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
 
 
-def _absence(path: Path) -> str:
-    return "it is a directory" if path.is_dir() else "there is no such file"
+def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
+    (name, share), *others = answer.ranked[:top]
+    return name, f"{100 * share:.1f}", ", ".join(f"{other} {100 * value:.1f}" for other, value in others)
 
 
-def _others(ranked: tuple[tuple[str, float], ...]) -> str:
-    return ", ".join(f"{name} {100 * share:.1f}" for name, share in ranked)
+def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
+    """Print one row a sample: its name, then classes with their probabilities, likeliest first."""
+    most = min(top, max((len(answer.ranked) for _, answer in answers), default=0))
+    header = [column for place in range(1, most + 1) for column in (f"class_{place}", f"probability_{place}")]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["sample", *header])
+    for source, answer in answers:
+        cells = (cell for name, share in answer.ranked[:most] for cell in (visible(name), share))
+        writer.writerow([visible(source), *cells])

@@ -4,8 +4,9 @@ import json as json_module
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+from fedmoments.cli.classifiers import loading
 from fedmoments.cli.generate import command, positional
 from fedmoments.cli.given import Taken
 from fedmoments.cli.options import Json
@@ -38,11 +39,13 @@ def serve(
     uvicorn = require("uvicorn", "Serving a model", "serve")
     require("python_multipart", "Serving a model", "serve", "python-multipart")
     require("starlette", "Serving a model", "serve")
+    from fedmoments.handover.model import Model
     from fedmoments.handover.serving.app import Limits, application
     from fedmoments.handover.serving.served import Served
 
     _require_safe(settings)
-    served = Served(existing_file(model), _reader(running))
+    options = loading(running)
+    served = Served(existing_file(model), lambda file, before: Model.read(file, before=before, **options))
     limits = Limits(settings.max_request_bytes, settings.max_samples, settings.max_waiting)
     listening = _listening(settings)
     host, port = listening.getsockname()[:2]
@@ -87,27 +90,3 @@ def _listening(settings: ServingSettings) -> socket.socket:
         )
     except OSError as error:
         raise InputError(f"cannot listen on {settings.host}, port {settings.port}: {error}") from error
-
-
-def _reader(running: Running) -> Any:
-    """Return what reads the model of a file; an encoder that is loaded already is kept."""
-    from fedmoments.core.classifier import load
-    from fedmoments.handover.model import Model
-    from fedmoments.study.jobs.predict import encoder_of
-
-    options: dict[str, Any] = {"runtime": running.runtime, "device": running.device, "threads": running.threads}
-    options["trusted"] = running.trust
-
-    def read(file: Path, before: Model | None) -> Model:
-        classifier = load(file)
-        noted = classifier.info.get("encoder")
-        if not isinstance(noted, dict) or noted.get("name") == "identity":
-            return Model(classifier)
-        same = before is not None and before.encoder is not None and _noted_of(before) == noted
-        return Model(classifier, before.encoder if before and same else encoder_of(classifier, beside=file, **options))
-
-    return read
-
-
-def _noted_of(model: Any) -> Any:
-    return model.classifier.info.get("encoder")

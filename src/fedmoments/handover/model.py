@@ -1,15 +1,23 @@
 """What is handed over: a classifier, the encoder that stands before it, and the model card."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier import Classifier, load
+from fedmoments.errors import InputError
 from fedmoments.handover.card import model_card
 from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.families.identity import IdentityEncoder
+from fedmoments.samples.encoders.registry import load_encoder, require_trusted
 
-__all__ = ["Model"]
+__all__ = ["Model", "encoder_of"]
+
+_NOTES = "the notes of this classifier"
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,39 @@ class Model:
 
     classifier: Classifier
     encoder: Encoder | None = None
+
+    @classmethod
+    def read(
+        cls, file: str | os.PathLike[str], name: str | None = None, *, before: "Model | None" = None, **options: Any
+    ) -> "Model":
+        """Read a classifier file, and load the encoder that it names; one fitted on features has none.
+
+        Parameters
+        ----------
+        file
+            Of the classifier.
+        name
+            Another way to get the same encoder.
+        before
+            A model whose encoder is taken where it is the same.
+        options
+            As in :func:`encoder_of`.
+        """
+        classifier = load(file)
+        noted = classifier.info.get("encoder")
+        if name is None and (noted is None or (isinstance(noted, dict) and noted.get("name") == "identity")):
+            return cls(classifier)
+        if name is None and before is not None and before.classifier.info.get("encoder") == noted:
+            return cls(classifier, before.encoder)
+        return cls(classifier, encoder_of(classifier, name, beside=Path(file), **options))
+
+    @cached_property
+    def taking(self) -> Encoder:
+        """The encoder, or one that takes features as they are."""
+        if self.encoder is not None:
+            return self.encoder
+        given = self.classifier.feature_map
+        return IdentityEncoder((given.required_dim() if given else None) or self.classifier.dim)
 
     @property
     def takes(self) -> str:
@@ -47,3 +88,51 @@ class Model:
     def card(self) -> str:
         """Return the model card, in Markdown."""
         return model_card(self.classifier, self.encoder)
+
+
+def encoder_of(
+    classifier: Classifier,
+    name: str | None = None,
+    *,
+    beside: Path | None = None,
+    trusted: Collection[str] = (),
+    **options: Any,
+) -> Encoder:
+    """Return the encoder that a classifier was fitted behind, refusing another one.
+
+    Parameters
+    ----------
+    classifier
+        Saved by a job: its notes name the encoder.
+    name
+        Another way to get the same encoder (a local path, say).
+    beside
+        File of the classifier: a tuned encoder that is no longer where it was may lie beside it.
+    trusted
+        Encoders that the notes may name though they are files, functions or downloads.
+    options
+        Runtime, device, threads, batch size.
+    """
+    noted = classifier.info.get("encoder")
+    if not isinstance(noted, dict) or not all(isinstance(noted.get(key), str) for key in ("name", "fingerprint")):
+        raise InputError(
+            "this classifier does not say which encoder it was fitted behind: score features with it instead"
+        )
+    if noted["name"] == "identity":
+        raise InputError("this classifier was fitted on features that were given: score features with it instead")
+    given = noted.get("options", {})
+    if not isinstance(given, dict) or not set(given) <= {"size", "pooling", "crop"}:
+        raise InputError("this classifier names options of its encoder that no encoder has: was the file changed?")
+    chosen = name or require_trusted(_found(noted["name"], beside), trusted, _NOTES, families=("tuned:",))
+    encoder = load_encoder(chosen, trusted=trusted, **given, **options)
+    encoder.require_same(noted, "this classifier was fitted behind")
+    return encoder
+
+
+def _found(name: str, beside: Path | None) -> str:
+    """Return the name of an encoder; that of a tuned one which was moved together with its head is its new place."""
+    family, _, place = name.partition(":")
+    if family != "tuned" or beside is None or Path(place).is_file():
+        return name
+    near = beside.resolve().parent / Path(place).name
+    return f"tuned:{near}" if near.is_file() else name

@@ -101,7 +101,7 @@ def test_terms_that_name_code_run_none_at_a_client_that_read_them(
 @pytest.mark.parametrize("options", [{}, {"cache": "/tmp/elsewhere"}, {"device": "cuda"}, [], "size"])
 def test_a_model_file_that_names_code_runs_none(mark: Path, attacks: list[str], options: Any) -> None:
     from fedmoments.core.classifier import LinearClassifier, load_bytes
-    from fedmoments.study.jobs.predict import encoder_of
+    from fedmoments.handover.model import encoder_of
 
     for name in attacks if options == {} else ["squeezenet-1.1"]:
         note = {"name": name, "fingerprint": "ab" * 32, "options": options}

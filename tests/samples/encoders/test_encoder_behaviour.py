@@ -181,7 +181,7 @@ def test_two_parties_with_different_networks_are_not_merged(tmp_path: Path) -> N
 
 
 def test_a_classifier_is_not_used_behind_another_network(tmp_path: Path) -> None:
-    from fedmoments.study.jobs.predict import encoder_of
+    from fedmoments.handover.model import encoder_of
 
     encoder = load(written(tmp_path / "net.py"))
     features = np.random.default_rng(0).normal(size=(8, encoder.dim))

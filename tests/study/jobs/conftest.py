@@ -170,8 +170,8 @@ def run() -> Callable[..., Any]:
     testing = pytest.importorskip("click.testing")
     from fedmoments.cli.app import app
 
-    def invoke(*arguments: str, code: int = 0) -> Any:
-        result = testing.CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    def invoke(*arguments: str, code: int = 0, lines: str = "") -> Any:
+        result = testing.CliRunner().invoke(app, [str(each) for each in arguments], lines, catch_exceptions=False)
         assert result.exit_code == code, result.output
         if code == 2:
             assert result.stdout == ""

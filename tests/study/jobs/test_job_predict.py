@@ -52,12 +52,13 @@ def test_predictions_of_the_test_images_have_the_accuracy_that_was_reported(run:
 def test_confidences_are_ranked_and_add_up_to_one(run: Any, model: str) -> None:
     arguments = ("predict", model, "photos/test/red/0.jpg", "--json")
     (each,) = json.loads(run(*arguments).stdout)["predictions"]
-    shares = [each["confidence"], *(other["confidence"] for other in each["runners_up"])]
+    shares = [other["probability"] for other in each["top"]]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
-    assert {each["class"], *(other["class"] for other in each["runners_up"])} == {"blue", "green", "red"}
+    assert {other["class"] for other in each["top"]} == {"blue", "green", "red"}
+    assert each["top"][0] == {"class": each["class"], "probability": each["probability"]}
     (only,) = json.loads(run(*arguments, "--top", "1").stdout)["predictions"]
-    assert (only["class"], only["runners_up"]) == (each["class"], [])
+    assert only["top"] == each["top"][:1]
     text = run(*arguments[:-1]).stdout
     assert "photos/test/red/0.jpg" in text
     assert each["class"] in text
@@ -88,7 +89,7 @@ def test_sentences_come_from_files_and_options(run: Any, model_of_sentences: str
     classifier = fm.load(model_of_sentences)
     assert all(each["class"] in classifier.class_names for each in found["predictions"])
     Path("new.bin").write_bytes(b"\xff\xfe\x00")
-    assert "new.bin is no text file" in run("predict", model_of_sentences, "new.bin", code=2).stderr
+    assert "new.bin: it is no text file" in run("predict", model_of_sentences, "new.bin", code=2).stderr
 
 
 def test_an_encoder_with_another_fingerprint_is_refused(run: Any, model: str) -> None:
@@ -108,7 +109,7 @@ def test_an_encoder_with_another_fingerprint_is_refused(run: Any, model: str) ->
 
 @pytest.mark.parametrize(
     "notes",
-    [None, "blocks", [], {}, {"name": "blocks"}, {"fingerprint": "0" * 64}, {"name": 3, "fingerprint": 4}],
+    ["blocks", [], {}, {"name": "blocks"}, {"fingerprint": "0" * 64}, {"name": 3, "fingerprint": 4}],
 )
 def test_a_classifier_that_does_not_say_its_encoder_is_refused(run: Any, model: str, notes: Any) -> None:
     fm.load(model).noting(encoder=notes).save("changed.safetensors")
@@ -116,17 +117,47 @@ def test_a_classifier_that_does_not_say_its_encoder_is_refused(run: Any, model: 
     assert "does not say which encoder" in sentence
 
 
-def test_classifiers_of_features_are_refused(run: Any, features_file: str) -> None:
+def test_classifiers_of_features_take_no_images(run: Any, features_file: str) -> None:
     run_job(StudySettings(data=features_file, heads=("fedncm",), clients=(4,), seeds=1), Path("out"))
     Path("photo.jpg").write_bytes(b"")
-    assert "features that were given" in run("predict", MODEL, "photo.jpg", code=2).stderr
+    assert "an image, and this model takes features" in run("predict", MODEL, "photo.jpg", code=2).stderr
     fm.fit("fedncm", {"a": ([[0.0, 1.0]], [0]), "b": ([[1.0, 0.0]], [1])}).save("plain.safetensors")
-    assert "does not say which encoder" in run("predict", "plain.safetensors", "photo.jpg", code=2).stderr
+    assert "an image, and this model takes features" in run("predict", "plain.safetensors", "photo.jpg", code=2).stderr
 
 
 def test_nothing_to_classify_is_refused(run: Any, model: str) -> None:
     assert "nothing to classify" in run("predict", model, code=2).stderr
-    assert "takes images, not --text" in run("predict", model, "--text", "hello", code=2).stderr
+    assert "takes image, not --text" in run("predict", model, "--text", "hello", code=2).stderr
     assert "nowhere.jpg: there is no such file" in run("predict", model, "nowhere.jpg", code=2).stderr
-    assert "photos: it is a directory" in run("predict", model, "photos", code=2).stderr
     assert "config.toml" in run("predict", "out/config.toml", "photos/test/red/0.jpg", code=2).stderr
+
+
+def test_a_folder_a_table_and_standard_input_give_what_single_files_give(run: Any, model: str) -> None:
+    files = sorted(str(file) for file in Path("photos/test").rglob("*.jpg"))
+    Path("photos/test/notes.txt").write_text("no image")
+    Path("table.csv").write_text("id,picture\n" + "".join(f"{place},{name}\n" for place, name in enumerate(files)))
+    single = json.loads(run("predict", model, *files, "--json").stdout)
+    folder = json.loads(run("predict", model, "photos/test", "--json").stdout)
+    table = json.loads(run("predict", model, "table.csv", "--column", "picture", "--json").stdout)
+    expected = {each["source"]: each["top"] for each in single["predictions"]}
+    assert {each["source"]: each["top"] for each in folder["predictions"]} == expected
+    assert [each["top"] for each in table["predictions"]] == list(expected.values())
+    assert table["predictions"][1]["source"] == "table.csv row 2"
+    assert [problem["where"] for problem in folder["problems"]] == ["notes.txt"]
+    lines = run("predict", model, "-", "--json", lines="\n".join(files))
+    assert json.loads(lines.stdout)["predictions"] == single["predictions"]
+    Path("photos/test/notes.txt").unlink()
+
+
+def test_rows_of_comma_separated_values_say_what_json_says(run: Any, model: str) -> None:
+    import csv
+    import io
+
+    arguments = ("predict", model, "photos/test/red/0.jpg", "nowhere.jpg", "--top", "2")
+    result = run(*arguments, "--csv")
+    (row,) = csv.DictReader(io.StringIO(result.stdout))
+    (each,) = json.loads(run(*arguments, "--json").stdout)["predictions"]
+    assert (row["sample"], row["class_1"]) == (each["source"], each["class"])
+    assert float(row["probability_2"]) == each["top"][1]["probability"]
+    assert "not read: nowhere.jpg" in result.stderr
+    assert "two ways to print" in run(*arguments, "--csv", "--json", code=2).stderr

@@ -23,9 +23,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from fedmoments.errors import FedMomentsError
+from fedmoments.handover.answers import Answer
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.batcher import Batcher, QueueFullError
-from fedmoments.handover.serving.served import Answer, Served, answer_batch, prepare
+from fedmoments.handover.serving.served import Served, answer_batch, prepare
 
 __all__ = ["Limits", "application"]
 

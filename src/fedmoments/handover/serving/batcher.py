@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmoments.errors import FedMomentsError
+from fedmoments.handover.answers import Answer
 from fedmoments.handover.model import Model
-from fedmoments.handover.serving.served import Answer
 
 __all__ = ["Batcher", "QueueFullError"]
 

@@ -6,33 +6,20 @@ Every sample keeps the model that it was prepared for, so a swap changes nothing
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedmoments.errors import FedMomentsError, InputError
+from fedmoments.handover.answers import Answer, answers_of
 from fedmoments.handover.model import Model
 
-__all__ = ["Answer", "Served", "answer_batch"]
+__all__ = ["Served", "answer_batch", "prepare"]
 
 log = logging.getLogger("fedmoments.serve")
 #: Seconds between two looks at the model's file.
 LOOK = 1.0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a model says of one sample: classes with their probabilities, likeliest first."""
-
-    ranked: tuple[tuple[str, float], ...]
-
-    def to_dict(self, top: int) -> dict[str, Any]:
-        """Return the class, its probability and the likeliest classes, ready for JSON."""
-        name, share = self.ranked[0]
-        likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
-        return {"class": name, "probability": share, "top": likeliest}
 
 
 def prepare(model: Model, sample: Any) -> Any:
@@ -55,25 +42,14 @@ def _is_row(sample: Any) -> bool:
 def answer_batch(model: Model, prepared: list[Any]) -> list[Answer | FedMomentsError]:
     """Return what a model says of samples that were prepared for it; one that it cannot score has an error."""
     if model.encoder is not None:
-        features: Any = model.encoder.encode(prepared)
-        return _answers(model, features)
+        return list(answers_of(model.classifier, model.encoder.encode(prepared)))
     answers: list[Answer | FedMomentsError] = []
     for row in prepared:  # rows of features may differ in length, and one that is wrong is nobody else's fault
         try:
-            answers += _answers(model, row[np.newaxis])
+            answers += answers_of(model.classifier, row[np.newaxis])
         except FedMomentsError as error:
             answers.append(error)
     return answers
-
-
-def _answers(model: Model, features: Any) -> list[Answer | FedMomentsError]:
-    shares = model.classifier.predict_proba(features)
-    names = model.classifier.class_names
-    order = np.argsort(-shares, axis=1, kind="stable")
-    return [
-        Answer(tuple((names[label], float(share[label])) for label in best))
-        for share, best in zip(shares, order, strict=True)
-    ]
 
 
 class Served:

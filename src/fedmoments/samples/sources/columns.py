@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedmoments.errors import InputError
 
-__all__ = ["Columns", "choose_columns", "label_name"]
+__all__ = ["Columns", "choose_columns", "guess_column", "label_name"]
 
 _GUESSES = {
     "text": ("text", "sentence", "utterance", "content", "query", "question", "review", "document"),
@@ -56,9 +56,9 @@ def choose_columns(
     given = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
     _check_given(whose, present, given)
     if text is None and image is None:
-        text = _guess("text", present, label)
-        image = None if text else _guess("image", present, label)
-    label = label or _guess("label", present, text or image)
+        text = guess_column("text", present, label)
+        image = None if text else guess_column("image", present, label)
+    label = label or guess_column("label", present, text or image)
     item = text or image
     if item is None or label is None:
         missing = "text or image" if item is None else "label"
@@ -79,9 +79,16 @@ def _listed(present: Sequence[str]) -> str:
     return ", ".join(map(str, present))
 
 
-def _guess(what: str, present: Sequence[str], taken: str | None) -> str | None:
+def guess_column(what: str, present: Sequence[str], taken: str | None = None) -> str | None:
+    """Return the column whose name says that it holds text, images or labels; None if none does.
+
+    Examples
+    --------
+    >>> guess_column("text", ["id", "Sentence"]), guess_column("features", ["a"])
+    ('Sentence', None)
+    """
     by_name = {name.lower(): name for name in reversed(present) if name != taken}
-    return next((by_name[guess] for guess in _GUESSES[what] if guess in by_name), None)
+    return next((by_name[guess] for guess in _GUESSES.get(what, ()) if guess in by_name), None)
 
 
 def label_name(value: object) -> str:

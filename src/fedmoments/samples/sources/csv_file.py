@@ -14,7 +14,7 @@ from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.table import Record, load_table, read_rows
 from fedmoments.samples.splits.draws import Seed
 
-__all__ = ["SOURCES", "load_csv"]
+__all__ = ["SOURCES", "csv_header", "csv_records", "load_csv"]
 
 _LONGEST_CELL = 2**26
 
@@ -75,17 +75,18 @@ class _Csv:
 
     def __init__(self, path: Path, delimiter: str | None) -> None:
         self.path, self.delimiter = path, delimiter
-        self.names = _header(path, delimiter)
+        self.names = csv_header(path, delimiter)
 
     def class_names(self, label: str) -> tuple[str, ...]:  # noqa: ARG002 - no names stand in such a file
         return ()
 
     def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:  # noqa: ARG002
         cell = image_cell(self.path.parent) if columns.is_image else text_cell
-        return read_rows(self.path.name, _records(self.path, self.delimiter), columns, problems, cell)
+        return read_rows(self.path.name, csv_records(self.path, self.delimiter), columns, problems, cell)
 
 
-def _header(path: Path, delimiter: str | None) -> list[str]:
+def csv_header(path: Path, delimiter: str | None) -> list[str]:
+    """Return the names of a file's columns."""
     header = next(_cells(path, delimiter), None)
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns")
@@ -94,7 +95,8 @@ def _header(path: Path, delimiter: str | None) -> list[str]:
     return header
 
 
-def _records(path: Path, delimiter: str | None) -> Iterator[Record]:
+def csv_records(path: Path, delimiter: str | None) -> Iterator[Record]:
+    """Yield the rows of a file by column, or why a row cannot be used."""
     cells = _cells(path, delimiter)
     header = next(cells)
     for row in cells:

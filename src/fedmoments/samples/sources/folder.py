@@ -21,7 +21,7 @@ from fedmoments.samples.sources.rows import Problems, Rows, assemble
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.splits.draws import Seed
 
-__all__ = ["IMAGE_ENDINGS", "SOURCES", "load_folder"]
+__all__ = ["IMAGE_ENDINGS", "SOURCES", "images_below", "load_folder"]
 
 #: Files with these endings, in any case, are taken for images.
 IMAGE_ENDINGS = frozenset(
@@ -117,6 +117,11 @@ def _folders(root: Path, parent: Path, problems: Problems, *, tell_files: bool =
             yield entry
         elif tell_files:
             problems.add(_name(root, entry), "it is not in the folder of a class")
+
+
+def images_below(folder: Path, problems: Problems) -> Iterator[Path]:
+    """Yield all images below a folder, however deep, in natural order; other files are problems."""
+    return _images(folder, folder, problems, set())
 
 
 def _images(root: Path, folder: Path, problems: Problems, seen: set[_Folder]) -> Iterator[Path]:

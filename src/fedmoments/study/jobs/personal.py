@@ -14,6 +14,7 @@ from fedmoments.core.heads import Head, make_head
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.statistics import Statistics, load_statistics
 from fedmoments.errors import FileFormatError, InputError, reading
+from fedmoments.handover.model import encoder_of
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples
@@ -22,7 +23,6 @@ from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.samples import Samples as DataSamples
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.jobs.encoding import Progress
-from fedmoments.study.jobs.predict import encoder_of
 from fedmoments.study.simulation import evaluate
 from fedmoments.tuning.blending import Blend, blend, means_of, read_beta
 from fedmoments.tuning.personal import mask_to_labels, weigh_by_shares

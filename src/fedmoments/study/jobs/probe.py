@@ -9,6 +9,7 @@ from fedmoments.core.classifier import Classifier, load
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations.codec import to_plain
 from fedmoments.errors import InputError
+from fedmoments.handover.model import encoder_of
 from fedmoments.samples import Split
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.families.tuned import base_of as tuned_from
@@ -16,7 +17,6 @@ from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study
 from fedmoments.study.jobs.encoding import Encoded, Progress, encode_data
-from fedmoments.study.jobs.predict import encoder_of
 from fedmoments.study.probing import ProbeResult, probe
 from fedmoments.study.simulation.methods import all_names
 from fedmoments.study.simulation.points import make_split

@@ -1,0 +1,138 @@
+"""``fedmoments compare``: what changed from one classifier to another."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fedmoments.cli.classifiers import MEASURE, TESTED_HELP, TESTED_ON, encoding, loading
+from fedmoments.cli.generate import command, positional
+from fedmoments.cli.given import Given, Taken
+from fedmoments.cli.options import Json, example
+from fedmoments.cli.output import plural, print_json, print_line, print_table, progress_bar
+from fedmoments.cli.places import existing_file
+from fedmoments.settings.samples import Running, SampleSource
+
+if TYPE_CHECKING:
+    from fedmoments.handover.compare import Comparison
+
+__all__ = ["compare"]
+
+EXAMPLE = example(
+    MEASURE,
+    "fedmoments fit clinic.stats --head gh-lda --out new.classifier",
+    "fedmoments fit clinic.stats --head fedncm --out old.classifier",
+    "fedmoments compare old.classifier new.classifier runs/demo/digits.npz",
+)
+#: Classes and pairs that a table lists; JSON has all.
+LISTED = 12
+
+
+@command("compare", EXAMPLE)
+def compare(
+    first: Annotated[Path, positional(help="Classifier file, say the one in use.")],
+    second: Annotated[Path, positional(help="Classifier file, say the one that is to take its place.")],
+    source: Annotated[Given[SampleSource], Taken(argument="data", only=TESTED_ON, help=TESTED_HELP)],
+    *,
+    running: Annotated[Running, Taken()],
+    json: Json = False,
+) -> None:
+    """Say what changed: classes, settings, accuracy by class, and where two classifiers disagree.
+
+    Without data, accuracies are those that the runs' own reports have, from the sums of clients' tests.
+    """
+    from fedmoments.handover.compare import changes, compare_on, sums_compared
+
+    files = existing_file(first), existing_file(second)
+    if "data" in source.values:
+        own = source.build()
+        with progress_bar("encoding") as move:
+            models, found = compare_on(
+                files, own, loading(running), lambda done, total: move(done, total, ""), **encoding(running)
+            )
+        document = {**changes(*models), "data": own.data, **found.to_dict()}
+    else:
+        models, sums = sums_compared(files)
+        document, found = {**changes(*models), "reports": sums}, None
+    if json:
+        print_json(document)
+        return
+    _show_changes(document)
+    if found is not None:
+        _show(found)
+    else:
+        _show_sums(document["reports"])
+
+
+def _show_changes(document: dict[str, Any]) -> None:
+    """Print what differs between the classifiers themselves."""
+    if document["second_follows_first"]:
+        print_line("the second was made from the first")
+    if document["same_parameters"]:
+        print_line("both have the same parameters: they predict the same")
+    for key, said in (("classes_added", "the second alone has"), ("classes_removed", "the first alone has")):
+        if document[key]:
+            print_line(f"{said} {plural(len(document[key]), 'class')}: {', '.join(document[key][:LISTED])}")
+    rows = [[name, *(_text(value) for value in values)] for name, values in document["changed"].items()]
+    if rows:
+        print_table(["what", "first", "second"], rows)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner is not None) or "–"
+    if value is None or value == []:
+        return "–"
+    return str(value)[:16] if isinstance(value, str) and len(value) == 64 else str(value)
+
+
+def _show(found: "Comparison") -> None:
+    """Print accuracies by class, disagreements and the test."""
+    one, other = (100 * count / found.samples for count in found.right)
+    print_line()
+    print_line(f"{found.samples:,} samples: {one:.2f} % and {other:.2f} % right ({other - one:+.2f} points)")
+    test = found.test
+    print_line(
+        f"{test.only_first:,} right by the first alone, {test.only_second:,} by the second alone; so uneven by chance "
+        f"with probability {test.probability:.3g} (exact McNemar test)"
+    )
+    moved = sorted(found.by_class, key=lambda row: -abs(row[3] - row[2]))
+    rows = [
+        [
+            name,
+            f"{count:,}",
+            f"{100 * one / count:.1f}",
+            f"{100 * other / count:.1f}",
+            f"{100 * (other - one) / count:+.1f}",
+        ]
+        for name, count, one, other in moved[:LISTED]
+    ]
+    print_line()
+    columns = ["class", "samples", "first %", "second %", "change"]
+    print_table(columns, rows, right=columns[1:])
+    if found.disagreements:
+        print_line()
+        rows = [[one, other, f"{count:,}"] for one, other, count in found.disagreements[:LISTED]]
+        print_table(["first says", "second says", "samples"], rows, right=["samples"])
+
+
+def _show_sums(sums: list[Any]) -> None:
+    """Print what the reports of both runs say."""
+    print_line()
+    for name, found in zip(("first", "second"), sums, strict=True):
+        if found is None:
+            print_line(f"{name}: no report beside it says how it was tested; give data to compare on")
+        else:
+            share = 100 * found["right"] / max(found["samples"], 1)
+            print_line(f"{name}: {share:.2f} % right on {found['samples']:,} samples of those who tested it")
+    if all(sums):
+        by_class = [{row["class"]: row for row in found["by_class"]} for found in sums]
+        rows = [[name, *(cell for each in by_class for cell in _share(each.get(name)))] for name in
+                dict.fromkeys([*by_class[0], *by_class[1]])][:LISTED]  # fmt: skip
+        columns = ["class", "samples", "first %", "samples", "second %"]
+        print_table(columns, rows, right=columns[1:])
+        print_line("where they disagree is not in sums: give data to see it")
+
+
+def _share(row: Any) -> tuple[str, str]:
+    if row is None or not row["samples"]:
+        return "–", "–"
+    return f"{row['samples']:,}", f"{100 * row['right'] / row['samples']:.1f}"

@@ -1,0 +1,95 @@
+"""What a model says of samples: the one way by which ``predict``, ``serve``, ``evaluate`` and ``compare`` score."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.linalg import blocks
+from fedmoments.handover.model import Model
+from fedmoments.samples.encoders.pipeline import EncodedSamples, Progress, encode_samples
+from fedmoments.samples.samples import Problem, Samples
+
+__all__ = ["Answer", "answers_of", "encoded", "predict"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one sample: classes with their probabilities, likeliest first.
+
+    Examples
+    --------
+    >>> Answer((("cat", 0.75), ("dog", 0.25))).to_dict(top=1)
+    {'class': 'cat', 'probability': 0.75, 'top': [{'class': 'cat', 'probability': 0.75}]}
+    """
+
+    ranked: tuple[tuple[str, float], ...]
+
+    def to_dict(self, top: int) -> dict[str, Any]:
+        """Return the class, its probability and the likeliest classes, ready for JSON."""
+        name, share = self.ranked[0]
+        likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
+        return {"class": name, "probability": share, "top": likeliest}
+
+
+def answers_of(classifier: Classifier, features: NDArray[Any]) -> Iterator[Answer]:
+    """Yield what a classifier says of features (n, d), in their order.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> classifier = fm.fit("fedncm", {"a": ([[0.0, 1.0], [1.0, 0.0]], [0, 1])}, class_names=["up", "right"])
+    >>> [answer.ranked[0][0] for answer in answers_of(classifier, np.array([[0.0, 2.0]]))]
+    ['up']
+    """
+    names = classifier.class_names
+    for block in blocks(len(features)):
+        shares = classifier.predict_proba(features[block])
+        order = np.argsort(-shares, axis=1, kind="stable")
+        for share, best in zip(shares, order, strict=True):
+            yield Answer(tuple((names[label], float(share[label])) for label in best))
+
+
+def encoded(model: Model, samples: Samples, progress: Progress | None = None, **options: Any) -> EncodedSamples:
+    """Return the features of samples as the model's classifier takes them, before its own map.
+
+    Parameters
+    ----------
+    model
+        Its encoder is used; without one, samples are features.
+    samples
+        What is encoded; those that cannot be read are among the result's problems.
+    progress, options
+        As in :func:`~fedmoments.samples.encoders.pipeline.encode_samples`.
+    """
+    return encode_samples(model.taking, samples, progress=progress, **options)
+
+
+def predict(
+    model: Model, samples: Samples, *, progress: Progress | None = None, **options: Any
+) -> tuple[list[tuple[str, Answer]], tuple[Problem, ...]]:
+    """Return the names of samples with their answers, in order, and what could not be read.
+
+    Parameters
+    ----------
+    model
+        Classifier and encoder.
+    samples
+        Their labels are not looked at.
+    progress, options
+        As in :func:`encoded`.
+
+    Examples
+    --------
+    >>> import fedmoments as fm
+    >>> classifier = fm.fit("fedncm", {"a": ([[0.0, 1.0], [1.0, 0.0]], [0, 1])}, class_names=["up", "right"])
+    >>> given = Samples(np.array([[0.0, 2.0]]), np.zeros(1, np.int64), (), "features", ["a.csv row 1"])
+    >>> [(name, answer.ranked[0][0]) for name, answer in predict(Model(classifier), given)[0]]
+    [('a.csv row 1', 'up')]
+    """
+    done = encoded(model, samples, progress, cache_dir=False, **options)
+    names = [samples.source(int(place)) for place in done.kept]
+    return list(zip(names, answers_of(model.classifier, done.features), strict=True)), done.problems
