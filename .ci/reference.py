@@ -17,11 +17,10 @@ import click
 
 import fedmoments as fm
 from fedmoments.cli.app import HEADINGS, app
-from fedmoments.cli.demo import plain_moments
 from fedmoments.cli.generate import Command
 from fedmoments.cli.output import readable_bytes
 from fedmoments.core.heads import make_head, presets
-from fedmoments.settings.option import GROUPS
+from fedmoments.core.observations import plain_moments
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,23 +10,14 @@ from fedmoments.cli.generate import command, typed
 from fedmoments.cli.options import Json
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.simulate import run_study
+from fedmoments.core.observations import plain_moments
 
-__all__ = ["demo", "plain_moments"]
+__all__ = ["demo"]
 
 EXAMPLE = "\b\nExample:\n  fedmoments demo"
 #: The head to start with, and four around it: nearest mean, spread guessed from means, one matrix, one matrix a class.
 ADVISED = "auto"
 HEADS = ("fedncm", "fedcof", ADVISED, "fed3r", "gh-qda")
-#: Name of a moment -> what it is, for somebody who has not read the papers.
-PLAIN = {
-    "sums": "class sums",
-    "class_norms": "sums of squared lengths",
-    "squares": "sums of squares",
-    "client_means": "class means",
-    "scatter_sketch": "a sketch of the spread",
-    "gram": "one matrix",
-    "class_grams": "one matrix per class",
-}
 
 
 @command("demo", EXAMPLE)
@@ -114,18 +105,6 @@ def _answer(rows: Sequence[Any]) -> str:
 
 def _percent(row: Any) -> str:
     return "not fitted" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
-
-
-def plain_moments(moments: str) -> str:
-    """Return what a client sends in plain words.
-
-    Examples
-    --------
-    >>> plain_moments("counts + client_means + scatter_sketch (budget means)")
-    'counts, class means, a sketch of the spread'
-    """
-    names = moments.partition(" (")[0].split(" + ")
-    return ", ".join(PLAIN.get(name, name.replace("_", " ")) for name in names)
 
 
 def _next_steps(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from fedmoments.core.observations.observation import (
 )
 from fedmoments.core.observations.report import Report, read_report
 from fedmoments.core.observations.results import Comparison, Pivot, Results
-from fedmoments.core.observations.rows import Outcome, Row
+from fedmoments.core.observations.rows import Outcome, Row, plain_moments
 from fedmoments.core.observations.setting import SWEPT, Setting
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "is_known",
     "is_share",
     "matching",
+    "plain_moments",
     "read_report",
     "sorted_values",
     "student_interval",

@@ -12,7 +12,7 @@ from fedmoments.core.observations.observation import ACCURACY, Observation
 from fedmoments.core.observations.setting import SWEPT, Setting
 from fedmoments.errors import FileFormatError
 
-__all__ = ["BYTES_PER_NUMBER", "Outcome", "Row"]
+__all__ = ["BYTES_PER_NUMBER", "Outcome", "Row", "plain_moments"]
 
 #: Bytes of a number on the wire, as in the papers: FP32.
 BYTES_PER_NUMBER = 4
@@ -21,6 +21,19 @@ _DERIVED = (
     *("accuracy", "accuracy_std", "up_bytes_per_client", "up_bytes_total", "fit_seconds", "client_seconds"),
     *("reasons", "notes", "choice"),
 )
+
+#: Name of a moment -> what it is, for somebody who has not read the papers.
+PLAIN = {
+    "sums": "class sums",
+    "class_norms": "sums of squared lengths",
+    "class_squares": "sums of squares",
+    "class_thirds": "sums of third powers",
+    "class_fourths": "sums of fourth powers",
+    "client_means": "class means",
+    "scatter_sketch": "a sketch of the spread",
+    "gram": "one matrix",
+    "class_grams": "one matrix per class",
+}
 
 
 @dataclass(frozen=True)
@@ -228,3 +241,15 @@ class Row:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def plain_moments(moments: str) -> str:
+    """Return what a client sends in plain words.
+
+    Examples
+    --------
+    >>> plain_moments("counts + client_means + scatter_sketch (budget means)")
+    'counts, class means, a sketch of the spread'
+    """
+    names = moments.partition(" (")[0].split(" + ")
+    return ", ".join(PLAIN.get(name, name.replace("_", " ")) for name in names)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmoments.core.observations import SWEPT, Report, Row
+from fedmoments.core.observations import SWEPT, Report, Row, plain_moments
 from fedmoments.pages.answer import frontier
 from fedmoments.pages.blocks import bullets, fold, note
 from fedmoments.pages.formats import THIN, bytes_, count, seconds
@@ -93,7 +93,7 @@ def _timed(duration: float | None) -> Cell:
 
 
 def _sends(row: Row) -> Cell:
-    return Cell(row.sends.removeprefix("counts + ") or "–", kind="minor nowrap")
+    return Cell(plain_moments(row.sends) or "–", kind="minor")
 
 
 def _swept(key: str, dim: float | None) -> _Field:
