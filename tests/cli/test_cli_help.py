@@ -53,7 +53,7 @@ def test_all_commands_are_there() -> None:
     files = {"audit", "evaluate", "fit", "inspect", "measure", "merge", "predict", "split"}
     federation = {"client", "federate", "helper", "leave", "refit", "rejoin", "status"}
     federation |= {"keys client", "keys helper", "keys renew", "keys rotate", "keys server", "witness"}
-    server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "revoke", "run", "tune")}
+    server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "invite", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
     others |= {"compare", "export", "reproduce", "serve"}

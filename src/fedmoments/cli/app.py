@@ -19,8 +19,9 @@ Commands = Mapping[str, tuple[str, str]]
 
 SERVER: Commands = {
     "create": ("server_create:create", "Draw up terms and make a ledger."),
-    "enrol": ("server:enrol", "Let clients contribute."),
     "amend": ("server:amend", "Add classes to the terms."),
+    "invite": ("server_invite:invite", "Write a start-up kit for each party."),
+    "enrol": ("server:enrol", "Let clients contribute, by their cards."),
     "revoke": ("server:revoke", "Let a client contribute no more."),
     "run": ("server:run", "Collect contributions and fit heads."),
     "tune": ("server_tune:tune", "Probe or fine-tune with the clients."),

@@ -183,6 +183,8 @@ def _size(contribution: Any, terms: Any) -> int:
     return int(terms.privacy.mode.cost(terms, clear=contribution.size).up)
 
 
+#: How the file of a kit is called.
+KIT = ".kit"
 CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz"
 KEYS = "fedmoments keys client keys --name clinic"
 OWN = "fedmoments client clinic --keys keys --data runs/demo/digits.npz --min-count 5"
@@ -193,7 +195,7 @@ REJOIN_EXAMPLE = example(CREATE, KEYS, PLAN, "fedmoments rejoin clinic")
 
 @command("client", EXAMPLE)
 def client(
-    name: Annotated[str, positional(help="This client, as it is enrolled.")],
+    name: Annotated[str, positional(help="The kit that the operator sent (NAME.kit), or this client's name.")],
     settings: Annotated[
         Given[ClientSettings],
         Taken(
@@ -226,10 +228,13 @@ def client(
     config: Config = None,
     terms: TermsFile = None,
     plan: PlanOnly = False,
+    yes: Annotated[bool, typed("--yes", help="With a kit: consent to its plan without being asked.")] = False,
     json: Json = False,
 ) -> None:
     """Take part in a federation: measure own data, send moments once, stay until the server has acknowledged them.
 
+    With a kit, 'fedmoments client NAME.kit --data DATA' does all of it: it makes this client's keys, shows what would
+    be sent, asks for consent, enrols and contributes. Without one, the operator enrols the card of its keys.
     The rules (--min-count …) are this client's own: samples that they keep back are never measured. The same
     contribution is sent, byte for byte, however often the command is started again. Nothing is trained here unless
     --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
@@ -238,6 +243,10 @@ def client(
     A client that took part before may change: --add, --forget, --accept-terms. Its settings are in NAME/client.toml
     then, or where --config says. What changed is sent as a new version; without --server, at the next start.
     """
+    settings = settings.also(**(_part(part) if part else {}))
+    if name.endswith(KIT):
+        _with_kit(Path(name), settings, join, plan=plan, yes=yes, json=json, more=(config, terms))
+        return
     changes = Changes(accept_terms, tuple(add or ()), forget)
     if changes:
         config = config or changed_settings(name, settings)
@@ -250,7 +259,7 @@ def client(
         join.require()
     if agreed is None:
         _require_terms_elsewhere(config, plan=plan)
-    path, own = _own(name, settings.also(**(_part(part) if part else {})), config, agreed)
+    path, own = _own(name, settings, config, agreed)
     if agreed and not _is_bound(own, agreed) and not (plan and not own.federation):
         raise InputError(
             f"{path} is not bound to these terms: accept them with --accept-terms FILE, or begin in another folder"
@@ -259,6 +268,28 @@ def client(
         show_plan(path, own, agreed, json=json)
     else:
         _take_part(own, path, join, json=json)
+
+
+def _with_kit(
+    file: Path, settings: Given[ClientSettings], join: Joining, *, plan: bool, yes: bool, json: bool, more: Any
+) -> None:
+    """Take part with a start-up kit: unpack it, show the plan, ask, enrol, contribute."""
+    from fedmoments.cli.client_kit import unpack
+
+    if any(more) or settings.values.get("keys"):
+        raise InputError("a kit brings terms and makes its own keys: leave --config, --terms and --keys out")
+    if "data" not in settings.values:
+        raise InputError(f"say what to measure: fedmoments client {file} --data DATA")
+    kit = unpack(file, settings.values.get("folder"), join)
+    path, own = _own(kit.name, settings.also(**kit.values(settings.values)), None, kit.terms)
+    if not (yes and json and not plan):
+        show_plan(path, own, kit.terms, json=json)
+    if plan:
+        return
+    kit.consent(yes=yes)
+    kit.join.require()
+    kit.enrol(join.timeout)
+    _take_part(own, path, kit.join, json=json)
 
 
 def _require_terms_elsewhere(config: Path | None, *, plan: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedmoments.cli.federation_runs import tell
 from fedmoments.cli.ledger import withheld_text
-from fedmoments.cli.output import print_line, print_table, readable_bytes
+from fedmoments.cli.output import plural, print_line, print_table, readable_bytes
 
 __all__ = ["ClientWatch", "Outcome"]
 
@@ -324,7 +324,7 @@ def _event_text(line: dict[str, Any]) -> str:
     if event == "acknowledged":
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
-        return f"{who}: tested a head on {line['samples']:,} samples, sent sums ({readable_bytes(line['bytes'])})"
+        return f"{who}: tested {plural(line.get('heads', 1), 'head')} on {line['samples']:,} samples, sent coarse sums"
     if event in ("tuned", "scored"):
         return f"{who}: {_tuned(line)}"
     if event == "audited":

@@ -1,160 +1,22 @@
-"""``fedmoments server``: create a federation, enrol its clients, run it.
-
-What commands that serve a run share: certificates, following it to its end, stopping it when it must not go on.
-"""
+"""``fedmoments server``: create a federation, enrol its clients, run it."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedmoments.cli.federation_runs import (
-    check_served,
-    default_heads,
-    fail_run,
-    follow,
-    read_results,
-    results_document,
-    show_results,
-    tell,
-    why,
-)
-from fedmoments.cli.generate import command, positional, typed
+from fedmoments.cli.federation_runs import check_served, default_heads, read_results, results_document, show_results
+from fedmoments.cli.generate import command, positional
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line
 from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.cli.server_create import CREATE, class_names
-from fedmoments.errors import DeploymentError, InputError
+from fedmoments.cli.server_runs import SLACK, Serving, lifetime
+from fedmoments.errors import InputError
 from fedmoments.settings.server import ServerSettings
 
-__all__ = [
-    "SLACK",
-    "Home",
-    "Host",
-    "Insecure",
-    "Keys",
-    "Port",
-    "RunTimeout",
-    "amend",
-    "app",
-    "authority_of",
-    "enrol",
-    "lifetime",
-    "longest",
-    "revoke",
-    "run",
-    "serve_run",
-]
-
-
-Keys = Annotated[Path | None, typed(help="Folder that 'fedmoments keys server' filled.", metavar="FOLDER")]
-Host = Annotated[str, typed(help="Address to listen at; 0.0.0.0 for all of this machine.")]
-Port = Annotated[int, typed(help="Port to listen at.")]
-Home = Annotated[
-    Path | None,
-    typed(help="Folder for Flower's state and logs; LEDGER.flower by default.", metavar="FOLDER", group="Server"),
-]
-RunTimeout = Annotated[
-    float | None,
-    typed(help="Seconds until it is given up; all waits together by default.", metavar="SECONDS", group="Server"),
-]
-Insecure = Annotated[
-    bool, typed("--insecure", help="Without certificates, on this machine only: for trials.", group="Server")
-]
-
-#: Seconds that a run may take beyond its own waits: starting processes, fitting, writing.
-SLACK = 300.0
-
-
-def authority_of(keys: Path | None, *, insecure: bool) -> Any:
-    """Return the certificates that a folder holds; None for a trial on this machine.
-
-    Parameters
-    ----------
-    keys
-        The folder that ``fedmoments keys server`` filled.
-    insecure
-        Whether to do without.
-    """
-    from fedmoments.federation.keys.expiry import require_valid
-    from fedmoments.federation.keys.parties import Authority
-
-    if insecure == (keys is not None):
-        raise InputError(
-            "say how clients know the server: --keys FOLDER with the certificates that 'fedmoments keys server' made, "
-            "or --insecure for a trial on this machine"
-        )
-    if keys is None:
-        return None
-    authority = Authority(keys.resolve())
-    for path in (authority.root, authority.certificate, authority.key):
-        existing_file(path)
-    for path, what in ((authority.root, "the root certificate"), (authority.certificate, "the server's certificate")):
-        for note in require_valid(path, what):
-            tell(f"warning: {note}")
-    return authority
-
-
-def lifetime(given: Given[Any]) -> dict[str, float]:
-    """Return how long messages live where only the deadline was typed: half as long again.
-
-    Parameters
-    ----------
-    given
-        What was typed of a server's settings.
-    """
-    typed_alone = "deadline" in given.values and "ttl" not in given.values
-    return {"ttl": 1.5 * given.values["deadline"]} if typed_alone else {}
-
-
-def serve_run(settings: Any, home: Path, timeout: float, *, authority: Any, host: str, port: int) -> Any:
-    """Serve until the run is over, and return its status.
-
-    Parameters
-    ----------
-    settings
-        The server's.
-    home
-        Folder for Flower's state and logs.
-    timeout
-        Seconds.
-    authority, host, port
-        Certificates, or None; where to listen.
-    """
-    from fedmoments.federation.deploy.home import FlowerHome
-    from fedmoments.federation.deploy.serving import serve
-
-    with serve(settings, FlowerHome(home), authority=authority, host=host, port=port) as server:
-        tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
-        return _finish(server, timeout)
-
-
-def _finish(server: Any, timeout: float) -> Any:
-    """Run to the end; a run that does not complete is stopped, and ends the command with exit code 1."""
-    try:
-        server.submit()
-        status = follow(server, timeout)
-    except DeploymentError as error:
-        _stop(server)
-        fail_run(str(error), server.settings.ledger)
-    except KeyboardInterrupt:
-        _stop(server)
-        tell("interrupted; what was taken in stays in the ledger")
-        raise
-    if not status.succeeded:
-        fail_run(why(server.log(), status.status, status.details), server.settings.ledger)
-    return status
-
-
-def _stop(server: Any) -> None:
-    """Stop a run that is not over, so that the next start does not find it in the SuperLink's state."""
-    from contextlib import suppress
-
-    if server.run_id is not None and server.link.alive:
-        with suppress(DeploymentError):
-            server.link.control.stop_run(server.run_id, timeout=20.0)
-
+__all__ = ["amend", "app", "enrol", "longest", "revoke", "run"]
 
 ENROL = "fedmoments server enrol trial.ledger keys/clinic.card"
 CLIENT_KEYS = "fedmoments keys client keys --name clinic"
@@ -200,7 +62,7 @@ def enrol(
         print_json({"enrolled": [card.name for card in read], "in_all": enrolled})
         return
     print_line(f"enrolled {', '.join(card.name for card in read)}; {plural(enrolled, 'client')} in all")
-    print_line("a server that is running already admits them from its next start on")
+    print_line("a server that is running already admits them from its next start on; parties with a kit, at once")
 
 
 @command("revoke", REVOKE_EXAMPLE)
@@ -210,8 +72,16 @@ def revoke(
     *,
     json: Json = False,
 ) -> None:
-    """Let a client contribute no more, for good."""
+    """Let a client contribute no more, for good; who was only invited cannot use its kit any more."""
     with open_ledger(ledger) as store:
+        withdrawn = _withdrawn(ledger, store.terms.id, client)
+        if withdrawn and client not in {member.client for member in store.enrolled()}:
+            store.note("invitation withdrawn", client=client)
+            if json:
+                print_json({"withdrawn": client})
+            else:
+                print_line(f"the kit of {client} is void")
+            return
         store.revoke(client)
         present = client in {contributor.client for contributor in store.status().contributors}
     if json:
@@ -262,13 +132,8 @@ def run(
             file=True,
         ),
     ],
+    serving: Annotated[Serving, Taken()],
     *,
-    keys: Keys = None,
-    host: Host = "127.0.0.1",
-    port: Port = 9092,
-    home: Home = None,
-    timeout: RunTimeout = None,
-    insecure: Insecure = False,
     json: Json = False,
 ) -> None:
     """Serve a federation until its run is over: collect contributions, fit heads, let clients test them.
@@ -278,10 +143,9 @@ def run(
     from fedmoments.extras import require
 
     require("flwr", "A server of a federation", "flower")
-    authority = authority_of(keys, insecure=insecure)
+    authority = serving.authority()
     own, mode = _checked(ledger, settings)
-    place = home or ledger.with_name(f"{ledger.name}.flower")
-    status = serve_run(own, place, timeout or longest(own, mode), authority=authority, host=host, port=port)
+    status = serving.run(own, ledger, longest(own, mode), authority)
     _show(ledger, own, settings.values.get("out", own.out), status, json=json)
 
 
@@ -297,13 +161,33 @@ def _checked(ledger: Path, given: Given[ServerSettings]) -> tuple[ServerSettings
             own = replace(own, heads=default_heads(store))
         check_served(store.terms, own.heads, own.hyper)
         require_filterable(store.terms, own.robust, own.max_client_samples)
-        members = sum(member.status == "enrolled" for member in store.enrolled())
+        members = sum(member.status == "enrolled" for member in store.enrolled()) + _invited(ledger, store.terms.id)
         mode = store.terms.privacy.mode
     if own.quorum > max(members, ServerSettings.quorum):
         raise InputError(
             f"--quorum {own.quorum} cannot be reached: {plural(members, 'client')} may contribute; enrol more"
         )
     return own, mode
+
+
+def _withdrawn(ledger: Path, federation: str, client: str) -> bool:
+    """Take an invitation back, if there is one; say whether there was."""
+    from fedmoments.federation.enrolment.invitations import Invitations, invitations_of
+
+    if not invitations_of(ledger).exists():
+        return False
+    with Invitations(ledger, federation) as invitations:
+        return invitations.withdraw(client)
+
+
+def _invited(ledger: Path, federation: str) -> int:
+    """Return how many may still enrol with a kit."""
+    from fedmoments.federation.enrolment.invitations import Invitations, invitations_of
+
+    if not invitations_of(ledger).exists():
+        return 0
+    with Invitations(ledger, federation) as invitations:
+        return sum(invitation.is_open for invitation in invitations.all())
 
 
 def _show(ledger: Path, own: ServerSettings, out: str, status: Any, *, json: bool) -> None:

@@ -11,21 +11,9 @@ from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Hyper, Json, example
 from fedmoments.cli.output import SHOWN, plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.places import results_folder
-from fedmoments.cli.server import (
-    CLIENT_KEYS,
-    ENROL,
-    SLACK,
-    Home,
-    Host,
-    Insecure,
-    Keys,
-    Port,
-    RunTimeout,
-    authority_of,
-    lifetime,
-    serve_run,
-)
+from fedmoments.cli.server import CLIENT_KEYS, ENROL
 from fedmoments.cli.server_create import CREATE
+from fedmoments.cli.server_runs import SLACK, Serving, lifetime
 from fedmoments.errors import InputError
 from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.server import TuningSettings
@@ -58,14 +46,9 @@ def tune(
             file=True,
         ),
     ],
+    serving: Annotated[Serving, Taken()],
     *,
     hyper: Hyper,
-    keys: Keys = None,
-    host: Host = "127.0.0.1",
-    port: Port = 9092,
-    home: Home = None,
-    timeout: RunTimeout = None,
-    insecure: Insecure = False,
     json: Json = False,
 ) -> None:
     """Tune in rounds with the clients of a federation, from a head of its ledger: those that allow it train.
@@ -73,10 +56,9 @@ def tune(
     A run that was stopped goes on from its folder when the same command is given again. Exit code 0 only if the run
     completed.
     """
-    authority = authority_of(keys, insecure=insecure)
+    authority = serving.authority()
     own = _checked(ledger, settings, hyper)
-    place = home or ledger.with_name(f"{ledger.name}.flower")
-    status = serve_run(own, place, timeout or _longest(own), authority=authority, host=host, port=port)
+    status = serving.run(own, ledger, _longest(own), authority)
     results = json_module.loads((Path(own.out) / "tuning.json").read_text("utf-8"))
     if json:
         facts = {"status": status.status, "run": status.run_id, "seconds": status.seconds}

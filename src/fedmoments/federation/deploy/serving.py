@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from fedmoments.durable import erase_deleted
 from fedmoments.errors import DeploymentError, InputError, LedgerError
@@ -38,6 +39,12 @@ class Server:
     def __init__(self, link: SuperLink, executor: SuperExec, settings: ServerSettings | TuningSettings) -> None:
         self.link, self.executor, self.settings = link, executor, settings
         self.run_id: int | None = None
+        self._admitting = Lock()
+
+    def admit(self, key: str) -> None:
+        """Let the holder of one more transport key join, while the run goes on."""
+        with self._admitting:
+            _register(self.link, [key], only=False)
 
     def submit(self, *, app: Path | None = None, simulated_nodes: int | None = None) -> int:
         """Start the run, and return its number.
@@ -175,14 +182,20 @@ def _alone(home: FlowerHome) -> Iterator[None]:
         yield
 
 
-def _register(link: SuperLink, keys: list[str]) -> None:
-    """Let the holders of keys join, and nobody else any more; what the SuperLink's database knows is not said again."""
+def _register(link: SuperLink, keys: list[str], *, only: bool = True) -> None:
+    """Let the holders of keys join, and nobody else any more; what the SuperLink's database knows is not said again.
+
+    Parameters
+    ----------
+    only
+        Whether others may join no more.
+    """
     path = link.home.of("superlink") / "registered.json"
     known: dict[str, int] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     new = [key for key in keys if key not in known]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         numbers = list(pool.map(link.control.register_node, new))
     known |= {key: number for key, number in zip(new, numbers, strict=True) if number is not None}
-    for key in [key for key in known if key not in keys]:
+    for key in [key for key in known if only and key not in keys]:
         link.control.unregister_node(known.pop(key))
     write_whole(path, json.dumps(known).encode())

@@ -4,12 +4,13 @@ import datetime
 import ipaddress
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import InputError
 from fedmoments.federation.keys.files import crypto
 
-__all__ = ["certificate", "general_name", "named", "sign_server", "usage"]
+__all__ = ["certificate", "general_name", "hosts_of", "named", "sign_server", "usage"]
 
 _DNS = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
@@ -24,6 +25,25 @@ def general_name(host: str) -> Any:
     if not _DNS.fullmatch(host.lower()) or host.replace(".", "").isdigit():
         raise InputError(f"a server's host must be a DNS name or an IP address without a port, not {host!r}")
     return x509.DNSName(host.lower())
+
+
+def hosts_of(path: Path) -> list[str]:
+    """Return the names and addresses that a server's certificate is for, in its order.
+
+    Raises
+    ------
+    InputError
+        When the file is no certificate of a server.
+    """
+    x509 = crypto("x509")
+    try:
+        known = x509.load_pem_x509_certificate(path.read_bytes()).extensions
+        names = known.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound) as error:
+        raise InputError(
+            f"{path} is no certificate of a server ({error}): 'fedmoments keys server' makes one"
+        ) from error
+    return [str(name.value) for name in names]
 
 
 def sign_server(key: Any, root_key: Any, names: Sequence[Any], days: int) -> Any:

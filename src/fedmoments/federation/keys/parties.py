@@ -42,6 +42,7 @@ __all__ = [
     "Card",
     "ClientKeys",
     "NodeKeys",
+    "card_of",
     "check_name",
     "check_node_key",
     "load_identity",
@@ -300,6 +301,38 @@ def node_key_pair(name: str) -> tuple[bytes, str]:
     return private, f"{public} {name}"
 
 
+def card_of(data: bytes) -> Card:
+    """Read the bytes of a client's card, whoever sent them.
+
+    Raises
+    ------
+    InputError, KeyError, TypeError, ValueError, RecursionError
+        When they are none.
+    """
+    return _client_card(_content(data, "client"))
+
+
+def _content(data: bytes, whose: str) -> dict[str, Any]:
+    """Return what the bytes of a card say, its name and node key checked."""
+    if len(data) > _MOST_CARD:
+        raise InputError(f"it has more than {_MOST_CARD} bytes")
+    content = json.loads(data)
+    mark = CARD if whose == "client" else f"{whose} {CARD}"
+    if not isinstance(content, dict) or content.get("fedmoments") != mark:
+        raise InputError(f"it lacks the mark of a {whose}'s card")
+    if not all(isinstance(value, str) for value in content.values()):
+        raise InputError("all that it says must be texts")
+    check_name(content["name"], whose)
+    check_node_key(content["node"])
+    return content
+
+
+def _client_card(content: Mapping[str, str]) -> Card:
+    former = PublicKey.from_hex(content["former"]) if "former" in content else None
+    signature = bytes.fromhex(content.get("signature", ""))
+    return Card(content["name"], PublicKey.from_hex(content["identity"]), content["node"], former, signature)
+
+
 def read_card(path: str | os.PathLike[str]) -> Card:
     """Read a client's card.
 
@@ -318,10 +351,7 @@ def read_card(path: str | os.PathLike[str]) -> Card:
     """
     advice = "ask the client for the .card file that was made with its keys"
     with reading_card(path, "client", advice) as content:
-        former = PublicKey.from_hex(content["former"]) if "former" in content else None
-        signature = bytes.fromhex(content.get("signature", ""))
-        identity = PublicKey.from_hex(content["identity"])
-        return Card(content["name"], identity, content["node"], former, signature)
+        return _client_card(content)
 
 
 def write_card(path: Path, content: Mapping[str, str]) -> None:
@@ -348,17 +378,7 @@ def reading_card(path: str | os.PathLike[str], whose: str, advice: str) -> Itera
     with Path(path).open("rb") as file:
         data = file.read(_MOST_CARD + 1)
     try:
-        if len(data) > _MOST_CARD:
-            raise InputError(f"it has more than {_MOST_CARD} bytes")
-        content = json.loads(data)
-        mark = CARD if whose == "client" else f"{whose} {CARD}"
-        if not isinstance(content, dict) or content.get("fedmoments") != mark:
-            raise InputError(f"it lacks the mark of a {whose}'s card")
-        if not all(isinstance(value, str) for value in content.values()):
-            raise InputError("all that it says must be texts")
-        check_name(content["name"], whose)
-        check_node_key(content["node"])
-        yield content
+        yield _content(data, whose)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a {whose}'s card ({error}): {advice}") from error
 
