@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.federation_runs import check_served, default_heads, read_results, results_document, show_results
-from fedmoments.cli.generate import command, positional
+from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.ledger import Ledger, open_ledger
 from fedmoments.cli.options import Json, example
