@@ -53,9 +53,8 @@ def enrol(
     rotations = [rotation for rotation in map(rotation_of, cards) if rotation is not None]
     with open_ledger(ledger) as store:
         known = {member.client for member in store.enrolled()}
-        for rotation in rotations:
-            if rotation.client in known:
-                store.rotate(rotation)
+        for rotation in filter(lambda rotation: rotation.client in known, rotations):
+            store.rotate(rotation)
         store.enrol_many([(card.name, card.identity, card.node_key) for card in read])
         enrolled = store.status().enrolled
     if json:

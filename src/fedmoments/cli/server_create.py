@@ -45,12 +45,7 @@ def create(
     from fedmoments.federation.store.showing import make_signing_key
     from fedmoments.files import write_whole
 
-    if not settings.name:
-        raise InputError("say what people call the federation: --name NAME")
-    if settings.after and settings.feature_map:
-        raise InputError("--after takes the first exchange's map and then its directions: leave --map out")
-    if "secure" in settings.privacy and helper is None:
-        raise InputError("secure sums need a second server: --helper CARD, which 'fedmoments keys helper' made there")
+    _require_sense(settings, helper)
     card = None if helper is None else read_helper_card(existing_file(helper))
     privacy = agreed_from({**settings.privacy, **({} if card is None else {"helper": card.key})})
     place = writable_place(ledger)
@@ -68,6 +63,15 @@ def create(
         return
     show_terms(terms)
     print_line(f"wrote {ledger} and {public}, which every client reads before it takes part")
+
+
+def _require_sense(settings: TermsSettings, helper: Path | None) -> None:
+    if not settings.name:
+        raise InputError("say what people call the federation: --name NAME")
+    if settings.after and settings.feature_map:
+        raise InputError("--after takes the first exchange's map and then its directions: leave --map out")
+    if "secure" in settings.privacy and helper is None:
+        raise InputError("secure sums need a second server: --helper CARD, which 'fedmoments keys helper' made there")
 
 
 def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:

@@ -135,9 +135,7 @@ def _show_rows(report: "Report") -> None:
         f"{plural(data.classes, 'class')}; {plural(report.seeds, 'seed')}"
     )
     print_line(_shared(report))
-    for sentence in dict.fromkeys(note for split in report.splits for note in (split.why, *split.notes)):
-        if sentence:
-            print_line(f"note: {sentence}")
+    _show_split_notes(report)
     print_line()
     parts, figures = [SWEPT[key] for key in report.swept], _columns(report)
     columns = ["head", *(part.name for part in parts), *figures]
@@ -149,6 +147,12 @@ def _show_rows(report: "Report") -> None:
     _show_reasons(report.rows)
     _show_notes(report)
     print_line(f"{report.seconds or 0.0:.1f} s in all; {_units(report)}")
+
+
+def _show_split_notes(report: "Report") -> None:
+    for sentence in dict.fromkeys(note for split in report.splits for note in (split.why, *split.notes)):
+        if sentence:
+            print_line(f"note: {sentence}")
 
 
 def _units(report: "Report") -> str:

@@ -31,20 +31,24 @@ def witness(
     Heads of different lengths are joined by proofs: those that a client was given, or those that the operator makes
     with 'fedmoments witness FILE LEDGER YOUR-NOTEBOOK' and hands out.
     """
-    own = Notebook(notebook)
+    findings = compare(_all_noted(Notebook(notebook), sources))
+    if json:
+        print_json({"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]})
+    show = (lambda _: None) if json else print_line
+    for finding in findings:
+        show(f"federation {finding.federation[:16]}…: {plural(finding.heads, 'head')} noted in {notebook}")
+        _require_one_history(finding)
+    if findings:
+        show("all of them are of one history")
+
+
+def _all_noted(own: Notebook, sources: list[Path]) -> list[Noted]:
+    """Return the heads of one's own notebook and of all sources, which are noted there from now on."""
     notes = own.noted() + [noted for source in sources if not _is_ledger(source) for noted in _read(source)]
     for ledger in filter(_is_ledger, sources):
         notes += _joined(ledger, notes)
     own.add(notes)
-    findings = compare(notes)
-    if json:
-        print_json({"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]})
-    for finding in findings:
-        if not json:
-            print_line(f"federation {finding.federation[:16]}…: {plural(finding.heads, 'head')} noted in {notebook}")
-        _require_one_history(finding)
-    if findings and not json:
-        print_line("all of them are of one history")
+    return notes
 
 
 def _require_one_history(finding: Findings) -> None:

@@ -112,16 +112,16 @@ def _behind(noise: str) -> str:
 
 def facts(report: Report) -> Html:
     """Return one line on what was measured."""
-    data = report.data
-    sizes = {"training samples": data.train, "test samples": data.test}
-    known: list[Node] = [
-        tag("b", data.name) if data.name else None,
-        *(f"{count(number)} {words}" for words, number in sizes.items() if number),
-        count(data.classes, "class", "classes") if data.classes else None,
-        str(data.encoder["name"]) if data.encoder.get("name") else None,
-        f"{count(data.dim)} dimensions" if data.dim else None,
-        count(report.seeds, "seed") if report.rows and report.federation is None else None,
+    data, simulated = report.data, bool(report.rows) and report.federation is None
+    counts = [
+        (data.train, "training samples", "training samples"),
+        (data.test, "test samples", "test samples"),
+        (data.classes, "class", "classes"),
     ]
+    known: list[Node] = [tag("b", data.name) if data.name else None]
+    known += [count(number, *words) for number, *words in counts if number]
+    known += [str(data.encoder.get("name") or "") or None, f"{count(data.dim)} dimensions" if data.dim else None]
+    known.append(count(report.seeds, "seed") if simulated else None)
     return tag("ul", *(tag("li", fact) for fact in known if fact is not None), class_="facts")
 
 

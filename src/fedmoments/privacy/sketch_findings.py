@@ -133,12 +133,11 @@ def _part(outline: Outline, part: list[SketchOutline]) -> list[Saying]:
 
 def _outlier(outline: Outline, sketches: list[SketchOutline]) -> list[Saying]:
     """Rows that are nearly what one sample differs from its mean by."""
-    nearest = [sketch.exposure.nearest for sketch in sketches if sketch.exposure is not None]
-    near = [cos2 for cos2 in nearest if cos2 >= LIKE]
+    exposed = [(sketch.label, sketch.exposure.nearest) for sketch in sketches if sketch.exposure is not None]
+    near = [(label, cos2) for label, cos2 in exposed if cos2 >= LIKE]
     if not near:
         return []
-    cos2 = max(near)
-    text = f"what one sample differs from its mean by: {cos2:.1%} of it is in a single row of the sketch"
-    told = [sketch.label for sketch in sketches if sketch.exposure is not None and sketch.exposure.nearest >= LIKE]
-    own = tuple(sorted({label for label in told if label != ALL_CLASSES}))
-    return [Saying("outlier", cos2 >= ALIKE, text, own or tuple(outline.counts), len(near))]
+    most = max(cos2 for _, cos2 in near)
+    text = f"what one sample differs from its mean by: {most:.1%} of it is in a single row of the sketch"
+    own = tuple(sorted({label for label, _ in near} - {ALL_CLASSES}))
+    return [Saying("outlier", most >= ALIKE, text, own or tuple(outline.counts), len(near))]

@@ -4,8 +4,9 @@ What a study of tuning asks for, read and checked before any work is done.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,22 +84,26 @@ def check_study(settings: StudySettings) -> None:
     check_federations(settings)
 
 
+#: Lists of a study -> what reads each of their values, or refuses it.
+_READ_BY: Mapping[str, Callable[[str], object]] = {
+    "projections": parse_projection,
+    "splits": parse_split,
+    "shrinkages": Shrinkage.parse,
+    "budgets": SketchPlan,
+    "participation": Participation.parse,
+}
+
+
 def check_federations(settings: StudySettings) -> None:
     """Refuse federations that cannot be: everything but heads."""
-    dimensions_of(settings)
     read_protections(settings.privacy)
-    for scheme in settings.splits:
-        parse_split(scheme)
-    for shrinkage in settings.shrinkages:
-        Shrinkage.parse(shrinkage)
-    for budget in settings.budgets:
-        SketchPlan(budget)
-    for participation in settings.participation:
-        Participation.parse(participation)
+    for name, read in _READ_BY.items():
+        for value in getattr(settings, name):
+            read(value)
     for name in ("clients", "means_per_client"):
-        for number in getattr(settings, name):
-            if number < 1:
-                raise InputError(f"{name} must be 1 or more, not {number}")
+        few = min(getattr(settings, name), default=1)
+        if few < 1:
+            raise InputError(f"{name} must be 1 or more, not {few}")
     if settings.seeds < 1 or settings.seed < 0:
         raise InputError(f"seeds must be 1 or more and seed 0 or more, not {settings.seeds} and {settings.seed}")
     if not settings.splits or not settings.means_per_client:
@@ -187,15 +192,19 @@ def check_tuning(study: TuningStudy) -> None:
     for name in ("shrinkages", "projections", "budgets", "budget_curve", "participation", "privacy"):
         if getattr(study, name):
             raise InputError(f"{name} is for 'simulate': tuning has none")
+    _check_starts(study)
+    _check_names(study)
+    for optimiser in study.optimisers:
+        OPTIMISERS.find(optimiser)
+    _check_plans(study)
+
+
+def _check_starts(study: TuningStudy) -> None:
     if not study.starts or not study.optimisers:
         raise InputError("there is nothing to tune: give at least one start and one optimiser")
     for start in study.starts:
         if is_file(start) and not Path(start).is_file():
             raise InputError(f"the start {start} is no file")
-    _check_names(study)
-    for optimiser in study.optimisers:
-        OPTIMISERS.find(optimiser)
-    _check_plans(study)
 
 
 def _check_heads(study: TuningStudy) -> None:
@@ -226,13 +235,17 @@ def _check_names(study: TuningStudy) -> None:
 
 def _check_plans(study: TuningStudy) -> None:
     known = {declared.name for declared in fields(TuningPlan)} - set(_OWN)
-    runs = {*study.starts, *study.optimisers, *(f"{s}/{o}" for s in study.starts for o in study.optimisers)}
-    for run, numbers in {"": study.plan, **study.runs}.items():
-        if run and run not in runs:
-            raise UnknownNameError("start or optimiser of this job", run, sorted(runs))
-        for name in numbers:
-            if name not in known or (run and name == "stage"):
-                raise UnknownNameError("number of a plan", name, sorted(known - ({"stage"} if run else set())))
-    for start in study.starts:
-        for optimiser in study.optimisers:
-            study.plan_of(start, optimiser, study.seed)
+    pairs = list(product(study.starts, study.optimisers))
+    runs = sorted({*study.starts, *study.optimisers, *("/".join(pair) for pair in pairs)})
+    _require_known("number of a plan", study.plan, sorted(known))
+    _require_known("start or optimiser of this job", study.runs, runs)
+    for numbers in study.runs.values():
+        _require_known("number of a plan", numbers, sorted(known - {"stage"}))
+    for start, optimiser in pairs:
+        study.plan_of(start, optimiser, study.seed)
+
+
+def _require_known(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(what, name, known)

@@ -221,12 +221,7 @@ def write_sketch(
     >>> tensors["moment.scatter_sketch"][1], tensors["sketch_scales"][1], tensors["sketch_residual"][1]
     (array([[127,   1]], dtype=int8), array([1.], dtype=float32), array([4.5]))
     """
-    expected = len(counts) if choice.by_class else min(len(counts), 1)
-    if len(sketches) != expected or (expected and sketches.by_class != choice.by_class):
-        raise InputError(
-            f"a contribution has the scatter sketch of one client, but these statistics hold {len(sketches)} blocks, "
-            f"where the agreed plan makes {expected}: send what each client measured by it, not their sum"
-        )
+    _require_one_client(sketches, len(counts), choice)
     coded = [
         _coded(rows, residual, most, choice.code)
         for (rows, residual, _), most in zip(sketches.blocks(), _most_rows(sketches, counts, plan, choice), strict=True)
@@ -239,12 +234,21 @@ def write_sketch(
         ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
         RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
     }
-    if empty.scales is not None:
-        scales = [part.scales for part in parts if part.scales is not None]
+    scales = [part.scales for part in parts if part.scales is not None]
+    if scales:
         tensors[SCALES] = ("F32", np.ascontiguousarray(np.concatenate(scales), "<f4"))
     if choice.by_class:
         tensors[SIZES] = ("I64", np.array([len(block.numbers) for block, _ in coded], "<i8"))
     return tensors
+
+
+def _require_one_client(sketches: Sketches, present: int, choice: Choice) -> None:
+    expected = present if choice.by_class else min(present, 1)
+    if len(sketches) != expected or (expected and sketches.by_class != choice.by_class):
+        raise InputError(
+            f"a contribution has the scatter sketch of one client, but these statistics hold {len(sketches)} blocks, "
+            f"where the agreed plan makes {expected}: send what each client measured by it, not their sum"
+        )
 
 
 def _most_rows(sketches: Sketches, counts: Ints, plan: SketchPlan, choice: Choice) -> list[int]:

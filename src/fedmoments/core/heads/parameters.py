@@ -82,15 +82,9 @@ def plain_text(text: str) -> str:
 
 def _entries(docstring: str) -> dict[str, str]:
     """Return the entries of the section ``Parameters`` by name, each on one line."""
-    lines = inspect.cleandoc(docstring).splitlines()
-    rules = [place for place, line in enumerate(lines) if place and re.fullmatch(r"-{3,}\s*", line)]
-    start = next((rule for rule in rules if lines[rule - 1].strip() == "Parameters"), None)
-    if start is None:
-        return {}
-    end = next((rule - 1 for rule in rules if rule > start), len(lines))
     found: dict[str, list[str]] = {}
     body: list[str] = []
-    for line in lines[start + 1 : end]:
+    for line in _parameter_lines(inspect.cleandoc(docstring).splitlines()):
         if line[:1].strip():
             body = []
             names = re.split(r"\s*:(?:\s|$)", line, maxsplit=1)[0]
@@ -98,6 +92,15 @@ def _entries(docstring: str) -> dict[str, str]:
         else:
             body.append(line.strip())
     return {name: " ".join(part for part in body if part) for name, body in found.items()}
+
+
+def _parameter_lines(lines: list[str]) -> list[str]:
+    """Return the lines of the section ``Parameters``; none without one."""
+    rules = [place for place, line in enumerate(lines) if place and re.fullmatch(r"-{3,}\s*", line)]
+    start = next((rule for rule in rules if lines[rule - 1].strip() == "Parameters"), None)
+    if start is None:
+        return []
+    return lines[start + 1 : next((rule - 1 for rule in rules if rule > start), len(lines))]
 
 
 def _class_named(name: str, seen_from: type[Any]) -> type[Any] | None:

@@ -89,15 +89,17 @@ def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
     for name in plain:
         if name not in known and name not in getattr(kind, "derived", ()):
             raise FileFormatError(f"{whose} holds '{name}', which a {kind.__name__} does not have")
-    given: dict[str, Any] = {}
     for name, field in known.items():
-        if name in plain and plain[name] is None and name in getattr(kind, "undefined", ()):
-            given[name] = math.nan
-        elif name in plain:
-            given[name] = _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
-        elif field.default is MISSING and field.default_factory is MISSING:
+        if name not in plain and field.default is MISSING and field.default_factory is MISSING:
             raise FileFormatError(f"{whose} lacks '{name}' of a {kind.__name__}")
-    return kind(**given)
+    undefined = {name for name in getattr(kind, "undefined", ()) if plain.get(name) is None}
+    return kind(
+        **{
+            name: math.nan if name in undefined else _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
+            for name in known
+            if name in plain
+        }
+    )
 
 
 @cache

@@ -1,6 +1,6 @@
 """Rounds of tuning: one curve a start, optimiser and seed; runs are the curves of all seeds, heads are not tuned."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -144,9 +144,9 @@ class TuningRun:
             fmean(target for _, target in compared),
             len(compared),
             len(hits),
-            fmean(point.round for point in hits) if hits else None,
-            fmean(point.total_bytes for point in hits) if hits else None,
-            fmean(flops) if hits and len(flops) == len(hits) else None,
+            _mean([point.round for point in hits]),
+            _mean([point.total_bytes for point in hits]),
+            _mean(flops if len(flops) == len(hits) else []),
         )
 
     @cached_property
@@ -300,3 +300,7 @@ class Tuning:
             yield from run.observations
         for shots in self.one_shots.values():
             yield from shots.values()
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    return fmean(numbers) if numbers else None

@@ -184,12 +184,11 @@ class SketchPlan:
                 "a sketch has either a budget or a rank, which then is the same for all clients: "
                 f"budget={self.budget!r} and rank={self.rank!r} arrived"
             )
-        if self.rank is not None and (isinstance(self.rank, bool) or self.rank < 0):
-            raise InputError(f"the rank of a sketch is a whole number of 0 or more, not {self.rank!r}")
+        for what, number in (("rank of a sketch", self.rank), ("least number of spare samples", self.spare)):
+            if number is not None and (isinstance(number, bool) or number < 0):
+                raise InputError(f"the {what} is a whole number of 0 or more, not {number!r}")
         if self.code not in CODES:
             raise InputError(f"sketch rows travel as one of {', '.join(CODES)}, not {self.code!r}")
-        if isinstance(self.spare, bool) or self.spare < 0:
-            raise InputError(f"the least number of spare samples is a whole number of 0 or more, not {self.spare!r}")
         if not 0.0 <= self.share <= 1.0:
             raise InputError(f"the share of n − |C| that a sketch may span is from 0 to 1, not {self.share}")
         if self.rows not in self.ROWS:

@@ -250,14 +250,22 @@ def _compared(report: Report) -> Html | None:
     if whole is None:
         return None
     said: list[Node] = ["At FedCOF’s payload, ", _bytes(curves.means), ", ", _name(ours), " reaches ", _share(whole)]
-    rivals = [(curve, point) for curve in curves.others if (point := curve.best(curves.means)) is not None]
-    if rivals:
-        rival, best = max(rivals, key=lambda rival: rival[1].accuracy)
-        said += [", ", _distance(whole, best), " the best of all others, ", _name(rival), " (", _share(best), ")"]
-        said += [f", {noise}" if (noise := _noise(report, whole, best)) else None]
+    said += _beside_others(report, curves, whole)
     if half is not None and half is not whole:
         said += ["; at half of it, ", _share(half)]
     return join([*said, "."])
+
+
+def _beside_others(report: Report, curves: BudgetCurves, ours: BudgetPoint) -> list[Node]:
+    """Return how far a point is from the best that other heads reach with no more bytes than FedNCM's means."""
+    reached = [(curve, curve.best(curves.means or 0.0)) for curve in curves.others]
+    rivals = [(curve, point) for curve, point in reached if point is not None]
+    if not rivals:
+        return []
+    rival, best = max(rivals, key=lambda rival: rival[1].accuracy)
+    noise = _noise(report, ours, best)
+    said: list[Node] = [", ", _distance(ours, best), " the best of all others, ", _name(rival), " (", _share(best), ")"]
+    return [*said, f", {noise}" if noise else None]
 
 
 def _distance(one: BudgetPoint, other: BudgetPoint) -> Html:

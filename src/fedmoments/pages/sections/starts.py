@@ -1,6 +1,6 @@
 """Tables of tuning: what every start reached and when, what it cost, and what refits and probes found afterwards."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from fedmoments.core.observations import Observation, Report
@@ -168,12 +168,14 @@ def _after(tuning: Tuning) -> Html | None:
     titles = [f"{head}, refitted" for head in heads] + (["Probe before", "Probe after"] if probed else [])
     if not titles:
         return None
-    whens = ("before", "after") if probed else ()
-    rows = []
-    for run in tuning.runs:
-        accuracies = [*map(run.refitted, heads), *map(run.probed, whens)]
-        if any(accuracy.known for accuracy in accuracies):
-            rows.append(_row(run, map(_accuracy, [run.end, *accuracies])))
+    rows = _refitted(tuning, heads, ("before", "after") if probed else ())
     probe = "Probe: ridge on features before and after, which tells what tuning did to the encoder." * probed
     said = sentences("Refitted: heads in closed form on features of the tuned model.", probe)
     return join([sortable("Refits and probes", [*NAMES, *_numbers("Tuned", *titles)], rows), note(said)])
+
+
+def _refitted(tuning: Tuning, heads: Sequence[str], whens: Sequence[str]) -> list[Row]:
+    """Return a row for every run that has a refit or a probe."""
+    found = [(run, [*map(run.refitted, heads), *map(run.probed, whens)]) for run in tuning.runs]
+    known = [(run, accuracies) for run, accuracies in found if any(accuracy.known for accuracy in accuracies)]
+    return [_row(run, map(_accuracy, [run.end, *accuracies])) for run, accuracies in known]

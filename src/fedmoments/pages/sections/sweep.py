@@ -111,7 +111,7 @@ def _sweep(report: Report, rows: Sequence[Row], along: str) -> _Sweep:
 
 def _across(report: Report, rows: Sequence[Row], along: str) -> tuple[Scale, Callable[[Row], float]]:
     """Return the horizontal scale, of bytes, numbers or words, and where a row lies on it."""
-    title = f"{SWEPT[along].axis or SWEPT[along].name} (logarithmic)"
+    title = f"{_axis(along)} (logarithmic)"
     if along == "budget" and _sized(rows):
         return bytes_scale(
             title, values=tuple(row.up_bytes_per_client for row in rows)
@@ -120,10 +120,15 @@ def _across(report: Report, rows: Sequence[Row], along: str) -> tuple[Scale, Cal
     numbers = None if along == "budget" else _numbers(along, values, report.data.dim)
     places = numbers or {value: float(place) for place, value in enumerate(values)}
     ticks = tuple(sorted((places[value], _tick(along, value, numbers)) for value in values))
-    axis = SWEPT[along].name if along == "budget" else SWEPT[along].axis or SWEPT[along].name
-    words = Scale(axis, "words", ticks=ticks)
-    scale = Scale(title, "log", "{:g}".format, tuple(places.values()), ticks=ticks)
-    return scale if numbers else words, lambda row: places[getattr(row.setting, along)]
+    if numbers:
+        scale = Scale(title, "log", "{:g}".format, tuple(places.values()), ticks=ticks)
+    else:
+        scale = Scale(SWEPT[along].name if along == "budget" else _axis(along), "words", ticks=ticks)
+    return scale, lambda row: places[getattr(row.setting, along)]
+
+
+def _axis(along: str) -> str:
+    return SWEPT[along].axis or SWEPT[along].name
 
 
 def _tick(along: str, value: Any, numbers: Mapping[Any, float] | None) -> str:

@@ -117,19 +117,19 @@ class _Study:
         sketched = head.needs.has_sketch
         where = replace(self.setting, budget=step.budget if sketched else None, projection=step.dimensions)
         outcomes = [self.federation(head, where, seed).outcome(head) for seed in self.splits]
-        fitted = [(outcome, outcome.accuracy) for outcome in outcomes if outcome.accuracy is not None]
+        fitted = [
+            (outcome.accuracy, outcome.up_bytes / max(outcome.clients, 1), outcome.seed)
+            for outcome in outcomes
+            if outcome.accuracy is not None
+        ]
         if not fitted:
             return None
-        ranks = [_rank(self.features, split, where) for split in self.splits.values()] if sketched else []
-        return BudgetPoint(
-            tuple(accuracy for _, accuracy in fitted),
-            tuple(outcome.up_bytes / max(outcome.clients, 1) for outcome, _ in fitted),
-            tuple(outcome.seed for outcome, _ in fitted),
-            step.budget,
-            _dimensions(where, self.features),
-            statistics.fmean(ranks) if ranks else None,
-            step.own,
-        )
+        accuracies, sizes, seeds = zip(*fitted, strict=True)
+        rank = self._mean_rank(where) if sketched else None
+        return BudgetPoint(accuracies, sizes, seeds, step.budget, _dimensions(where, self.features), rank, step.own)
+
+    def _mean_rank(self, where: Point) -> float:
+        return statistics.fmean(_rank(self.features, split, where) for split in self.splits.values())
 
     def recompressed(self, heads: Mapping[str, Head]) -> Iterator[Recompressed]:
         """Yield what a bound on the server's memory costs the quick heads on sketches, on the first seed."""

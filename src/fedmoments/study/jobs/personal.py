@@ -149,14 +149,17 @@ def personalise(
     before = _global(source, solver)
     personal = before if blended is None else _fitted(blended, solver, before)
     if shares:
-        known = source.stats is not None and getattr(solver, "priors", None) == "data"
-        totals = source.stats.counts if source.stats is not None and known else None
-        personal = weigh_by_shares(personal, train.X, train.y, totals=totals)
+        personal = weigh_by_shares(personal, train.X, train.y, totals=_weighed_by(source, solver))
     elif own_labels:
         personal = mask_to_labels(personal, train.y.tolist())
     notes = {} if isinstance(personal.info.get("encoder"), dict) else {"encoder": _about(config, encoder)}
     personal = personal.noting(**notes, **_origin(source, head, solver))
     return Personal(personal, _told(source, train, test, (before, personal), blended))
+
+
+def _weighed_by(source: Broadcast, solver: Head | None) -> NDArray[np.int64] | None:
+    """Return the counts whose shares the federation's scores hold already, as far as they were broadcast."""
+    return source.stats.counts if source.stats is not None and getattr(solver, "priors", None) == "data" else None
 
 
 def _kind(path: Path) -> str:
@@ -212,14 +215,15 @@ def _label_table(source: Broadcast, mine: Sequence[str], held: NDArray[np.int64]
     """Return the federation's label of every own class; names decide, or the order where the federation has none."""
     numbers = tuple(str(label) for label in range(source.n_classes))
     names = source.class_names or numbers
-    if names == numbers and len(mine) == source.n_classes:
+    if (names, len(mine)) == (numbers, source.n_classes):
         return np.arange(len(mine), dtype=np.int64)
     places = {name: label for label, name in enumerate(names)}
     unknown = [mine[label] for label in held if mine[label] not in places]
     if unknown:
+        listed = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
         raise InputError(
             f"the data hold classes that {source.path} does not have: {', '.join(unknown[:5])}; its classes are "
-            f"{', '.join(names[:10])}{' …' if len(names) > 10 else ''}: rename or leave out those samples"
+            f"{listed}: rename or leave out those samples"
         )
     return np.array([places.get(name, -1) for name in mine], np.int64)
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -258,31 +259,33 @@ class Federation:
         try:
             with fit_notes() as notes:
                 self._fit(method, made) if isinstance(method, Head) else self._compare(method, made)
-            classifier = made.classifier
-            if classifier is not None:
-                predicted = predict_blocks(classifier, self.features.test.X)
+            if made.classifier is not None:
+                predicted = predict_blocks(made.classifier, self.features.test.X)
         except Exception as caught:  # a head of somebody else: its row says so
             made.classifier, error = None, caught
-        told = (
-            self.shield.notes if self.shield and isinstance(method, Head) and method.needs.keeps_clients_apart else ()
-        )
-        hits = None if predicted is None else predicted == self.features.test.y
         outcome = Outcome(
             self.seed,
-            None if hits is None or not len(hits) else float(hits.mean()),
+            None,
             self.n_senders,
             made.size.floats,
             made.size.counts,
             made.seconds,
             None if error is None else why_not_fitted(method, error),
-            notes=(*notes, *told),
+            notes=(*notes, *self._notes_on(method)),
             client_seconds=made.client_seconds,
             choice=choice_of(made.classifier) if made.classifier else None,
             coded_bytes=made.coded,
             float64=made.float64,
-            hits=b"" if hits is None else np.packbits(hits).tobytes(),
         )
+        if predicted is not None and len(predicted):
+            hits = predicted == self.features.test.y
+            outcome = replace(outcome, accuracy=float(hits.mean()), hits=np.packbits(hits).tobytes())
         return Fit(outcome, made.classifier, predicted, error)
+
+    def _notes_on(self, method: Method) -> tuple[str, ...]:
+        """Return what the protection says of a method: which classes it left closed to heads on clients' own rows."""
+        apart = isinstance(method, Head) and method.needs.keeps_clients_apart
+        return self.shield.notes if self.shield and apart else ()
 
     def _fit(self, head: Head, made: Made) -> None:
         """Fit a head from the statistics of these clients, behind the public map and one of its own."""

@@ -145,11 +145,17 @@ def simulate_rounds(
             points[name].append(RoundAccuracy(number, seen, accuracy))
         if progress:
             progress(seen, len(holders))
-    if turns and seen == len(holders):
-        for name, head in shared.items():
-            points[name][-1] = replace(points[name][-1], accuracy=federation.outcome(head).accuracy)
+    if seen == len(holders):
+        _end_with_all(points, shared, federation)
     how = (participation.per_round, participation.replacement, federation.seed)
     return tuple(RoundCurve(name, *how, tuple(mine), federation.split.scheme) for name, mine in points.items())
+
+
+def _end_with_all(points: Mapping[str, list[RoundAccuracy]], heads: Mapping[str, Head], federation: Federation) -> None:
+    """Take the federation's own fit for the last point, at which every client was seen."""
+    for name, mine in points.items():
+        if mine:
+            mine[-1] = replace(mine[-1], accuracy=federation.outcome(heads[name]).accuracy)
 
 
 def _turns(holders: Ints, participation: Participation, seed: int) -> list[tuple[int, Ints]]:

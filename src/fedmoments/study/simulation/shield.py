@@ -164,7 +164,7 @@ class Shield:
             self.features, self.split, spec, self.seed, None if blurred else self.form
         )
         by_client = own.agreed.unit == "client"
-        if not (blurred or own.attack or own.robust or own.max_samples or by_client):
+        if not any((blurred, own.attack, own.robust, own.max_samples, by_client)):
             return parts
         self._require_memory(spec)
         if blurred:
@@ -172,10 +172,12 @@ class Shield:
             parts = {who: how.apply(part, seed=self._seed_of(who)).quantized(self.form) for who, part in parts.items()}
         if by_client:
             parts = {who: self.mode.noise.clipped(part) for who, part in parts.items()}
-        if own.attack:
-            poisoned, attackers = poison(parts, own.attack, self.seed)
-            parts, self.attackers = {str(who): part for who, part in poisoned.items()}, frozenset(map(str, attackers))
-        return dict(parts)
+        return self._poisoned(parts) if own.attack else dict(parts)
+
+    def _poisoned(self, parts: Mapping[str, Statistics]) -> dict[str, Statistics]:
+        poisoned, attackers = poison(parts, self.protection.attack or "", self.seed)
+        self.attackers = frozenset(map(str, attackers))
+        return {str(who): part for who, part in poisoned.items()}
 
     def _suspicion(self, parts: Mapping[str, Statistics]) -> Suspicion | None:
         """Return whom the server leaves out; None where it does not look."""
