@@ -17,6 +17,7 @@ from fedmoments.errors import InputError, PolicyError, PrivacyError
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.map_leaks import MapOutline, fewest_samples, largest_matrix
 from fedmoments.privacy.obfuscation import Obfuscation, parse_obfuscation
+from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.small_classes import check_limits, limit_sketch, spare_samples
 from fedmoments.settings.policy import MAPS, TUNING, PolicyRules
 from fedmoments.wire import Withheld
@@ -145,26 +146,13 @@ class ClientPolicy(PolicyRules):
 
     def _exposed(self, terms: Terms) -> list[str]:
         """Return in which ways the terms protect less than this policy asks for."""
-        agreed, mode, broken = terms.privacy, terms.privacy.mode, []
-        if self.require_secure and not mode.has_helper:
-            broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
-        if self.require_secure:
-            few = {"batch": "a sum", **({"contributors": "an opened class"} if mode.opens_classes else {})}
-            broken += [
-                f"min_batch: {what} may be over {getattr(agreed, name)} clients ({name}), allowed are {self.min_batch}"
-                for name, what in few.items()
-                if getattr(agreed, name) < self.min_batch
-            ]
+        agreed, mode = terms.privacy, terms.privacy.mode
+        broken = self._too_open(agreed) if self.require_secure else []
         if self.helper is not None and agreed.helper != self.helper:
             asked = f"a helper with the key {agreed.helper[:16]}…" if agreed.helper else "no helper at all"
             broken.append(f"helper: the terms name {asked}, allowed is the one with {self.helper[:16]}…")
-        if self.max_epsilon is not None and (promised := mode.noise.weaker_than(self.max_epsilon)):
-            broken.append(f"max_epsilon: the terms promise {promised}, allowed is {self.max_epsilon:g}")
-        if self.max_epsilon is not None and mode.noise.is_on and agreed.delta > self.max_delta:
-            broken.append(
-                f"max_delta: the promise of the terms may fail with probability {agreed.delta:g}, allowed is "
-                f"{self.max_delta:g}"
-            )
+        if self.max_epsilon is not None:
+            broken += self._too_little_noise(agreed, self.max_epsilon)
         try:
             mode.noise.check_rules(
                 min_count=self.min_count,
@@ -174,6 +162,31 @@ class ClientPolicy(PolicyRules):
             )
         except PrivacyError as error:
             broken.append(f"noise: {error}")
+        return broken
+
+    def _too_open(self, agreed: Agreed) -> list[str]:
+        """Return in which ways the server can read more than sums over enough clients."""
+        broken, few = [], {"batch": "a sum"}
+        if not agreed.mode.has_helper:
+            broken.append("require_secure: the terms let the server read every contribution, allowed are secure sums")
+        if agreed.mode.opens_classes:
+            few["contributors"] = "an opened class"
+        return broken + [
+            f"min_batch: {what} may be over {getattr(agreed, name)} clients ({name}), allowed are {self.min_batch}"
+            for name, what in few.items()
+            if getattr(agreed, name) < self.min_batch
+        ]
+
+    def _too_little_noise(self, agreed: Agreed, most: float) -> list[str]:
+        """Return in which ways the promise of the noise is weaker than ε and δ that this policy allows."""
+        broken, noise = [], agreed.mode.noise
+        if promised := noise.weaker_than(most):
+            broken.append(f"max_epsilon: the terms promise {promised}, allowed is {most:g}")
+        if noise.is_on and agreed.delta > self.max_delta:
+            broken.append(
+                f"max_delta: the promise of the terms may fail with probability {agreed.delta:g}, allowed is "
+                f"{self.max_delta:g}"
+            )
         return broken
 
     def require_evaluation(self, terms: Terms) -> None:

@@ -120,9 +120,9 @@ def facts(report: Report) -> Html:
     ]
     known: list[Node] = [tag("b", data.name) if data.name else None]
     known += [count(number, *words) for number, *words in counts if number]
-    known += [str(data.encoder.get("name") or "") or None, f"{count(data.dim)} dimensions" if data.dim else None]
+    known += [str(data.encoder.get("name") or ""), f"{count(data.dim)} dimensions" if data.dim else ""]
     known.append(count(report.seeds, "seed") if simulated else None)
-    return tag("ul", *(tag("li", fact) for fact in known if fact is not None), class_="facts")
+    return tag("ul", *(tag("li", fact) for fact in known if fact), class_="facts")
 
 
 def _better(report: Report, heads: Sequence[Row], baselines: Sequence[Row], first: Row | None) -> Html | None:

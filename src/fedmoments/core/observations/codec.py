@@ -85,12 +85,12 @@ def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
         raise FileFormatError(f"{whose} holds {plain!r} where a {kind.__name__} belongs")
     nested = getattr(kind, "nested", None)
     plain = plain if nested is None else nested(plain, whose)
-    hints, known = _hints(kind), {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    hints, known = _hints(kind), [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in plain:
         if name not in known and name not in getattr(kind, "derived", ()):
             raise FileFormatError(f"{whose} holds '{name}', which a {kind.__name__} does not have")
-    for name, field in known.items():
-        if name not in plain and field.default is MISSING and field.default_factory is MISSING:
+    for name in _required(kind):  # type: ignore[arg-type]
+        if name not in plain:
             raise FileFormatError(f"{whose} lacks '{name}' of a {kind.__name__}")
     undefined = {name for name in getattr(kind, "undefined", ()) if plain.get(name) is None}
     return kind(
@@ -105,6 +105,13 @@ def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
+
+
+@cache
+def _required(kind: type) -> tuple[str, ...]:
+    """Return the fields that have no default."""
+    declared = fields(kind)
+    return tuple(each.name for each in declared if each.default is MISSING and each.default_factory is MISSING)
 
 
 def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:

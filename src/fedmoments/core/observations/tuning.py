@@ -136,7 +136,8 @@ class TuningRun:
         compared = [(curve, self.targets[curve.seed]) for curve in self.curves if curve.seed in self.targets]
         if not compared:
             return None
-        hits = [point for curve, target in compared if (point := curve.reaches(target)) is not None]
+        points = [curve.reaches(target) for curve, target in compared]
+        hits = [point for point in points if point is not None]
         flops = [point.flops for point in hits if point.flops is not None]
         return Reached(
             self.start,

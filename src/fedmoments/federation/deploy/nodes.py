@@ -122,17 +122,10 @@ class SuperNode(Process):
         self.superlink, self.timeout, self.patience = superlink, timeout, patience
         self._on_refused = on_refused
         self.port = choose_port("127.0.0.1", port)
-        arguments: list[str | os.PathLike[str]] = ["--superlink", superlink, "--host", "127.0.0.1"]
-        arguments += ["--port", str(self.port), "--isolation", "process"]
         folder, secret = home.of(name), superexec_secret(home.of(name) / "superexec.secret")
-        arguments += ["--superexec-auth-secret-file", secret]
-        if root_certificates is None:
-            arguments += ["--insecure"]
-        else:
-            arguments += ["--root-certificates", Path(root_certificates).resolve()]
-        if key is not None:
-            check_private(key)
-            arguments += ["--auth-supernode-private-key", Path(key).resolve()]
+        arguments: list[str | os.PathLike[str]] = ["--superlink", superlink, "--host", "127.0.0.1"]
+        arguments += ["--port", str(self.port), "--isolation", "process", "--superexec-auth-secret-file", secret]
+        arguments += _proofs(root_certificates, key)
         own, secrets = home.of(f"{name}-app"), [Path(path).resolve() for path in secrets]
         kept = {Path(path).resolve() for path in (key, root_certificates) if path is not None}
         hidden = [part for path in [*secrets, *private, own] for part in _all_but(Path(path).resolve(), kept)]
@@ -226,6 +219,17 @@ class SuperNode(Process):
         if joined is None:
             raise DeploymentError(f"{self.name} has joined, but its log {self.log} does not say as which node")
         return joined
+
+
+def _proofs(root_certificates: Path | None, key: Path | None) -> list[str | os.PathLike[str]]:
+    """Return how the node checks the server, and proves itself."""
+    arguments: list[str | os.PathLike[str]] = ["--insecure"]
+    if root_certificates is not None:
+        arguments = ["--root-certificates", Path(root_certificates).resolve()]
+    if key is not None:
+        check_private(key)
+        arguments += ["--auth-supernode-private-key", Path(key).resolve()]
+    return arguments
 
 
 def _all_but(path: Path, kept: set[Path]) -> list[Path]:

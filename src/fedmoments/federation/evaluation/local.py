@@ -315,17 +315,9 @@ def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEva
     """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
     n_classes, n_bins = len(evaluation.confusion), len(evaluation.counts)
     tensors = _tensors(data, n_classes, n_bins)
-    cells, cell_counts = tensors["cells"], tensors["cell_counts"]
-    n_cells = n_classes * (n_classes + 1)  # the last of a row: samples taken for classes that are not told
-    if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells or (cells[1:] <= cells[:-1]).any()):
-        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_cells - 1}")
-    if (cell_counts < 1).any():
-        raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
-    for name in ("cell_counts", "counts", "hits"):
-        if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
-            raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
+    _check_counts(tensors, n_classes * (n_classes + 1))
     table = np.zeros((n_classes, n_classes + 1), np.int64)
-    table.reshape(-1)[cells] = cell_counts
+    table.reshape(-1)[tensors["cells"]] = tensors["cell_counts"]
     evaluation.confusion[:], evaluation.others[:] = table[:, :-1], table[:, -1]
     for name in ("counts", "hits", "confidences", "totals"):
         getattr(evaluation, name)[:] = tensors[name]
@@ -336,6 +328,18 @@ def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEva
     elif any(array.any() for name, array in vars(evaluation).items() if name != "totals"):
         raise _Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was asked for")
     return evaluation
+
+
+def _check_counts(tensors: dict[str, Ints], n_cells: int) -> None:
+    """Refuse places and counts that no table has; the last cell of a row: samples taken for classes not told."""
+    cells = tensors["cells"]
+    if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells or (cells[1:] <= cells[:-1]).any()):
+        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_cells - 1}")
+    if (tensors["cell_counts"] < 1).any():
+        raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
+    for name in ("cell_counts", "counts", "hits"):
+        if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
+            raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
 
 
 def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
@@ -376,6 +380,11 @@ def _check_totals(evaluation: LocalEvaluation) -> None:
         )
     if correct - right > samples - rows or (evaluation.hits > evaluation.counts).any() or hits > samples:
         raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
+    _check_bins(evaluation)
+
+
+def _check_bins(evaluation: LocalEvaluation) -> None:
+    """Refuse sums of confidences that the answers of a bin cannot have."""
     n_bins = len(evaluation.counts)
     least = [-(-place * ONE // n_bins) for place in range(n_bins + 1)]  # that falls into a bin
     for place, (count, sure) in enumerate(

@@ -166,17 +166,10 @@ class Exchange:
 
     def _find_lost(self, on_reply: Callable[[Reply | Failure], None]) -> int:
         """Ask nodes that are quiet whether they are there; hand over what one that is there has lost, and how much."""
-        now = time.monotonic()
-        asked = {ping.node for ping in self._pings.values()}
-        last = {node: max(sent.time for sent in self._pending.values() if sent.node == node) for node in self.pending}
-        quiet = [node for node, sent in last.items() if now - sent >= self.quiet and node not in asked]
+        quiet = self._quiet()
         if quiet:
             self._pings |= self._push(PRESENT, {node: content_of({}) for node in quiet})
-        if not self._pings:
-            return 0
-        answered = [message.metadata.reply_to_message_id for message in self._pull(list(self._pings), self._pings)]
-        pings = [self._pings.pop(name) for name in answered if name in self._pings]
-        before = [name for name, sent in self._pending.items() for ping in pings if _before(sent, ping)]
+        before = self._sent_before() if self._pings else []
         came = self._hand_over(before, on_reply) if before else 0  # it may have come between the two looks
         for name in before:
             if (sent := self._pending.pop(name, None)) is not None:
@@ -184,6 +177,20 @@ class Exchange:
                 reason = "the node is there, but has lost the message: it was restarted"
                 on_reply(Failure(sent.node, sent.kind, LOST, reason, sent.about))
         return came
+
+    def _quiet(self) -> list[int]:
+        """Return nodes that were sent something long ago, and were not asked since whether they are there."""
+        now, asked = time.monotonic(), {ping.node for ping in self._pings.values()}
+        last: dict[int, float] = {}
+        for sent in self._pending.values():
+            last[sent.node] = max(sent.time, last.get(sent.node, sent.time))
+        return [node for node in self.pending if now - last[node] >= self.quiet and node not in asked]
+
+    def _sent_before(self) -> list[str]:
+        """Return messages to nodes that are there, sent before these were asked."""
+        answered = [message.metadata.reply_to_message_id for message in self._pull(list(self._pings), self._pings)]
+        pings = [self._pings.pop(name) for name in answered if name in self._pings]
+        return [name for name, sent in self._pending.items() for ping in pings if _before(sent, ping)]
 
     def _hand_over(self, names: list[str], on_reply: Callable[[Reply | Failure], None]) -> int:
         """Hand over the answers to some messages that are there, one at a time; return how many."""

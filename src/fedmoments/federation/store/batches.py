@@ -165,24 +165,34 @@ def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Re
         return None
     if row[1] == "left":
         return _receipt(connection, terms, row[0])
-    for (client,) in connection.execute("SELECT client FROM parts WHERE batch = ?", (name,)).fetchall():
-        if connection.execute("SELECT 1 FROM contributions WHERE client = ?", (client,)).fetchone():
-            take_out(connection, terms.agreement, client)
+    _take_out_parts(connection, terms, name)
     members = connection.execute("SELECT client, version FROM reports WHERE batch = ?", (name,)).fetchall()
     facts = {"batch": name, "reason": reason[:1000], "members": [list(member) for member in members]}
     new = append(connection, "dissolved", facts)
     connection.execute("DELETE FROM reports WHERE batch = ?", (name,))
     connection.executemany("INSERT INTO departures VALUES (?, ?, ?)", [(*member, new.seq) for member in members])
     connection.execute("UPDATE batches SET status = 'left', result = NULL, seq = ? WHERE batch = ?", (new.seq, name))
+    clients = [client for client, _ in members]
     if row[1] == "asked" and terms.privacy.mode.repeats:
-        rows = connection.execute("SELECT client FROM reports WHERE batch IS NULL").fetchall()
-        waiting = [client for (client,) in rows]
-        for client in waiting:
-            withdraw(connection, terms, client)
-        next_attempt(connection, [*(client for client, _ in members), *waiting])
+        _ask_again(connection, terms, clients)
     else:
-        leave_out(connection, [client for client, _ in members])
+        leave_out(connection, clients)
     return _receipt(connection, terms, new.seq)
+
+
+def _take_out_parts(connection: Connection, terms: Terms, name: str) -> None:
+    query = "SELECT client FROM parts WHERE batch = ? AND client IN (SELECT client FROM contributions)"
+    for (client,) in connection.execute(query, (name,)).fetchall():
+        take_out(connection, terms.agreement, client)
+
+
+def _ask_again(connection: Connection, terms: Terms, clients: list[str]) -> None:
+    """Begin the next attempt, with the clients of a batch that was given up and those whose reports wait."""
+    rows = connection.execute("SELECT client FROM reports WHERE batch IS NULL").fetchall()
+    waiting = [client for (client,) in rows]
+    for client in waiting:
+        withdraw(connection, terms, client)
+    next_attempt(connection, [*clients, *waiting])
 
 
 def reopen(connection: Connection, name: str, without: Sequence[str], reason: str) -> None:

@@ -106,15 +106,8 @@ class Journal:
         read: list[Entry] = []
         place = (1, self.federation)
         for number, text in enumerate(data.split(b"\n")[:-1], start=1):
-            try:
-                line = Entry(**json.loads(text))
-                lost = number == 1 and line.event == "restored" and line.details.get("lost") is True
-                sound = line.is_sound and line.event in _KEPT and type(line.seq) is int
-                sound = sound and (lost or (line.seq, line.previous) == place)
-                sound = sound and set(line.details) <= {*_KEPT[line.event], "head"}
-            except (ValueError, TypeError, KeyError, AttributeError):
-                sound = False
-            if not sound:
+            line = _read_line(text, place, first=number == 1)
+            if line is None:
                 raise FileFormatError(
                     f"line {number} of the journal {self.path} was changed, or is of another federation: bring back "
                     "the file that belongs to this ledger"
@@ -323,3 +316,15 @@ def _force_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_line(text: bytes, place: tuple[int, str], *, first: bool) -> Entry | None:
+    """Return a line that is sound and follows the one before; None if it is not."""
+    try:
+        line = Entry(**json.loads(text))
+        lost = first and line.event == "restored" and line.details.get("lost") is True
+        sound = line.is_sound and line.event in _KEPT and type(line.seq) is int
+        sound = sound and (lost or (line.seq, line.previous) == place)
+        return line if sound and set(line.details) <= {*_KEPT[line.event], "head"} else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

@@ -72,14 +72,7 @@ class Restored:
             if known is None:
                 self._begin_journal(connection, lost=lost)
             else:
-                lines = known.missing(connection)
-                departures = departures_in(connection, lines)
-                require_decided(departures, departed)
-                for line in lines:
-                    name = str(line.details.get("client", line.details.get("batch", "")))
-                    if departed.get(name) != IN or line.event not in ("left", "withdrawn", "dissolved"):
-                        redo(connection, self._terms, line)
-                    take_in(connection, line)
+                self._catch_up(connection, known, departed)
             returned = sorted(name for name, decision in departed.items() if decision == IN)
             before = head(connection)
             facts = {"checksum": self._checksum, "returned": returned, "lost": lost}
@@ -95,6 +88,16 @@ class Restored:
             if former.exists() and not signing.exists():
                 _share(former, signing)
             own.append([new])
+
+    def _catch_up(self, connection: Connection, known: Journal, departed: Mapping[str, str]) -> None:
+        """Do again what the journal tells of after the snapshot, but departures of those who are to be in."""
+        lines = known.missing(connection)
+        require_decided(departures_in(connection, lines), departed)
+        for line in lines:
+            name = str(line.details.get("client", line.details.get("batch", "")))
+            if departed.get(name) != IN or line.event not in ("left", "withdrawn", "dissolved"):
+                redo(connection, self._terms, line)
+            take_in(connection, line)
 
     def close(self) -> None:
         """Close the copy."""

@@ -88,12 +88,7 @@ class Change:
         for (name, label), change in self.sums.items():
             held = _read_row(connection, name, label, len(change))
             values = change if held is None else change + held
-            if name == _COUNTS and values[0] < 0:
-                raise LedgerError(
-                    f"class {label} would be left with {values[0]} samples: the running sums do not hold what was "
-                    "added to them; run verify, and restore a snapshot"
-                )
-            if name == _COUNTS and values[0] == 0:
+            if name == _COUNTS and _is_empty(label, values):
                 emptied.add(label)
             elif label not in emptied:
                 data = values.astype("<i8", copy=False).tobytes()
@@ -112,6 +107,15 @@ class Change:
         """Note the digests of these sums as those that the stored ones must have, whatever is stored."""
         sums = {key: values.astype("<i8").tobytes() for key, values in self.occupied().items()}
         connection.executemany(_SEAL, [(*key, digest_of(*key, data)) for key, data in sums.items()])
+
+
+def _is_empty(label: int, counts: Ints) -> bool:
+    if counts[0] < 0:
+        raise LedgerError(
+            f"class {label} would be left with {counts[0]} samples: the running sums do not hold what was added to "
+            "them; run verify, and restore a snapshot"
+        )
+    return bool(counts[0] == 0)
 
 
 def digest_of(name: str, label: int, data: bytes) -> bytes:

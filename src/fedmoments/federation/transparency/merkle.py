@@ -145,15 +145,19 @@ def is_consistent(first: int, second: int, first_root: bytes, second_root: bytes
     if not 0 < first < second:
         return False
     path = [first_root, *proof] if first & (first - 1) == 0 else list(proof)
-    if not path:
-        return False
+    roots = _followed(first, second, path) if path else None
+    return roots == (first_root, second_root)
+
+
+def _followed(first: int, second: int, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """Return the roots of both trees that a path leads to; None if it is too short or too long."""
     own, last = first - 1, second - 1
     while own & 1:
         own, last = own >> 1, last >> 1
     before = after = path[0]
     for other in path[1:]:
         if last == 0:
-            return False
+            return None
         if own & 1 or own == last:
             before, after = node_hash(other, before), node_hash(other, after)
             while own and not own & 1:
@@ -161,7 +165,7 @@ def is_consistent(first: int, second: int, first_root: bytes, second_root: bytes
         else:
             after = node_hash(after, other)
         own, last = own >> 1, last >> 1
-    return last == 0 and before == first_root and after == second_root
+    return (before, after) if last == 0 else None
 
 
 def _split(size: int) -> int:

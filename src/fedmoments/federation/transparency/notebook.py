@@ -123,14 +123,14 @@ class Notebook:
         former = self.latest(head.federation)
         trusted = key or (former.key if former else head.key)
         if head.key != trusted or not head.is_signed:
+            source = " by the terms" if key else ", as noted at first"
             raise LedgerError(
-                f"the head of the server's log is signed by {head.key[:16]}…, but its key is {trusted[:16]}…"
-                f"{' by the terms' if key else ', as noted at first'}: somebody else speaks for the server; ask its "
-                "operator"
+                f"the head of the server's log is signed by {head.key[:16]}…, but its key is {trusted[:16]}…{source}: "
+                "somebody else speaks for the server; ask its operator"
             )
         if former is not None:
             _require_later(former, head, proof)
-            if former.size == head.size and former.counter == head.counter:
+            if (former.size, former.counter) == (head.size, head.counter):
                 return False
         self.add([Noted(head, former.size if former else 0, tuple(proof))])
         return former is None and not key
@@ -212,6 +212,11 @@ def _compare(federation: str, notes: list[Noted]) -> Findings:
         if other.root != head.root:
             forks.append((other, head))
     forks += [(one, two) for one, two in pairwise(heads) if one.counter > two.counter or one.key != two.key]
+    return Findings(federation, len(heads), tuple(forks), _apart(by_size, notes, heads[-1].size))
+
+
+def _apart(by_size: dict[int, LogHead], notes: list[Noted], longest: int) -> tuple[int, ...]:
+    """Return the sizes of heads that no chain of proofs joins with the longest one."""
     joined: dict[int, int] = {size: size for size in by_size}
 
     def group_of(size: int) -> int:
@@ -223,6 +228,4 @@ def _compare(federation: str, notes: list[Noted]) -> Findings:
         former = by_size.get(noted.first)
         if former is not None and former.begins(noted.head, noted.proof):
             joined[group_of(noted.first)] = group_of(noted.head.size)
-    longest = group_of(heads[-1].size)
-    apart = tuple(size for size in sorted(by_size) if group_of(size) != longest)
-    return Findings(federation, len(heads), tuple(forks), apart)
+    return tuple(size for size in sorted(by_size) if group_of(size) != group_of(longest))

@@ -113,9 +113,7 @@ def _across(report: Report, rows: Sequence[Row], along: str) -> tuple[Scale, Cal
     """Return the horizontal scale, of bytes, numbers or words, and where a row lies on it."""
     title = f"{_axis(along)} (logarithmic)"
     if along == "budget" and _sized(rows):
-        return bytes_scale(
-            title, values=tuple(row.up_bytes_per_client for row in rows)
-        ), lambda row: row.up_bytes_per_client
+        return bytes_scale(title, values=tuple(map(_sent, rows))), _sent
     values = list(dict.fromkeys(getattr(row.setting, along) for row in rows))
     numbers = None if along == "budget" else _numbers(along, values, report.data.dim)
     places = numbers or {value: float(place) for place, value in enumerate(values)}
@@ -125,6 +123,10 @@ def _across(report: Report, rows: Sequence[Row], along: str) -> tuple[Scale, Cal
     else:
         scale = Scale(SWEPT[along].name if along == "budget" else _axis(along), "words", ticks=ticks)
     return scale, lambda row: places[getattr(row.setting, along)]
+
+
+def _sent(row: Row) -> float:
+    return row.up_bytes_per_client
 
 
 def _axis(along: str) -> str:

@@ -134,7 +134,7 @@ def personalise(
         Called while samples are encoded.
     """
     source = read_broadcast(path)
-    solver = None if head is None and source.stats is None else make_head(head or "fedncm", **(hyper or {}))
+    solver = _solver(source, head, hyper or {})
     _require_sense(source, beta, head, own_labels=own_labels, shares=shares)
     data = read_data(config)
     encoder = _encoder(config, source, data)
@@ -155,6 +155,11 @@ def personalise(
     notes = {} if isinstance(personal.info.get("encoder"), dict) else {"encoder": _about(config, encoder)}
     personal = personal.noting(**notes, **_origin(source, head, solver))
     return Personal(personal, _told(source, train, test, (before, personal), blended))
+
+
+def _solver(source: Broadcast, head: str | None, hyper: Mapping[str, Any]) -> Head | None:
+    """Return the head that is fitted from what was broadcast; None where a classifier was and none is asked for."""
+    return None if head is None and source.stats is None else make_head(head or "fedncm", **hyper)
 
 
 def _weighed_by(source: Broadcast, solver: Head | None) -> NDArray[np.int64] | None:

@@ -136,12 +136,12 @@ def simulate_rounds(
     turns = _turns(holders, participation, federation.seed)
     points: dict[str, list[RoundAccuracy]] = {name: [] for name in shared}
     seen = 0
-    for (number, group), total in zip(turns, federation.in_turns([group for _, group in turns]), strict=True):
+    groups = [group for _, group in turns]
+    for (number, group), total in zip(turns, federation.in_turns(groups), strict=True):
         seen += len(group)
         served: dict[StatisticsSpec, Statistics] = {}
-        whole = seen == len(holders)
         for name, head in shared.items():
-            accuracy = None if whole else _accuracy(head, total, served, federation)
+            accuracy = None if seen == len(holders) else _accuracy(head, total, served, federation)
             points[name].append(RoundAccuracy(number, seen, accuracy))
         if progress:
             progress(seen, len(holders))
