@@ -29,8 +29,8 @@ MADE = "<!-- Made by `make reference`; edit what it is made from. -->\n\n"
 NAMES = {
     "Fit and classify": ("fit", "load", "Classifier", "simulate"),
     "Measure": (
-        "measure", "measure_stream", "Accumulator", "Statistics", "StatisticsSpec", "spec_for", "FixedPoint",
-        "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics",
+        "measure", "measure_stream", "measure_files", "Accumulator", "Statistics", "StatisticsSpec", "spec_for",
+        "FixedPoint", "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics",
     ),
     "Merge": ("Ledger",),
     "Heads": ("head_names", "make_head", "presets", "Head", "Preset", "Shrinkage", "ClassGaussians", "covariance_bias", "RecursiveRidge"),

@@ -37,6 +37,7 @@ PINNED: dict[str, list[str]] = {
         "load_statistics",
         "make_head",
         "measure",
+        "measure_files",
         "measure_stream",
         "presets",
         "read_report",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedmoments.samples import register_source, register_split
     from fedmoments.samples.corruptions import register_corruption
     from fedmoments.samples.encoders import register_encoder
+    from fedmoments.samples.lakes import measure_files
     from fedmoments.samples.streams import measure_stream
     from fedmoments.settings.optimisers import register_optimiser
     from fedmoments.study.baselines import register_baseline
@@ -65,6 +66,7 @@ __all__ = [
     "load_statistics",
     "make_head",
     "measure",
+    "measure_files",
     "measure_stream",
     "presets",
     "read_report",
@@ -106,6 +108,7 @@ _ROOMS = {
     "fedmoments.samples": ("register_source", "register_split"),
     "fedmoments.samples.corruptions": ("register_corruption",),
     "fedmoments.samples.encoders": ("register_encoder",),
+    "fedmoments.samples.lakes": ("measure_files",),
     "fedmoments.samples.streams": ("measure_stream",),
     "fedmoments.settings.optimisers": ("register_optimiser",),
     "fedmoments.study.baselines": ("register_baseline",),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Taken
+from fedmoments.cli.measure_lake import Lake, lake_dim, lake_of, measure_lake
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.cli.places import existing_file, writable_place
@@ -46,8 +47,14 @@ class Asked:
 
 @command("measure", EXAMPLE)
 def measure(
-    features: Annotated[Path, positional(help="Features file (.npz) with x_train and y_train.")],
+    features: Annotated[
+        str,
+        positional(
+            help="Features file (.npz) with x_train and y_train; or tables: parquet:FOLDER/, a folder, a file.",
+        ),
+    ],
     asked: Annotated[Asked, Taken()],
+    lake: Annotated[Lake, Taken()],
     *,
     out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     client: Annotated[
@@ -70,6 +77,7 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure a client's training features: what leaves the client is the statistics file, never a sample."""
+    from fedmoments.core.maps.power import named_map
     from fedmoments.core.statistics import save_statistics
     from fedmoments.samples.feature_maps import chosen_map
     from fedmoments.samples.features import load_features
@@ -77,20 +85,39 @@ def measure(
     place = writable_place(out)
     spec = spec_of(asked, fourier)
     form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
-    loaded = load_features(existing_file(features), ["train"], n_classes=n_classes)
-    name, chosen = _whose(split, client, features, len(loaded.train))
-    public = chosen_map(asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
-    feature_map = _map(
-        loaded.dim, first=public, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth,
-        seed=seed,
-    )  # fmt: skip
-    stats = _measured(loaded, chosen, spec, feature_map, seed)
-    stats = stats.quantized(form) if form else stats
+    table = lake_of(features)
+    if table is not None:
+        if split is not None or asked.feature_map == "auto":
+            raise InputError("--split and --map auto look at one features file; tables are measured file by file")
+        name, public = client or Path(table).stem or "client", named_map(asked.feature_map)
+        feature_map = _map(
+            lake_dim(table, lake), first=public, normalize=normalize, project=asked.project, fourier=fourier,
+            bandwidth=bandwidth, seed=seed,
+        )  # fmt: skip
+        stats, class_names = measure_lake(
+            table, lake, spec, n_classes=n_classes, feature_map=feature_map, seed=seed, fixed_point=form
+        )
+        encoder = encoder or lake.encode
+    else:
+        if lake != Lake():
+            raise InputError(
+                f"--label, --features, --encode, --workers, --cluster and --manifest are for tables, not {features}"
+            )
+        file = existing_file(Path(features))
+        loaded = load_features(file, ["train"], n_classes=n_classes)
+        name, chosen = _whose(split, client, file, len(loaded.train))
+        public = chosen_map(asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
+        feature_map = _map(
+            loaded.dim, first=public, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth,
+            seed=seed,
+        )  # fmt: skip
+        stats, class_names = _measured(loaded, chosen, spec, feature_map, seed), loaded.class_names
+        stats = stats.quantized(form) if form else stats
     if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
         stats = stats.as_sent()
     notes = {
         "clients": [name],
-        "class_names": list(loaded.class_names) or None,
+        "class_names": list(class_names) or None,
         "feature_map": feature_map.describe() if feature_map else None,
         "encoder": encoder,
     }

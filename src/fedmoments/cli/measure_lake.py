@@ -1,0 +1,127 @@
+"""``fedmoments measure LAKE/``: one client's many files, by processes of this machine or by a cluster."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmoments.cli.output import progress_bar
+from fedmoments.errors import InputError
+from fedmoments.settings.option import option
+
+__all__ = ["Lake", "lake_dim", "lake_of", "measure_lake"]
+
+PREFIXES = ("parquet:", "arrow:", "csv:")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """How files of tables are read, and by whom."""
+
+    label: str = option("label", "Column of labels (tables).", metavar="COLUMN")
+    features: tuple[str, ...] = option(
+        (),
+        'Feature columns: a,b,c or "emb*", or one column of vectors; all other columns of numbers by default (tables).',
+        metavar="COLUMN,…",
+    )
+    encode: str | None = option(
+        None, "Encode the column --features (images, texts) by this encoder first (tables).", metavar="ENCODER"
+    )
+    workers: int = option(1, "Processes of this machine that measure files (tables).", metavar="N")
+    cluster: str | None = option(
+        None, "A Dask scheduler, tcp://… or tls://…, whose workers measure files (tables).", metavar="ADDRESS"
+    )
+    manifest: str | None = option(
+        None, "Keep what is done in this file; the same command goes on from there (tables).", metavar="FILE"
+    )
+
+
+def lake_of(text: str) -> str | None:
+    """Return the path of tables that a text names, or None where it names a features file.
+
+    Examples
+    --------
+    >>> lake_of("parquet:lake/"), lake_of("part.parquet"), lake_of("features.npz")
+    ('lake/', 'part.parquet', None)
+    """
+    from fedmoments.samples.lakes.reading import ENDINGS
+
+    for prefix in PREFIXES:
+        if text.startswith(prefix):
+            return text.removeprefix(prefix)
+    path = Path(text).expanduser()
+    return text if path.is_dir() or path.suffix.lower() in set(ENDINGS) - {".npz"} else None
+
+
+def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the statistics of all files, and the names of the classes."""
+    from fedmoments.samples.lakes import class_names_of, measure_files
+
+    names: tuple[str, ...] = ()
+    if options.get("n_classes") is None:
+        names, options["n_classes"] = class_names_of(place, lake.label)
+    with _executor(lake) as executor, progress_bar("measuring") as move:
+        stats = measure_files(
+            place, spec, executor=executor, class_names=names or None, label=lake.label,
+            features=lake.features or None, encoder=lake.encode, manifest=lake.manifest,
+            progress=lambda done, total: move(done, total, "files"), **options,
+        )  # fmt: skip
+    return stats, names
+
+
+def lake_dim(place: str, lake: Lake) -> int:
+    """Return the dimension of the features, from the first rows of the first file."""
+    from fedmoments.core.parties import Columns
+    from fedmoments.samples.lakes.reading import files_of, table_batches
+
+    if lake.encode is not None:
+        from fedmoments.samples.encoders.registry import load_encoder
+
+        return load_encoder(lake.encode).dim
+    X, _ = next(iter(table_batches(files_of(place)[0], Columns(label=lake.label, features=lake.features or None))))
+    return int(X.shape[1])
+
+
+@contextmanager
+def _executor(lake: Lake) -> Iterator[Any]:
+    """Yield what measures: nobody else, processes, or a cluster."""
+    if lake.workers < 1:
+        raise InputError(f"--workers is how many processes measure, 1 or more, not {lake.workers}")
+    if lake.cluster is not None:
+        from fedmoments.extras import require
+
+        if lake.workers > 1:
+            raise InputError("--workers are processes of this machine, and --cluster has workers of its own: give one")
+        distributed = require("distributed", "Measuring on a cluster", "dask")
+        try:
+            client = distributed.Client(lake.cluster, timeout="10s")
+        except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates in Dask's settings
+            raise InputError(f"the cluster {lake.cluster} cannot be reached: {error}") from error
+        with client:
+            yield client
+    elif lake.workers > 1:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        threads = str(max(1, (os.cpu_count() or 1) // lake.workers))
+        with (
+            _environment(OPENBLAS_NUM_THREADS=threads, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads),
+            ProcessPoolExecutor(lake.workers, mp_context=get_context("spawn")) as pool,
+        ):
+            yield pool
+    else:
+        yield None
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Let processes that are started now have these variables, unless somebody set them."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

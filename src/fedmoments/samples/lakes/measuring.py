@@ -1,0 +1,128 @@
+"""``measure_files``: one party's files, measured wherever they can be read, as one party's statistics."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedmoments.core.maps import FeatureMap
+from fedmoments.core.parties import Columns
+from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
+from fedmoments.errors import InputError
+from fedmoments.samples.lakes.engines import engine_of
+from fedmoments.samples.lakes.manifest import Manifest
+from fedmoments.samples.lakes.reading import files_of, labels_of
+from fedmoments.samples.lakes.shard import FilesPlan
+
+__all__ = ["class_names_of", "measure_files"]
+
+Paths = str | Path | Iterable[str | Path]
+
+
+def measure_files(
+    paths: Paths,
+    spec: StatisticsSpec,
+    *,
+    executor: Any = None,
+    n_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    label: str = "label",
+    features: Sequence[str] | str | None = None,
+    encoder: Any = None,
+    feature_map: FeatureMap | None = None,
+    seed: int = 0,
+    fixed_point: FixedPoint | None = None,
+    client: str | None = None,
+    manifest: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Statistics:
+    """Measure one party's files; paths are sent to where they are read, rows never travel.
+
+    The result is the same, bit for bit, for any executor.
+
+    Parameters
+    ----------
+    paths
+        Files or folders of Parquet, Arrow, CSV or npz; the machines that measure must see them under these names.
+    spec
+        What to measure (:func:`fedmoments.spec_for`).
+    executor
+        Any ``concurrent.futures.Executor``, a ``distributed.Client``, or the module ``ray``; this process by default.
+    n_classes
+        C. If neither it nor ``class_names`` is given, the column of labels is read first.
+    class_names
+        Names of the classes in the order that all parties agree on, where labels are text.
+    label, features
+        The column of labels; names or patterns (``emb*``) of feature columns, or one column of vectors; all other
+        columns of numbers by default.
+    encoder
+        One of ours by name, or a function that can be pickled: makes features of the values of the column ``features``.
+    feature_map, seed, fixed_point, client
+        As for :func:`fedmoments.measure_stream`.
+    manifest
+        A file that keeps what is done: the same call goes on from there. Then partial sums are merged in this process.
+    progress
+        Called with the files that are done, and all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for k in range(3):
+    ...         np.savez(f"{folder}/part{k}.npz", x_train=np.full((2, 2), float(k)), y_train=np.array([0, 1]))
+    ...     measure_files(folder, StatisticsSpec.of("client_means")).rows.block_means()
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    files = files_of(paths)
+    if n_classes is None and class_names is None:
+        names, count = class_names_of(files, label)
+    else:
+        names = tuple(class_names or ())
+        count = n_classes if n_classes is not None else len(names)
+    columns = Columns(label=label, features=features)
+    plan = FilesPlan(spec, count, columns, names, encoder, feature_map, seed, fixed_point, client)
+    engine, done = engine_of(executor), 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(files))
+
+    if manifest is None:
+        return Accumulator.from_bytes(engine.total([str(file) for file in files], plan, tick)).statistics()
+    kept = Manifest(Path(manifest), plan, files)
+    done = kept.done
+    try:
+        for part in engine.each([str(file) for file in files[kept.done :]], plan):
+            kept.add(part)
+            tick()
+    finally:
+        if kept.done:
+            kept.write()
+    return Accumulator.from_bytes(kept.carry.total()).statistics()
+
+
+def class_names_of(paths: Paths, label: str = "label") -> tuple[tuple[str, ...], int]:
+    """Return the names of the classes that files hold, in alphabetical order, and C; only labels are read.
+
+    Labels that are numbers have no names.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/a.npz", x_train=np.ones((2, 2)), y_train=np.array(["dog", "cat"]))
+    ...     class_names_of(folder)
+    (('cat', 'dog'), 2)
+    """
+    seen: set[Any] = set()
+    for path in files_of(paths):
+        seen |= set(labels_of(path, label))
+    if all(isinstance(value, str) for value in seen):
+        return tuple(sorted(seen)), len(seen)
+    if any(isinstance(value, str) or value is None or value != int(value) or value < 0 for value in seen):
+        raise InputError("labels must all be text, or all whole numbers from 0 on: repair the column, or name another")
+    return (), int(max(seen)) + 1

@@ -1,0 +1,160 @@
+"""Tables in files, a batch of rows at a time: Parquet, Arrow, CSV, and arrays of numpy.
+
+========================  ==================================================================================
+``.parquet``, ``.pq``     columns of numbers, one column of vectors, or one of samples for an encoder
+``.arrow``, ``.feather``  the same, in Arrow's own format (memory-mapped), also as Hugging Face caches it
+``.csv``                  a line of names, then columns of numbers
+``.npz``                  ``x_train`` and ``y_train``
+========================  ==================================================================================
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.linalg import blocks
+from fedmoments.core.parties import Columns, columns_matching, table_matrix
+from fedmoments.errors import FileFormatError, InputError
+from fedmoments.extras import require
+from fedmoments.samples.natural_order import natural_key
+from fedmoments.samples.npz_arrays import read_npz
+
+__all__ = ["ENDINGS", "files_of", "labels_of", "table_batches"]
+
+ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".csv", ".npz")
+#: Rows of a batch: few megabytes of features, enough for BLAS.
+ROWS = 8192
+
+
+def files_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Return the files that a path, a folder or several of them stand for, in natural order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("part-10.parquet", "part-9.parquet", "notes.txt", "_SUCCESS"):
+    ...         _ = Path(folder, name).write_bytes(b"")
+    ...     [path.name for path in files_of(folder)]
+    ['part-9.parquet', 'part-10.parquet']
+    """
+    found: dict[Path, None] = {}
+    for given in [paths] if isinstance(paths, str | Path) else paths:
+        path = Path(given).expanduser()
+        if path.is_dir():
+            inside = [p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith((".", "_"))]
+            found |= dict.fromkeys(sorted(inside, key=lambda p: natural_key(str(p))))
+        else:
+            found[path] = None
+    missing = [path for path in found if not path.is_file()]
+    if missing or not found:
+        what = f"{missing[0]} is not there" if missing else f"{paths} holds no file that ends in {', '.join(ENDINGS)}"
+        raise InputError(f"there is nothing to measure: {what}")
+    return list(found)
+
+
+def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Iterator[tuple[Any, NDArray[Any]]]:
+    """Yield (X, labels) of a file, some thousand rows at a time.
+
+    Parameters
+    ----------
+    path
+        The file.
+    columns
+        Which columns are labels and features.
+    samples
+        X are the values of one column as they stand (texts, bytes of images), for an encoder; else numbers (n, d).
+    """
+    if path.suffix.lower() == ".npz":
+        arrays = _arrays(path, "x_train", "y_train")
+        for block in blocks(len(arrays["x_train"]), ROWS):
+            yield arrays["x_train"][block], arrays["y_train"][block]
+        return
+    for batch in _arrow_batches(path, lambda names: _needed(names, columns)):
+        if columns.label not in batch.schema.names:
+            raise InputError(f"{path} has no column '{columns.label}' of labels: say by label= which it is")
+        labels = _labels(batch[columns.label])
+        if samples:
+            (name,) = columns_matching(batch.schema.names, columns.features or "image")[:1]
+            yield [_bytes_of(value) for value in batch[name].to_pylist()], labels
+        else:
+            yield table_matrix(batch, columns), labels
+
+
+def labels_of(path: Path, label: str) -> list[Any]:
+    """Return the different labels of a file, in no order; only their column is read."""
+    if path.suffix.lower() == ".npz":
+        return list(np.unique(_arrays(path, "y_train")["y_train"]).tolist())
+    seen: set[Any] = set()
+    for batch in _arrow_batches(path, lambda names: [name for name in names if name == label]):
+        if label not in batch.schema.names:
+            raise InputError(f"{path} has no column '{label}' of labels: say by label= which it is")
+        seen |= set(batch[label].unique().to_pylist())
+    return list(seen)
+
+
+def _arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
+    arrays, held = read_npz(path, names)
+    for name in names:
+        if name not in arrays:
+            raise InputError(f"{path} lacks the array '{name}': it holds {', '.join(held) or 'nothing'}")
+    return arrays
+
+
+def _needed(names: Sequence[str], columns: Columns) -> list[str]:
+    """Return the columns to read: all but that of clients, if features are not named."""
+    if columns.features is None:
+        return [name for name in names if name != columns.client]
+    rest = [name for name in names if name != columns.label]
+    return [name for name in names if name == columns.label] + columns_matching(rest, columns.features)
+
+
+def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
+    """Yield record batches of the chosen columns, read ahead by no more than one."""
+    kind = path.suffix.lower()
+    arrow = require("pyarrow", f"Reading {path.name}", "tables")
+    try:
+        if kind in (".parquet", ".pq"):
+            file = require("pyarrow.parquet", f"Reading {path.name}", "tables", "pyarrow").ParquetFile(path)
+            names = chosen(file.schema_arrow.names)
+            yield from file.iter_batches(batch_size=ROWS, columns=names, use_threads=False)
+        elif kind in (".arrow", ".feather"):
+            with arrow.memory_map(str(path)) as mapped:
+                for batch in _ipc_batches(arrow, mapped):
+                    for block in blocks(len(batch), ROWS):
+                        yield batch.slice(block.start, block.stop - block.start).select(chosen(batch.schema.names))
+        elif kind == ".csv":
+            csv = require("pyarrow.csv", f"Reading {path.name}", "tables", "pyarrow")
+            for batch in csv.open_csv(path):
+                yield batch.select(chosen(batch.schema.names))
+        else:
+            raise InputError(f"{path} cannot be measured: its ending is none of {', '.join(ENDINGS)}")
+    except (arrow.ArrowException, OSError) as error:
+        raise FileFormatError(f"{path} is not a sound file ({error}): write it again") from error
+
+
+def _ipc_batches(arrow: Any, mapped: Any) -> Iterator[Any]:
+    try:
+        reader = arrow.ipc.open_file(mapped)
+    except arrow.ArrowInvalid:  # a stream, as Hugging Face caches them
+        mapped.seek(0)
+        yield from arrow.ipc.open_stream(mapped)
+        return
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
+
+
+def _labels(column: Any) -> NDArray[Any]:
+    if column.null_count:
+        raise InputError(f"{column.null_count} labels are missing: drop these rows first")
+    if str(column.type).startswith("dictionary"):
+        column = column.dictionary_decode()
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _bytes_of(value: Any) -> Any:
+    """Return a sample: of Hugging Face's pair of bytes and path the bytes."""
+    return value.get("bytes") if isinstance(value, dict) else value

@@ -1,0 +1,110 @@
+"""Measuring one file: what a worker does. It gets a path and a plan, and gives the bytes of an accumulator."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmoments.core.maps import FeatureMap
+from fedmoments.core.parties import Columns
+from fedmoments.core.statistics import Accumulator, FixedPoint, StatisticsSpec
+from fedmoments.errors import InputError
+from fedmoments.samples.lakes.reading import table_batches
+
+__all__ = ["FilesPlan", "joined", "measure_shard"]
+
+
+@dataclass(frozen=True)
+class FilesPlan:
+    """What is measured of every file.
+
+    Parameters
+    ----------
+    spec, n_classes, seed, fixed_point, client
+        As of :class:`fedmoments.Accumulator`.
+    class_names
+        In the order that all parties agree on; empty where labels are numbers.
+    columns
+        Which columns are what.
+    encoder
+        One of ours by name, or a function that can be pickled: makes features of the samples. None: columns are
+        features.
+    feature_map
+        Applied to features.
+    """
+
+    spec: StatisticsSpec
+    n_classes: int
+    columns: Columns = field(default_factory=Columns)
+    class_names: tuple[str, ...] = ()
+    encoder: Any = None
+    feature_map: FeatureMap | None = None
+    seed: int = 0
+    fixed_point: FixedPoint | None = None
+    client: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return all that decides about the sums, as JSON-able words."""
+        return {
+            "spec": repr(self.spec), "n_classes": self.n_classes, "classes": list(self.class_names),
+            "columns": repr(self.columns), "encoder": str(self.encoder), "map": str(self.feature_map),
+            "seed": self.seed, "form": repr(self.fixed_point), "client": self.client,
+        }  # fmt: skip
+
+
+def measure_shard(path: str, plan: FilesPlan) -> bytes:
+    """Return the accumulator of a file as bytes; called on whatever machine can read the path."""
+    return _measured(Path(path), plan).to_bytes()
+
+
+def joined(one: bytes, other: bytes) -> bytes:
+    """Return two shards as one."""
+    return Accumulator.from_bytes(one).merge(Accumulator.from_bytes(other)).to_bytes()
+
+
+def _measured(path: Path, plan: FilesPlan) -> Accumulator:
+    made: Accumulator | None = None
+    try:
+        for X, y in _features(path, plan):
+            if made is None:
+                made = Accumulator(
+                    plan.spec, n_classes=plan.n_classes, dim=X.shape[1], seed=plan.seed, fixed_point=plan.fixed_point,
+                    client=plan.client,
+                )  # fmt: skip
+            made.update(X, _numbers(y, plan))
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from error
+    if made is None:
+        raise InputError(f"{path} has no row: drop it from what is measured")
+    return made
+
+
+def _features(path: Path, plan: FilesPlan) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    encode = _encoding(plan.encoder) if isinstance(plan.encoder, str) else plan.encoder
+    for X, y in table_batches(path, plan.columns, samples=encode is not None):
+        features = np.asarray(encode(X)) if encode else X
+        yield (plan.feature_map(features) if plan.feature_map else features), y
+
+
+@lru_cache(maxsize=1)
+def _encoding(name: str) -> Any:
+    """Return the function of an encoder; a process of a cluster loads it once."""
+    from fedmoments.samples.encoders.registry import load_encoder
+
+    encoder = load_encoder(name)
+    return lambda samples: encoder.encode([encoder.prepare(sample) for sample in samples])
+
+
+def _numbers(labels: NDArray[Any], plan: FilesPlan) -> NDArray[Any]:
+    """Return labels as numbers: their places in the names, where there are names."""
+    if labels.dtype.kind in "iuf" or not plan.class_names:
+        return labels
+    known = {name: number for number, name in enumerate(plan.class_names)}
+    try:
+        return np.array([known[str(label)] for label in labels.tolist()], np.int64)
+    except KeyError as error:
+        raise InputError(f"the label {error} is none of {', '.join(plan.class_names)}") from None

@@ -1,0 +1,181 @@
+"""One party's files: any format, any executor, cut short and gone on: the same statistics, bit for bit."""
+
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedmoments as fm
+from fedmoments.core.statistics import Accumulator
+from fedmoments.errors import FileFormatError, InputError
+from fedmoments.samples.lakes import class_names_of
+from fedmoments.samples.lakes import engines as engines_room
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+feather = pytest.importorskip("pyarrow.feather")
+csv = pytest.importorskip("pyarrow.csv")
+
+RNG = np.random.default_rng(0)
+N, D, PARTS = 210, 5, 7
+Y = RNG.integers(0, 3, size=N)
+X = (RNG.normal(size=(N, D)) + 2 * np.eye(3, D)[Y]).astype(np.float32)
+SPEC = fm.StatisticsSpec.of("client_means", "gram", "scatter_sketch")
+SLICES = [slice(start, start + N // PARTS) for start in range(0, N, N // PARTS)]
+
+
+def at_once(spec: fm.StatisticsSpec = SPEC) -> fm.Statistics:
+    """The same shards, merged in the same tree, by hand."""
+    carry: Any = engines_room.Carry(lambda one, other: one.merge(other))
+    for rows in SLICES:
+        carry.add(Accumulator(spec, n_classes=3, dim=D).update(X[rows], Y[rows]))
+    made: fm.Statistics = carry.total().statistics()
+    return made
+
+
+def write(folder: Path, kind: str, labels: Any = Y) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(SLICES):
+        columns: dict[str, Any] = {f"emb{j}": X[rows, j] for j in range(D)}
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(X[rows].ravel()), D)
+        label = pa.array(np.asarray(labels)[rows])
+        path = folder / f"part-{number}.{kind.partition(' ')[0]}"
+        if kind == "npz":
+            np.savez(path, x_train=X[rows], y_train=np.asarray(labels)[rows])
+            continue
+        table = pa.table({"vector": vectors, "label": label} if "vectors" in kind else {**columns, "label": label})
+        if kind.startswith("parquet"):
+            parquet.write_table(table, path, row_group_size=11)
+        elif kind == "arrow stream":
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table, max_chunksize=13)
+        elif kind.startswith("arrow"):
+            feather.write_feather(table, path, compression="uncompressed")
+        else:
+            csv.write_csv(table, path)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["parquet", "parquet vectors", "arrow", "arrow vectors", "arrow stream", "csv", "npz"])
+def test_files_of_every_format_are_one_client(tmp_path: Path, kind: str) -> None:
+    stats = fm.measure_files(write(tmp_path / "lake", kind), SPEC)
+    wanted = at_once()
+    assert len(stats.rows) == 3
+    if kind in ("csv", "arrow stream"):  # decimal digits; other batches, and so another order of sums
+        np.testing.assert_allclose(stats.gram, wanted.gram, rtol=1e-6)
+    else:
+        assert stats == wanted
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_any_executor_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
+    lake = write(tmp_path / "lake", "parquet vectors")
+    seen: list[tuple[int, int]] = []
+    pool: Executor = (
+        ThreadPoolExecutor(3) if kind == "threads" else ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    )
+    with pool:
+        stats = fm.measure_files(lake, SPEC, executor=pool, progress=lambda done, all_: seen.append((done, all_)))
+    assert stats == at_once()
+    assert seen == [(k, PARTS) for k in range(1, PARTS + 1)]
+
+
+def test_in_fixed_point_files_may_be_cut_in_any_way(tmp_path: Path) -> None:
+    form = fm.FixedPoint(norm_bound=64.0, max_samples=10_000)
+    spec = fm.StatisticsSpec.of("gram", "client_means", means_per_client=2)
+    stats = fm.measure_files(write(tmp_path / "lake", "parquet"), spec, fixed_point=form, client="clinic")
+    whole = Accumulator(spec, n_classes=3, dim=D, fixed_point=form).update(X, Y).statistics()
+    assert stats == whole
+    assert stats.clients == {"clinic"}
+
+
+class _Dies(ThreadPoolExecutor):
+    """An executor whose machine is switched off after some files."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(1)
+        self.left = after
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().submit(*args, **kwargs)
+
+
+@pytest.mark.parametrize("after", [1, 4, 6])
+def test_a_run_that_was_cut_short_goes_on_and_ends_with_the_same_bits(
+    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, kept = write(tmp_path / "lake", "parquet"), tmp_path / "kept"
+    monkeypatch.setattr(engines_room, "AHEAD", 1)
+    with pytest.raises(KeyboardInterrupt), _Dies(after) as pool:
+        fm.measure_files(lake, SPEC, executor=pool, manifest=kept)
+    seen: list[int] = []
+    stats = fm.measure_files(lake, SPEC, manifest=kept, progress=lambda done, _: seen.append(done))
+    assert stats == at_once()
+    assert seen == list(range(after + 1, PARTS + 1))
+    assert fm.measure_files(lake, SPEC, manifest=kept) == stats  # nothing is left to do
+
+
+def test_a_manifest_of_something_else_is_refused(tmp_path: Path) -> None:
+    lake, kept = write(tmp_path / "lake", "parquet"), tmp_path / "kept"
+    fm.measure_files(lake, SPEC, manifest=kept)
+    with pytest.raises(InputError, match="belongs to another measurement"):
+        fm.measure_files(lake, fm.StatisticsSpec(), manifest=kept)
+    changed = lake / "part-2.parquet"
+    parquet.write_table(parquet.read_table(changed).slice(0, 3), changed)
+    with pytest.raises(InputError, match=r"part-2\.parquet is measured already, but was changed"):
+        fm.measure_files(lake, SPEC, manifest=kept)
+
+
+def test_text_labels_become_names_and_an_agreed_order_is_kept(tmp_path: Path) -> None:
+    names = np.array(["ash", "birch", "cedar"])
+    lake = write(tmp_path / "lake", "parquet", labels=names[Y])
+    assert class_names_of(lake) == (("ash", "birch", "cedar"), 3)
+    assert fm.measure_files(lake, SPEC) == at_once()
+    turned = fm.measure_files(lake, fm.StatisticsSpec(), class_names=["cedar", "birch", "ash", "oak"])
+    assert turned.counts.tolist() == [*np.bincount(Y)[::-1].tolist(), 0]
+    with pytest.raises(InputError, match=r"part-0\.parquet: the label 'cedar' is none of ash, birch"):
+        fm.measure_files(lake, SPEC, class_names=["ash", "birch"])
+
+
+def test_images_in_a_table_are_encoded_where_they_are_read(tmp_path: Path) -> None:
+    from io import BytesIO
+
+    from PIL import Image
+
+    from fedmoments.samples.encoders.registry import load_encoder
+
+    def png(pixels: Any) -> bytes:
+        out = BytesIO()
+        Image.fromarray(pixels).save(out, "PNG")
+        return out.getvalue()
+
+    pictures = RNG.integers(0, 255, size=(4, 24, 24, 3), dtype=np.uint8)
+    cells = [png(pixels) for pixels in pictures]
+    parquet.write_table(pa.table({"image": cells, "label": [0, 1, 0, 1]}), tmp_path / "a.parquet")
+    stats = fm.measure_files(tmp_path / "a.parquet", fm.StatisticsSpec(), encoder="squeezenet-1.1", features="image")
+    encoder = load_encoder("squeezenet-1.1")
+    features = encoder.encode([encoder.prepare(cell) for cell in cells])
+    np.testing.assert_allclose(stats.sums[1], features[1::2].sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path) -> None:
+    lake = write(tmp_path / "lake", "parquet")
+    with pytest.raises(InputError, match="has no column 'target' of labels"):
+        fm.measure_files(lake, SPEC, label="target")
+    with pytest.raises(InputError, match="there is nothing to measure"):
+        fm.measure_files(tmp_path / "nowhere.parquet", SPEC)
+    with pytest.raises(InputError, match="no file that ends in"):
+        fm.measure_files([], SPEC)
+    (lake / "part-3.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(FileFormatError, match=r"part-3\.parquet"):
+        fm.measure_files(lake, SPEC, n_classes=3)
+    (lake / "part-3.parquet").unlink()
+    np.savez(lake / "part-3.npz", x=X)
+    with pytest.raises(InputError, match=r"part-3\.npz.* lacks the array 'x_train'"):
+        fm.measure_files(lake, SPEC, n_classes=3)
