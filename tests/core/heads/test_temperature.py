@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import fedmoments as fm
 from fedmoments.core.classifier import LinearClassifier, load_bytes
-from fedmoments.core.heads.temperature import FEW_DIMENSIONS, SPREADS
+from fedmoments.core.heads.temperature import FEW_DIMENSIONS, MOST_ODDS, TOGETHER
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import FileFormatError, InputError
 
@@ -58,8 +58,23 @@ def test_law_lda_has_the_spread_of_its_margins() -> None:
         spreads.append(np.sqrt(slope @ (means[c] - means[rival])))
         gaps.append(scores[c] - scores[rival])
     sigma, gap = np.mean(spreads), np.mean(gaps)
-    expected = max(sigma**2 / (2 * gap), SPREADS * D / (D + FEW_DIMENSIONS) * sigma)
+    expected = max(sigma**2 / (2 * gap), D / (D + FEW_DIMENSIONS) * (sigma**2 / gap + gap / MOST_ODDS))
     assert classifier.temperature == pytest.approx(expected, rel=1e-9)
+
+
+def test_law_nearest_means_spread_as_class_means_are_long() -> None:
+    """Of FedNCM, whose counts and sums hold no spread; the referee walks over classes and dimensions."""
+    X, y = samples(separation=0.3)
+    classifier = fm.fit("fedncm", parties(X, y))
+    means = np.array([X[y == c].mean(axis=0) for c in range(C)])
+    variance = float((means**2).sum(axis=1).mean()) / D
+    logs = []
+    for c in range(C):
+        scores = classifier.scores(means[c : c + 1])[0]
+        rival = max((r for r in range(C) if r != c), key=lambda r: scores[r])
+        away = means[c] / np.linalg.norm(means[c]) - means[rival] / np.linalg.norm(means[rival])
+        logs.append(0.5 * np.log(sum(variance * slope**2 for slope in away) * (1 + D / TOGETHER)))
+    assert classifier.temperature == pytest.approx(0.5 * np.exp(np.mean(logs)), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", HEADS)

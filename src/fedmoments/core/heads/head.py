@@ -98,8 +98,9 @@ class Head(ABC):
     def _spread_source(self) -> str | None:
         """Where the covariance comes from that margins are measured by; None where this head's statistics have none."""
         own = getattr(self, "covariance", None)
-        name = "exact" if own == "total" else own
-        return name if name is not None and covariance_source(name).pooled_needs <= self.needs else None
+        names = [] if own is None else ["exact" if own == "total" else own, "diagonal"]
+        known = (name for name in names if covariance_source(name).pooled_needs <= self.needs)
+        return next(known, None)
 
     def times_power(self, exponent: int) -> Self:
         """Return the head that does with features multiplied by 2^exponent what this one does with features.

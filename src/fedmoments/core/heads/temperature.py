@@ -4,18 +4,24 @@ A class c is mistaken most often for its rival r, the other class with the highe
 m = s_c − s_r has the value g_c at μ_c and, with the gradient Δw_c there, the standard deviation √(Δw_cᵀΣ̃Δw_c) over
 samples of c; g and σ are their means over classes, weighted by how frequent classes are.
 
-    T = max( σ²/(2g),  τ·σ ),    τ = ¾·d/(d + 64)
+    T = max( σ²/(2g),  d/(d + 64)·(σ²/g + g/10) )
 
 - σ²/(2g) is the temperature at which scores *are* the log-densities of Gaussians: 1 for LDA, whose g is ½σ². No honest
   model is surer of itself than that.
-- τ·σ measures margins in their own standard deviations. Real features are no Gaussians: classes have parts, tails and
-  wrong labels, and the many weak directions that add up to a Mahalanobis distance do not vary independently. Their
-  number makes the difference: of 64 pixels (scikit-learn's digits) the best T is 0.3·σ, of 256 to 1280 features 0.5 to
-  1·σ, while T itself runs from 1 to 17 for LDA and is 0.02 for ridge on unit-length features.
+- Real features are no Gaussians: classes have parts, tails and wrong labels, and the many weak directions that add up
+  to a Mahalanobis distance do not vary independently. Where classes overlap, margins are worth half of what Gaussians
+  make of them (σ²/g); where they do not, the odds of a class at its own mean stay near e¹⁰, however far its rival is
+  (g/10). In few dimensions Gaussians are nearly right, which the share d/(d + 64) says.
 
-The constants were chosen on digits, BANKING77 and CIFAR-10; docs/heads.md has the calibration errors on all sets.
+Where the covariance is known by its diagonal, or by one number, features count as independent that are not: their
+margins spread by √(1 + d/50) more, and T = max(½·σ·√(1 + d/50), g/6). Without any spread (FedNCM's counts and sums) the
+variance of a feature is taken to be that of class means around the origin, Σ_c π_c‖μ_c‖²/d: features that are not
+negative spread as much as they are large, and those of unit length as much as means are short of 1. Naive Bayes and
+low-rank QDA may score the mean of a class as another one, so that g says little: T = max(σ²/(2g), ¾·d/(d + 64)·σ), and
+½·d/(d + 64)·σ·√(1 + d/50) where the diagonal alone is known.
 
-Without a covariance (FedNCM's counts and sums) T = g/5: of the heads that have one, g/T is 2 to 10.
+The constants were chosen on BANKING77, CIFAR-10, digits (pixels), Office-Caltech (SqueezeNet), the domains of PACS and
+breast cancer; docs/calibration.md has the calibration errors of all heads on these and on sets that took no part.
 
 **Law** multiplying scores by a constant, or features, changes no probability.
 """
@@ -35,11 +41,20 @@ __all__ = ["closed_temperature"]
 
 Floats = NDArray[np.float64]
 
-#: τ in many dimensions, and the number of dimensions that halves it.
-SPREADS = 0.75
+#: Odds of a class at its own mean are e to the power of this, however far away its rival is.
+MOST_ODDS = 10.0
+#: Dimensions of which Gaussians are half wrong.
 FEW_DIMENSIONS = 64.0
-#: Margin of a class mean against its rival, in temperatures, where no spread is known.
-PLAIN_MARGIN = 5.0
+#: The same odds, and features that vary together, where the covariance is known by its diagonal at most.
+PLAIN_ODDS = 6.0
+TOGETHER = 50.0
+#: Temperatures in spreads: of such a covariance, and of classifiers whose margin at a mean says nothing.
+PLAIN_SPREADS = 0.5
+NAIVE_SPREADS = 0.75
+#: Kinds of classifiers that take features for independent, or nearly: the mean of a class may score best as another.
+NAIVE = ("diagonal", "low-rank")
+#: Sources that know no covariance between features.
+DIAGONAL = ("diagonal", "spherical")
 #: Classes that are looked at, the most frequent ones: more would change a mean over classes by little.
 MOST_CLASSES = 64
 
@@ -72,8 +87,8 @@ def closed_temperature(
     >>> from fedmoments.core.statistics import Statistics, StatisticsSpec
     >>> stats = Statistics.of([[0.0], [10.0]], [0, 1], StatisticsSpec(), n_classes=2)
     >>> rule = LinearClassifier(weights=np.array([[-1.0, 1.0]]), bias=np.array([10.0, 0.0]), present=stats.counts > 0)
-    >>> closed_temperature(rule, stats, None)
-    2.0
+    >>> round(closed_temperature(rule, stats, None), 3)  # ½·√(50·4·(1 + 1/50))
+    7.141
     """
     gaussians = ClassGaussians(stats, covariance or "exact")
     order = np.argsort(-stats.counts, kind="stable")[:MOST_CLASSES]
@@ -82,20 +97,53 @@ def closed_temperature(
     if np.count_nonzero(stats.counts) < 2:
         return 1.0
     with np.errstate(all="ignore"):  # what overflows gives no temperature, which is checked below
-        scores = classifier.scores(gaussians.means[labels])
+        points = gaussians.means[labels]
+        scores = classifier.scores(points)
         own = scores[np.arange(len(labels)), labels]
         scores[np.arange(len(labels)), labels] = -np.inf
         rivals = scores.argmax(axis=1)
         gap = float(weights @ np.maximum(own - scores.max(axis=1), 0.0))
-        if covariance is None:
-            temperature = gap / PLAIN_MARGIN
-        else:
-            points = gaussians.means[labels]
-            slopes = classifier.gradients(points, labels) - classifier.gradients(points, rivals)
+        slopes = classifier.gradients(points, labels) - classifier.gradients(points, rivals)
+        if covariance is not None and covariance not in DIAGONAL:
             spread = float(weights @ _deviations(gaussians, scatter or gaussians.scatter, slopes, shrinkage))
-            share = SPREADS * stats.dim / (stats.dim + FEW_DIMENSIONS)
-            temperature = max(spread * spread / (2.0 * gap) if gap > 0.0 else 0.0, share * spread)
+            temperature = _of_gaussians(classifier, gap, spread)
+        else:
+            variances = _variances(gaussians, covariance)[labels]
+            plain = np.sqrt(np.einsum("md,md->m", slopes * slopes, variances) * (1.0 + stats.dim / TOGETHER))
+            temperature = _of_diagonals(classifier, gap, weights, plain)
     return temperature if np.isfinite(temperature) and temperature > 0.0 else 1.0
+
+
+def _share(dim: int) -> float:
+    return dim / (dim + FEW_DIMENSIONS)
+
+
+def _of_gaussians(classifier: Classifier, gap: float, spread: float) -> float:
+    """Return T of margins with the mean ``gap`` and standard deviation ``spread``, in units of scores."""
+    least = spread * spread / (2.0 * gap) if gap > 0.0 else 0.0
+    if classifier.kind in NAIVE or not gap > 0.0:
+        return max(least, NAIVE_SPREADS * _share(classifier.dim) * spread)
+    return max(least, _share(classifier.dim) * (2.0 * least + gap / MOST_ODDS))
+
+
+def _of_diagonals(classifier: Classifier, gap: float, weights: Floats, spreads: Floats) -> float:
+    """Return T where the covariance is known by its diagonal at most; spreads (m,) of margins, weights (m,)."""
+    seen = spreads > 0.0
+    typical = float(np.exp(weights[seen] @ np.log(spreads[seen]) / weights[seen].sum())) if seen.any() else 0.0
+    if classifier.kind in NAIVE:
+        return PLAIN_SPREADS * _share(classifier.dim) * typical
+    return max(PLAIN_SPREADS * typical, gap / PLAIN_ODDS)
+
+
+def _variances(gaussians: ClassGaussians, covariance: str | None) -> Floats:
+    """Return variances (C, d) inside classes, or a guess of them from class means alone."""
+    if covariance is None:
+        shares = gaussians.counts / gaussians.stats.n_samples
+        size = float(shares @ np.einsum("cd,cd->c", gaussians.means, gaussians.means))
+        return np.full(gaussians.means.shape, size / gaussians.stats.dim)
+    scatter, dof = gaussians.class_variances()
+    pooled = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
+    return np.asarray(np.broadcast_to(pooled, scatter.shape))
 
 
 def _deviations(
