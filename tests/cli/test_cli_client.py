@@ -412,3 +412,26 @@ def test_data_are_added_and_forgotten_by_a_client_that_has_begun(own: Any, run: 
     Path("gone.txt").write_text("dog/7.png\n")
     assert "not among" in run("client", "clinic", "--forget", "gone.txt", code=2).stderr
     assert "is not there" in refuse("client", "lab", "--add", "more.npz")
+
+
+def test_a_client_that_left_is_told_to_rejoin_before_it_connects(own: Any, run: Any) -> None:
+    run(*own, "--plan", *TERMS)
+    assert "nothing to withdraw" in run("client", "clinic", "--withdraw", code=2).stderr
+    node = Node(ClientSettings.load("clinic/client.toml"))
+    with FederationStore.open("a.ledger") as store:
+        offer = node.contribute(store.terms, most_bytes=2**30)
+        (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=1)
+        receipt = store.submit(bytes(item))
+        assert node.acknowledge([receipt.to_json()], [], store.show([receipt.seq])) == []
+        assert "withdraws version 1" in run("client", "clinic", "--withdraw").stdout
+        offer = node.contribute(store.terms, most_bytes=2**30)
+        (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=1)
+        left: Any = store.withdraw(bytes(item))
+        assert node.acknowledge([left.to_json()], [], store.show([left.seq], offer.seen)) == []
+        assert store.status().clients == 0
+    start = ("client", "clinic", "--config", "clinic/client.toml", "--server", "127.0.0.1:1", "--insecure")
+    assert "fedmoments rejoin" in run(*start, code=1).stderr
+    assert "has left already" in run("client", "clinic", "--withdraw").stdout
+    run("rejoin", "clinic")
+    with FederationStore.open("a.ledger") as store:
+        assert node.contribute(store.terms, most_bytes=2**30).clients == ("clinic",)

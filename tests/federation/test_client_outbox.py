@@ -186,7 +186,10 @@ def test_a_receipt_that_does_not_fit_is_refused_and_nothing_is_kept(outbox: Outb
         (replace(receipt, federation="cd" * 32).to_json(), "was never made"),
         (replace(receipt, federation="\ud800").to_json(), "64 hexadecimal digits"),
         (replace(receipt, chain="EF" * 32).to_json(), "chain of a receipt must be 64 hexadecimal digits"),
-        (replace(receipt, event="refused").to_json(), "joined, replaced, left, reported, but this is for 'refused'"),
+        (
+            replace(receipt, event="refused").to_json(),
+            "joined, replaced, left, reported, withdrawn, but this is for 'refused'",
+        ),
         (replace(receipt, client="\n").to_json(), "a name or time that is none"),
         (replace(receipt, time="soon").to_json(), "a name or time that is none"),
         (receipt.to_json().replace('"seq":7', '"seq":"7"'), "seq cannot be '7'"),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedmoments.cli.client_changes import Changes, bound_to, changed_settings
+from fedmoments.cli.client_changes import Changes, bound_to, changed_settings, require_part, withdraws
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.joining import Config, Joining, PlanOnly, TermsFile, keep_settings, read_terms
@@ -225,6 +225,9 @@ def client(
         Path | None,
         typed(help="File with a sample a line, a path or a name, that are as if they were not there.", group="Data"),
     ] = None,
+    withdraw: Annotated[
+        bool, typed("--withdraw", help="Let the server take out all that this client sent, by its signed word.")
+    ] = False,
     config: Config = None,
     terms: TermsFile = None,
     plan: PlanOnly = False,
@@ -240,19 +243,22 @@ def client(
     --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
     Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
 
-    A client that took part before may change: --add, --forget, --accept-terms. Its settings are in NAME/client.toml
-    then, or where --config says. What changed is sent as a new version; without --server, at the next start.
+    A client that took part before may change: --add, --forget, --accept-terms, --withdraw. Its settings are in
+    NAME/client.toml then, or where --config says. Without --server, what changed is sent at the next start.
     """
     settings = settings.also(**(_part(part) if part else {}))
     if name.endswith(KIT):
         _with_kit(Path(name), settings, join, plan=plan, yes=yes, json=json, more=(config, terms))
         return
-    changes = Changes(accept_terms, tuple(add or ()), forget)
+    changes = Changes(accept_terms, tuple(add or ()), forget, withdraw=withdraw)
     if changes:
         config = config or changed_settings(name, settings)
         settings = changes.over(settings, config)
         if join.server is None and not plan:
-            keep_settings(settings.build(), settings.build().folder, config.name)
+            own = settings.build()
+            keep_settings(own, own.folder, config.name)
+            if withdraw:
+                withdraws(own)
             return
     agreed = read_terms(terms or accept_terms)
     if not plan:
@@ -266,7 +272,8 @@ def client(
         )
     if plan:
         show_plan(path, own, agreed, json=json)
-    else:
+    elif not withdraw or withdraws(own):
+        require_part(own)
         _take_part(own, path, join, json=json)
 
 

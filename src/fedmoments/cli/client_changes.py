@@ -6,7 +6,7 @@ from typing import Any
 
 from fedmoments.cli.given import Given
 from fedmoments.cli.joining import read_terms
-from fedmoments.cli.output import plural, print_line
+from fedmoments.cli.output import fail, plural, print_line
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.client import ClientSettings
@@ -27,14 +27,17 @@ class Changes:
         Data that are measured from now on.
     forget
         File that names samples to forget, one a line.
+    withdraw
+        Whether all that it sent is to be taken out.
     """
 
     accept: Path | None = None
     add: tuple[str, ...] = ()
     forget: Path | None = None
+    withdraw: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.accept or self.add or self.forget)
+        return bool(self.accept or self.add or self.forget or self.withdraw)
 
     def over(self, given: Given[ClientSettings], config: Path) -> Given[ClientSettings]:
         """Return settings that were typed, over those of a client's file, with the changes in them."""
@@ -91,3 +94,31 @@ def changed_settings(name: str, given: Given[ClientSettings]) -> Path:
     if not place.is_file():
         raise InputError(f"{place} is not there: what changes at a client needs its settings; name them with --config")
     return place
+
+
+def withdraws(own: ClientSettings) -> bool:
+    """Note that a client withdraws, and return whether the server has to be told; not where it has left already."""
+    from fedmoments.federation.outbox import Outbox
+
+    with Outbox(own.folder) as outbox:
+        before = outbox.departure(own.federation, own.name)
+        if before is not None and before.gone:
+            print_line(f"{own.name} has left already: the ledger holds nothing of it")
+            return False
+        version = outbox.withdraw(own.federation, own.name)
+    if before is None:
+        print_line(f"{own.name} withdraws version {version}: done once the server acknowledges it")
+    return True
+
+
+def require_part(own: ClientSettings) -> None:
+    """Refuse to start a client that has left: it would wait for nothing, and believe that it takes part."""
+    from fedmoments.federation.flower.node import left_sentence
+    from fedmoments.federation.outbox import Outbox
+
+    if not (Path(own.folder) / "outbox.db").is_file():
+        return
+    with Outbox(own.folder) as outbox:
+        departure = outbox.departure(own.federation, own.name)
+    if departure is not None and departure.gone:
+        fail(left_sentence(own.name, own.folder))

@@ -17,8 +17,10 @@ from fedmoments.errors import InputError, RefusedError
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
 from fedmoments.federation.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
 from fedmoments.federation.flower.replies import Contributed, cleaned, read_contributed
+from fedmoments.federation.outbox.outbox import LEFT
 from fedmoments.federation.store import FederationStore
 from fedmoments.settings.server import ServerSettings
+from fedmoments.wire.withdrawal import is_withdrawal, withdrawn_by
 
 __all__ = ["Collection", "RoundReport"]
 
@@ -203,8 +205,42 @@ class Collection:
         self._group.add(answer.node, reply.items)
         if not reply.items:
             self.done.add(answer.node)
+            self._tell_departed(answer.node, reply.held)
         if self._group.is_full:
             self._flush()
+
+    def _tell_departed(self, node: int, clients: Sequence[str]) -> None:
+        """Tell clients that hold a receipt and have left since: they would believe that they take part."""
+        refusals = []
+        for client in clients:
+            version = self.store.departed(client)
+            if version is not None:
+                sentence = (
+                    f"client {client!r} has left with version {version}, and the ledger holds nothing of it: to "
+                    "contribute again, run 'fedmoments rejoin FOLDER', with its own folder, and start it again"
+                )
+                whose = {"federation": self.store.terms.id, "client": client, "version": version}
+                refusals.append({**whose, "reason": LEFT, "sentence": sentence})
+                self.report.tell("refused", {"node": node, **refusals[-1]})
+        if refusals:
+            content = content_of({"receipts": [], "refusals": refusals, "over": False, "log": None})
+            for failure in self._exchange.ask(ACKNOWLEDGE, {node: content}):
+                self._fail(failure)
+
+    def _taken_in(self, group: _Group) -> list[Any]:
+        """Take in contributions with one commit, and withdrawals each by itself; return the answers in order."""
+        sources = [f"node {node}" for node in group.nodes]
+        answers: dict[int, Any] = {
+            place: self.store.withdraw(item, source=sources[place])
+            for place, item in enumerate(group.items)
+            if is_withdrawal(item)
+        }
+        rest = [place for place in range(len(group.items)) if place not in answers]
+        results = self._mode.take_in(
+            self.store, [group.items[place] for place in rest], [sources[place] for place in rest]
+        )
+        answers |= dict(zip(rest, results, strict=True))
+        return [answers[place] for place in range(len(group.items))]
 
     def _note_declined(self, node: int, reply: Contributed) -> None:
         """Log what a node kept back: one entry a reply, however many clients it names."""
@@ -221,7 +257,7 @@ class Collection:
             return
         answers: dict[int, dict[str, list[Any]]] = {}
         entries: dict[int, list[int]] = {}
-        results = self._mode.take_in(self.store, group.items, [f"node {node}" for node in group.nodes])
+        results = self._taken_in(group)
         for node, item, result in zip(group.nodes, group.items, results, strict=True):
             answer = answers.setdefault(node, {"receipts": [], "refusals": []})
             if isinstance(result, RefusedError):
@@ -247,7 +283,8 @@ class Collection:
         """Return what is sent to the client; without a readable header, the version is 0."""
         client, version = error.client or "", 0
         with suppress(RefusedError):
-            client, version = self._mode.sender(item, self.store.terms)
+            own = withdrawn_by(item) if is_withdrawal(item) else self._mode.sender(item, self.store.terms)
+            client, version = own
         whose = {"federation": self.store.terms.id, "client": client, "version": version}
         return {**whose, "reason": error.reason, "sentence": error.sentence}
 

@@ -32,11 +32,12 @@ from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.settings.client import ClientSettings
 from fedmoments.wire import IdentityKey, Withheld, pack_bundle
+from fedmoments.wire.withdrawal import Withdrawal, make_withdrawal
 
 #: Where a party finds terms with classes that it has not accepted yet.
 AMENDED = "amended.terms.json"
 
-__all__ = ["AMENDED", "Node", "Offer", "facts_of_report", "identity_of", "measure_held"]
+__all__ = ["AMENDED", "Node", "Offer", "facts_of_report", "identity_of", "left_sentence", "measure_held"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Offer:
         Whether others wait for the next time.
     seen
         Size of the last head of the log that this node saw: the server must show that its log begins with it.
+    held
+        Clients that hold a receipt and sent nothing: the server says so if one of them has left.
     """
 
     bundle: bytes
@@ -62,6 +65,7 @@ class Offer:
     declined: tuple[Mapping[str, str], ...]
     more: bool = False
     seen: int = 0
+    held: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """Return all but the bundle, ready for JSON."""
@@ -69,8 +73,17 @@ class Offer:
             "clients": list(self.clients),
             "more": self.more,
             "seen": self.seen,
+            "held": list(self.held),
             "declined": [{"client": entry["client"], "why": entry["why"]} for entry in self.declined],
         }
+
+
+def left_sentence(client: str, folder: str) -> str:
+    """Return what a client that has left is told."""
+    return (
+        f"client '{client}' has left this federation, and its ledger holds nothing of it: to contribute again, run "
+        f"'fedmoments rejoin {folder or 'FOLDER'}' and start it again"
+    )
 
 
 def _behind(after: str, clients: tuple[str, ...]) -> tuple[str, ...]:
@@ -191,6 +204,7 @@ class Node:
             return Offer(pack_bundle([]), (), (self.decline(terms, who, error),))
         seen = self._watch(terms)
         sent: dict[str, bytes] = {}
+        held: list[str] = []
         declined: list[dict[str, str]] = []
         room = most_bytes
         with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
@@ -198,18 +212,43 @@ class Node:
                 if terms.attempt and client not in given_up and self.outbox.acknowledged(terms.id, client):
                     continue  # it is in a sum that stands
                 try:
-                    data = self._contribution(terms, client)
+                    leaving = self._leaving(terms, client)
+                    data = leaving if leaving is not None else self._contribution(terms, client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
                     declined.append(self.decline(terms, client, error))
                     continue
-                if not again and self.outbox.acknowledged(terms.id, client):
+                if leaving is None and not again and self.outbox.acknowledged(terms.id, client):
+                    held.append(client)
+                    continue
+                if leaving == b"":  # it has left by its own word
                     continue
                 if len(data) > room and sent:
                     return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
                 room -= len(data)
                 sent[client] = data
-                self.outbox.sent(terms, client)
-        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), seen=seen)
+                if leaving is None:
+                    self.outbox.sent(terms, client)
+        bundle = pack_bundle(list(sent.values()))
+        return Offer(bundle, tuple(sent), tuple(declined), seen=seen, held=tuple(held))
+
+    def _leaving(self, terms: Terms, client: str) -> bytes | None:
+        """Return a client's withdrawal, where it withdraws, nothing once that is done, and None where it takes part.
+
+        Raises
+        ------
+        PolicyError
+            When the server took it out.
+        """
+        departure = self.outbox.departure(terms.id, client)
+        if departure is None:
+            return None
+        if departure.gone and not departure.own:
+            raise PolicyError(left_sentence(client, self.settings.folder))
+        if departure.gone:
+            return b""
+        sentence = f"asks the server to take out version {departure.version}"
+        self.outbox.sending("withdrawing", terms, client, version=departure.version, sentence=sentence)
+        return make_withdrawal(Withdrawal(terms.id, client, departure.version), self.identity(client))
 
     def second(self, terms: Terms, broadcast: bytes, *, most_bytes: int, after: str = "") -> Offer:
         """Return reports of the second of two phases, of those clients that took part in the first, as many as fit."""
@@ -392,9 +431,10 @@ class NoOutbox:
         """Remember no source."""
         return ()
 
-    def measured(self, terms_id: str, client: str) -> bytes | None:  # noqa: ARG002
-        """Remember no sample."""
-        return None
+    def measured(self, terms_id: str, client: str) -> None:
+        """Remember no sample, and nobody who left."""
+
+    departure = measured
 
     def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""

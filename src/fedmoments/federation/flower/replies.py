@@ -14,6 +14,8 @@ __all__ = ["Contributed", "cleaned", "read_contributed"]
 
 #: Reasons for declining that one reply may hold; further ones are only counted.
 MOST_DECLINED = 20
+#: Clients with a receipt that one reply may name.
+MOST_HELD = 1000
 #: Characters of a name and of a sentence that are kept.
 MOST_NAME, MOST_SENTENCE = 64, 500
 #: What a bundle may have beyond its contributions: their lengths.
@@ -38,6 +40,8 @@ class Contributed:
         Whether others wait.
     seen
         Size of the last head of the log that the node saw; 0 for none.
+    held
+        Clients that say they hold a receipt, as many as a reply may name.
     """
 
     items: list[bytes]
@@ -46,6 +50,7 @@ class Contributed:
     last: str
     more: bool
     seen: int = 0
+    held: tuple[str, ...] = ()
 
 
 def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -> Contributed:
@@ -65,7 +70,9 @@ def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -
             for entry in refusals[:MOST_DECLINED]
         )
         last = cleaned(clients[-1], MOST_NAME) if clients else ""
-        return Contributed(items, declined, len(refusals), last, fields["more"] is True, int(fields.get("seen", 0)))
+        held = tuple(cleaned(name, MOST_NAME) for name in _list(fields.get("held", []))[:MOST_HELD])
+        seen = int(fields.get("seen", 0))
+        return Contributed(items, declined, len(refusals), last, fields["more"] is True, seen, held)
     except FedMomentsError as error:
         raise InputError(f"its reply makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
     except Exception as error:  # a node chooses what it sends: nothing of it may end the round

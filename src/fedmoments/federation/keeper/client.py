@@ -15,6 +15,7 @@ from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.policy import PolicyRules
 from fedmoments.wire import IdentityKey, PublicKey
 from fedmoments.wire.header import signed_header
+from fedmoments.wire.withdrawal import signed_withdrawal
 
 __all__ = ["ClientKeeper", "KeptIdentity"]
 
@@ -31,8 +32,8 @@ class ClientKeeper:
     asked       what is done                                       under which rule
     ==========  =================================================  ==========================================
     public      the public half of a client's key is returned      the client is one of this node
-    sign        a contribution, a masked report, results of a      it names this client and the federation
-                test or a message of a tuning is signed            whose terms were read; tuning is allowed
+    sign        a contribution, a masked report, a withdrawal,     it names this client and the federation
+                results of a test or a message of a tuning         whose terms were read; tuning is allowed
     derive      a secret number is derived from key and a text     one way: the key cannot be found from it
     refused     a line is written into the client's record         of an app bundle that was refused
     ==========  =================================================  ==========================================
@@ -88,7 +89,7 @@ class ClientKeeper:
 
     def _statement(self, data: bytes) -> tuple[str, str | None]:
         """Return for which federation, and by whom, something is that is to be signed."""
-        statement = signed_header(data) or signed_envelope(data)
+        statement = signed_header(data) or signed_envelope(data) or signed_withdrawal(data)
         if statement is not None:
             return statement
         if data.startswith(_TUNING):

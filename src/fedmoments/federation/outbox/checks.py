@@ -16,7 +16,7 @@ __all__ = ["MOST_TEXT", "facts_of", "follows", "read_receipt"]
 #: What a server says is kept up to this many characters.
 MOST_TEXT = 4096
 #: What a receipt may be for.
-EVENTS = ("joined", "replaced", "left", "reported")
+EVENTS = ("joined", "replaced", "left", "reported", "withdrawn")
 
 
 def facts_of(data: bytes, terms: Terms, client: str, version: int) -> dict[str, Any]:

@@ -21,14 +21,22 @@ from fedmoments.federation.terms import Terms
 from fedmoments.wire import check_client_id
 from fedmoments.wire.header import MOST_VERSIONS
 
-__all__ = ["Newest", "Outbox", "Refusal"]
+__all__ = ["LEFT", "Departure", "Newest", "Outbox", "Refusal"]
 
-#: What version 2 added to version 1: keys of the samples of each contribution.
+#: Why a server refuses a contribution that it has no more; and events of receipts that say so.
+LEFT = "left"
+DEPARTED = ("left", "withdrawn")
+
+#: What version 2 added to version 1: keys of the samples of each contribution, and withdrawals.
 _SINCE_2 = """
 -- keys of the samples that a contribution was measured from (:mod:`fedmoments.federation.outbox.differences`)
 CREATE TABLE samples (
     federation TEXT NOT NULL, client TEXT NOT NULL, version INTEGER NOT NULL, keys BLOB NOT NULL,
     PRIMARY KEY (federation, client, version)
+);
+-- versions that are to be taken out of the ledger, by the party's own word
+CREATE TABLE withdrawals (
+    federation TEXT NOT NULL, client TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (federation, client)
 );
 """
 _SCHEMA = f"""
@@ -69,6 +77,14 @@ class Newest(NamedTuple):
     digest: str
     receipt: str | None
     refusal: Refusal | None
+
+
+class Departure(NamedTuple):
+    """A client that leaves: its last version, whether the server took it out, and whether the party itself asked."""
+
+    version: int
+    gone: bool
+    own: bool
 
 
 class Outbox:
@@ -281,6 +297,35 @@ class Outbox:
         newest = self.newest(terms_id, client)
         return newest is not None and newest.receipt is not None
 
+    def withdraw(self, terms_id: str, client: str) -> int:
+        """Note that a client's contribution is to be taken out, and return its version; sent until it is acknowledged.
+
+        Raises
+        ------
+        LedgerError
+            When there is none.
+        """
+        newest = self.newest(terms_id, client)
+        if newest is None:
+            raise LedgerError(
+                f"client '{client}' has contributed nothing from {self.folder}: there is nothing to withdraw"
+            )
+        with self._database.writing() as connection:
+            values = (terms_id, client, newest.version)
+            connection.execute("INSERT OR REPLACE INTO withdrawals VALUES (?, ?, ?)", values)
+        return newest.version
+
+    def departure(self, terms_id: str, client: str) -> Departure | None:
+        """Return that, and how, a client leaves or has left a federation; None if it takes part."""
+        newest, (_, floor) = self.newest(terms_id, client), self._last(terms_id, client)
+        if newest is None or floor >= newest.version:
+            return None
+        query = "SELECT version FROM withdrawals WHERE federation = ? AND client = ?"
+        asked = [row[0] for row in self._database.rows(query, terms_id, client)] == [newest.version]
+        told = newest.refusal is not None and newest.refusal.reason == LEFT
+        gone = told or (newest.receipt is not None and read_receipt(newest.receipt).event in DEPARTED)
+        return Departure(newest.version, gone=gone, own=asked) if asked or gone else None
+
     def sources(self, terms_id: str, client: str) -> tuple[str, ...]:
         """Return what everything was made from that was ever made for a client here, oldest first."""
         query = "SELECT source FROM contributions WHERE federation = ? AND client = ? ORDER BY version"
@@ -296,14 +341,16 @@ class Outbox:
         return rows[0][0] if rows else None
 
     def pending(self, terms_id: str) -> tuple[str, ...]:
-        """Return the clients whose newest contribution has no receipt and was not forgotten, sorted."""
+        """Return the clients whose newest contribution, or its withdrawal, has no receipt and was not forgotten."""
         rows = self._database.rows(
             "SELECT client FROM contributions AS mine WHERE federation = ? AND receipt IS NULL "
             "AND payload IS NOT NULL AND version = (SELECT max(version) FROM contributions AS all_of_it "
             "WHERE all_of_it.federation = mine.federation AND all_of_it.client = mine.client) ORDER BY client",
             terms_id,
         )
-        return tuple(client for (client,) in rows)
+        leaving = self._database.rows("SELECT client FROM withdrawals WHERE federation = ?", terms_id)
+        waiting = [client for (client,) in leaving if (going := self.departure(terms_id, client)) and not going.gone]
+        return tuple(sorted({*(client for (client,) in rows), *waiting}))
 
     def federations(self) -> tuple[tuple[str, str], ...]:
         """Return the federations for which something was made here: pairs of terms' id and client, sorted.
@@ -333,6 +380,7 @@ class Outbox:
                 "ON CONFLICT (federation, client) DO UPDATE SET above = max(above, excluded.above)",
                 (terms_id, client, above),
             )
+            connection.execute("DELETE FROM withdrawals WHERE federation = ? AND client = ?", (terms_id, client))
 
     def forget(self, terms_id: str, client: str) -> None:
         """Delete the bytes of all contributions of a client, on the disk too; versions and receipts stay known.

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,15 +25,18 @@ from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
 from fedmoments.federation.store.journal import Journal
 from fedmoments.federation.store.masked import Waiting
-from fedmoments.federation.store.members import enrolled, rotate
+from fedmoments.federation.store.members import enrolled, key_of, rotate
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
 from fedmoments.federation.store.receipt import Receipt
+from fedmoments.federation.store.refusals import record_refusal
 from fedmoments.federation.store.releases import Release
 from fedmoments.federation.store.showing import ShownLog
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.secure.cohort_draw import NONCE_BYTES
 from fedmoments.privacy.secure.leader import Leader
+from fedmoments.wire import Reason
 from fedmoments.wire.header import Buffer
+from fedmoments.wire.withdrawal import read_withdrawal
 
 __all__ = ["MaskedLedger"]
 
@@ -70,6 +74,52 @@ class MaskedLedger(ShownLog):
         """
         with self._database.writing(f"client {rotation.client!r} kept its key") as connection:
             rotate(connection, rotation)
+
+    def withdraw(self, data: Buffer, *, source: str = "") -> Receipt | RefusedError:
+        """Take out what a client sent, by its own signed word (:mod:`fedmoments.wire.withdrawal`).
+
+        Parameters
+        ----------
+        data, source
+            What arrived, and from where, for the log.
+
+        Returns
+        -------
+        Receipt | RefusedError
+            The receipt of the departure, the same one again if it has left; or why it was refused.
+        """
+        try:
+            with self._database.reading(settled=False) as connection:
+                asked = read_withdrawal(data, partial(key_of, connection))
+                row = connection.execute(
+                    "SELECT version FROM contributions WHERE client = ?", (asked.client,)
+                ).fetchone()
+            if asked.federation != self.terms.id:
+                raise RefusedError(Reason.FEDERATION, "this withdrawal is from another federation", asked.client)
+            if row is not None and row[0] > asked.version:
+                raise RefusedError(
+                    Reason.REPLAYED,
+                    f"client {asked.client!r} withdraws version {asked.version}, but {row[0]} is in: withdraw that",
+                    asked.client,
+                )
+            return self.leave(asked.client)
+        except RefusedError as error:
+            refused = error
+        except LedgerError as error:
+            refused = RefusedError(Reason.CONFLICT, str(error), asked.client)
+        with self._database.writing("a refusal was not noted") as connection:
+            record_refusal(connection, refused, source=source, size=len(data))
+        return refused
+
+    def departed(self, client: str) -> int | None:
+        """Return the last version of a client that left and has not come back; None of others."""
+        with self._database.reading(settled=False) as connection:
+            row = connection.execute("SELECT version FROM departures WHERE client = ?", (client[:64],)).fetchone()
+        return None if row is None else int(row[0])
+
+    @abstractmethod
+    def leave(self, client: str) -> Receipt:
+        """Take a client's contribution out, as if it had never joined."""
 
     def holders(self) -> list[tuple[str, dict[int, int]]]:
         """Return who holds what: each client's samples by label; reads all contributions, one at a time."""
