@@ -260,6 +260,9 @@ class DurableFile:
             connection = _connect(self._address)
             try:
                 self._prepare(connection)
+            except UnicodeDecodeError as error:  # of SQLite's own words on a file that is none of its
+                connection.close()
+                raise FileFormatError(f"{self._name} is damaged: {error}") from error
             except BaseException:
                 connection.close()
                 raise

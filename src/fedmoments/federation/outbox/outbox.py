@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from fedmoments.durable import Connection, DurableFile, Kind
-from fedmoments.errors import InputError, LedgerError
+from fedmoments.errors import InputError, LedgerError, reading
 from fedmoments.federation.outbox.checks import MOST_TEXT, facts_of, follows, read_receipt
 from fedmoments.federation.outbox.record import Record
 from fedmoments.federation.terms import Terms
@@ -290,7 +290,8 @@ class Outbox:
         if not rows:
             return None
         version, digest, receipt, refusal = rows[0]
-        return Newest(version, digest, receipt, Refusal(*json.loads(refusal)) if refusal else None)
+        with reading(f"what the outbox {self.folder} keeps of client '{client}' is damaged"):
+            return Newest(version, digest, receipt, Refusal(*json.loads(refusal)) if refusal else None)
 
     def acknowledged(self, terms_id: str, client: str) -> bool:
         """Say whether the newest contribution of a client has a receipt."""
@@ -470,4 +471,5 @@ class Outbox:
                 f"outbox {self.folder}: was it made in another folder?"
             )
         facts, receipt = rows[0]
-        return json.loads(facts), receipt
+        with reading(f"what the outbox {self.folder} keeps of client '{client}' is damaged"):
+            return dict(json.loads(facts)), receipt

@@ -19,6 +19,7 @@ from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival
 from fedmoments.federation.store.attempts import leave_out, next_attempt
 from fedmoments.federation.store.audit import append, entry
+from fedmoments.federation.store.departures import depart
 from fedmoments.federation.store.intake import read_contribution, take_in, take_out
 from fedmoments.federation.store.masked import withdraw
 from fedmoments.federation.store.members import enrol
@@ -170,7 +171,7 @@ def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Re
     facts = {"batch": name, "reason": reason[:1000], "members": [list(member) for member in members]}
     new = append(connection, "dissolved", facts)
     connection.execute("DELETE FROM reports WHERE batch = ?", (name,))
-    connection.executemany("INSERT INTO departures VALUES (?, ?, ?)", [(*member, new.seq) for member in members])
+    depart(connection, members, new.seq)
     connection.execute("UPDATE batches SET status = 'left', result = NULL, seq = ? WHERE batch = ?", (new.seq, name))
     clients = [client for client, _ in members]
     if row[1] == "asked" and terms.privacy.mode.repeats:
@@ -208,7 +209,7 @@ def reopen(connection: Connection, name: str, without: Sequence[str], reason: st
         query = "SELECT version FROM reports WHERE client = ? AND batch = ?"
         version = connection.execute(query, (client, name)).fetchone()[0]
         connection.execute("DELETE FROM reports WHERE client = ?", (client,))
-        connection.execute("INSERT INTO departures VALUES (?, ?, ?)", (client, version, new.seq))
+        depart(connection, [(client, version)], new.seq)
     connection.execute("UPDATE reports SET batch = NULL WHERE batch = ?", (name,))
     connection.execute("DELETE FROM batches WHERE batch = ?", (name,))
 

@@ -7,6 +7,7 @@ from fedmoments.durable import Connection
 from fedmoments.errors import FixedPointOverflowError, LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival, answer_each
 from fedmoments.federation.store.audit import append, entry
+from fedmoments.federation.store.departures import come_back, depart, departed_version
 from fedmoments.federation.store.members import key_of
 from fedmoments.federation.store.payloads import keep_payload, stored
 from fedmoments.federation.store.receipt import Receipt
@@ -69,6 +70,10 @@ class _Intake:
         key_of(self._connection, client)  # it may have been revoked since it was decoded
         query = "SELECT version, digest, seq, samples FROM contributions WHERE client = ?"
         current = self._connection.execute(query, (client,)).fetchone()
+        if current is not None and type(current[0]) is not int:
+            raise LedgerError(
+                f"client {client!r} is in with a version {current[0]!r}: the ledger is damaged; run verify"
+            )
         if current is not None and (version, contribution.digest) == current[:2]:
             return Receipt.of(self._agreement.federation, entry(self._connection, current[2]))
         self._require_new(contribution, current)
@@ -96,9 +101,7 @@ class _Intake:
                 f"content ({contribution.digest}) arrived under the same version: a new content needs a higher version",
                 client,
             )
-        query = "SELECT version FROM departures WHERE client = ?"
-        gone = self._connection.execute(query, (client,)).fetchone()
-        last = current[0] if current else gone[0] if gone else 0
+        last = current[0] if current else departed_version(self._connection, client)[0]
         if version <= last:
             state = "is in" if current else "was the last one before it left"
             raise RefusedError(
@@ -142,7 +145,7 @@ class _Intake:
             ),
         )
         keep_payload(self._connection, contribution.client, bytes(data))
-        self._connection.execute("DELETE FROM departures WHERE client = ?", (contribution.client,))
+        come_back(self._connection, contribution.client)
         return Receipt.of(self._agreement.federation, new)
 
 
@@ -161,5 +164,5 @@ def take_out(connection: Connection, agreement: Agreement, client: str) -> Recei
     new = append(connection, "left", {"client": client, "version": row[0], "digest": row[1]})
     connection.execute("DELETE FROM contributions WHERE client = ?", (client,))
     connection.execute("DELETE FROM quarantine WHERE client = ?", (client,))
-    connection.execute("INSERT INTO departures VALUES (?, ?, ?)", (client, row[0], new.seq))
+    depart(connection, [(client, row[0])], new.seq)
     return Receipt.of(agreement.federation, new)

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.durable import Connection
-from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.errors import FileFormatError, LedgerError, reading
 from fedmoments.federation.store.audit import Entry, entries, head, is_kept
 
 __all__ = ["Journal", "journal_of", "line_facts", "take_in", "taken_in"]
@@ -268,8 +268,9 @@ def taken_in(connection: Connection) -> tuple[int, str]:
     row = connection.execute("SELECT value FROM meta WHERE name = 'journal'").fetchone()
     if row is None:
         return 0, ""
-    seq, _, last = row[0].partition(" ")
-    return int(seq), last
+    with reading("what the ledger noted of its journal is damaged; restore a snapshot"):
+        seq, _, last = row[0].partition(" ")
+        return int(seq), str(last)
 
 
 def take_in(connection: Connection, line: Entry) -> None:
@@ -326,5 +327,5 @@ def _read_line(text: bytes, place: tuple[int, str], *, first: bool) -> Entry | N
         sound = line.is_sound and line.event in _KEPT and type(line.seq) is int
         sound = sound and (lost or (line.seq, line.previous) == place)
         return line if sound and set(line.details) <= {*_KEPT[line.event], "head"} else None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

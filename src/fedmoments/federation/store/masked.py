@@ -16,6 +16,7 @@ from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.arrivals import Arrival, answer_each
 from fedmoments.federation.store.attempts import given_up, leave_out
 from fedmoments.federation.store.audit import append, entry
+from fedmoments.federation.store.departures import come_back, depart, departed_version
 from fedmoments.federation.store.members import key_of
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.terms import Terms
@@ -90,7 +91,7 @@ def _take(connection: Connection, terms: Terms, report: Report, data: Buffer, so
     new = append(connection, "reported", facts)
     row = (client, version, digest, report.id, new.seq, len(data), None, bytes(data))
     connection.execute("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM departures WHERE client = ?", (client,))
+    come_back(connection, client)
     return Receipt.of(terms.id, new)
 
 
@@ -127,15 +128,14 @@ def _require_new(connection: Connection, report: Report, digest: str, current: A
 
 def _departed_version(connection: Connection, client: str) -> int:
     """Return the version with which a client left, 0 if it did not; refuse a client whose batch has left."""
-    query = "SELECT version, event FROM departures JOIN audit USING (seq) WHERE client = ?"
-    gone = connection.execute(query, (client,)).fetchone()
-    if gone is not None and gone[1] == "dissolved" and client not in given_up(connection):
+    version, event = departed_version(connection, client)
+    if event == "dissolved" and client not in given_up(connection):
         raise RefusedError(
             Reason.REPLAYED,
             f"client {client!r} was in a sum that has left, and is out for good: take part in a new federation",
             client,
         )
-    return int(gone[0]) if gone else 0
+    return version
 
 
 def waiting(connection: Connection) -> tuple[Waiting, ...]:
@@ -184,6 +184,6 @@ def withdraw(connection: Connection, terms: Terms, client: str) -> Receipt | Non
         )
     new = append(connection, "withdrawn", {"client": client, "version": row[0], "digest": row[1]})
     connection.execute("DELETE FROM reports WHERE client = ?", (client,))
-    connection.execute("INSERT INTO departures VALUES (?, ?, ?)", (client, row[0], new.seq))
+    depart(connection, [(client, row[0])], new.seq)
     leave_out(connection, [client])
     return Receipt.of(terms.id, new)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fedmoments.durable import Connection
-from fedmoments.errors import InputError, LedgerError, RefusedError
+from fedmoments.errors import InputError, LedgerError, RefusedError, reading
 from fedmoments.federation.keys.rotation import Rotation
 from fedmoments.federation.store.audit import append
 from fedmoments.wire import PublicKey, Reason, check_client_id
@@ -130,4 +130,5 @@ def key_of(connection: Connection, client: str) -> PublicKey:
             f"client {client!r} was revoked and contributes no more: ask the federation's operator",
             client,
         )
-    return PublicKey(row[0])
+    with reading(f"the stored key of client {client!r} is damaged: run verify, and restore a snapshot"):
+        return PublicKey(row[0])

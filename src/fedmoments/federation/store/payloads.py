@@ -12,7 +12,7 @@ from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError, RefusedError
 from fedmoments.federation.store.totals import read_totals
 from fedmoments.federation.terms import Terms
-from fedmoments.wire import Agreement, Contribution, PublicKey, decode
+from fedmoments.wire import Agreement, Contribution, PublicKey, Reason, decode
 from fedmoments.wire.contribution import read_measured
 from fedmoments.wire.header import HEADER_BYTES, read_header
 
@@ -37,6 +37,8 @@ def stored(connection: Connection, agreement: Agreement, client: str) -> Contrib
         raise LedgerError(f"the contribution of client {client!r} is not in the ledger, which is damaged: run verify")
     version, digest, data, whole = row
     try:
+        if not isinstance(data, bytes):
+            raise RefusedError(Reason.BODY, "it is not bytes")
         header = read_header(data, agreement)
         body = memoryview(data)[HEADER_BYTES:]
         statistics, withheld = read_measured(header, body, agreement)

@@ -7,6 +7,7 @@ from fedmoments.durable import Connection
 from fedmoments.errors import InputError, LedgerError
 from fedmoments.federation.store.audit import Entry, append, redoing
 from fedmoments.federation.store.batches import dissolve
+from fedmoments.federation.store.departures import depart, departed_version
 from fedmoments.federation.store.intake import take_out
 from fedmoments.federation.store.masked import withdraw
 from fedmoments.federation.store.releases import charge_again
@@ -101,10 +102,9 @@ def _depart(connection: Connection, terms: Terms, client: str, version: int) -> 
             dissolve(connection, terms, batch[0], "a client of it had left")
         elif withdraw(connection, terms, client) is None:
             take_out(connection, terms.agreement, client)
-    gone = connection.execute("SELECT version FROM departures WHERE client = ?", (client,)).fetchone()
-    if gone is None or gone[0] < version:
+    if departed_version(connection, client)[0] < version:
         new = append(connection, "departed", {"client": client, "version": version})
-        connection.execute("INSERT OR REPLACE INTO departures VALUES (?, ?, ?)", (client, version, new.seq))
+        depart(connection, [(client, version)], new.seq)
 
 
 def _dissolve(connection: Connection, terms: Terms, batch: str, members: Sequence[tuple[str, int]]) -> None:

@@ -202,7 +202,7 @@ def _read_row(connection: Connection, name: str, label: int, length: int) -> Int
 
 
 def _checked(name: str, label: int, data: bytes | None, digest: bytes) -> bytes:
-    if data is None or digest_of(name, label, data) != digest:
+    if not isinstance(data, bytes) or digest_of(name, label, data) != digest:
         raise LedgerError(
             f"the running sum of '{name}' for label {label} is not what was written (its digest differs): {_DAMAGED}"
         )

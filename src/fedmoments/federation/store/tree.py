@@ -1,6 +1,7 @@
 """The Merkle tree over the log, kept as it grows: one row for each complete subtree, so that proofs read few rows."""
 
 from fedmoments.durable import Connection
+from fedmoments.errors import LedgerError
 from fedmoments.federation.transparency.merkle import Subtree, leaf_hash, node_hash
 
 __all__ = ["grow", "leaf_of", "subtree_of", "tree_problems"]
@@ -32,7 +33,10 @@ def subtree_of(connection: Connection) -> Subtree:
 
     def read(level: int, place: int) -> bytes:
         query = "SELECT hash FROM tree WHERE level = ? AND place = ?"
-        return bytes(connection.execute(query, (level, place)).fetchone()[0])
+        row = connection.execute(query, (level, place)).fetchone()
+        if row is None or type(row[0]) is not bytes:
+            raise LedgerError("the tree over the log is damaged, and proves nothing: run verify, restore a snapshot")
+        return bytes(row[0])
 
     return read
 

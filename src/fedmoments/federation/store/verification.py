@@ -12,9 +12,9 @@ in the chain.
 from dataclasses import dataclass, replace
 
 from fedmoments.durable import Connection, DurableFile
-from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.errors import FileFormatError, LedgerError, reading
 from fedmoments.federation.store.audit import entries, head
-from fedmoments.federation.store.journal import Journal
+from fedmoments.federation.store.journal import Journal, taken_in
 from fedmoments.federation.store.payloads import stored, stored_clients
 from fedmoments.federation.store.replay import Replay
 from fedmoments.federation.store.totals import Change, digest_of, stored_totals
@@ -71,7 +71,7 @@ def verify(
     """Check the whole ledger: its pages, its log, its tables, and its journal; see `FederationStore.verify`."""
     damage = file.damage()
     try:
-        with file.reading(settled=False) as connection:
+        with file.reading(settled=False) as connection, reading("its tables hold what no ledger writes"):
             outcome = _verify(connection, agreement, expect)
             problem = (
                 None if journal is None else _journal_problem(connection, journal, is_needed=not file.is_read_only)
@@ -114,13 +114,20 @@ def _verify(connection: Connection, agreement: Agreement, expect: str | None) ->
         chain.append(f"the log ends with the hash {last}, but {noted} was noted as its head: its end is missing")
     if not expected_seen:
         chain.append(f"no entry has the hash {expect}: the log was cut off, rewritten, or is not the one meant")
-    problems = replay.compare(connection)
+    problems = [*replay.compare(connection), *_counter_problems(connection)]
     clients = stored_clients(connection)
     problems += _compare_totals(connection, agreement, clients)
     sentences = [*chain, *problems]
     if len(sentences) > MOST_PROBLEMS:
         sentences = [*sentences[:MOST_PROBLEMS], f"… and {len(sentences) - MOST_PROBLEMS} more"]
     return Verification(not chain, not problems, length, len(clients), last, tuple(sentences))
+
+
+def _counter_problems(connection: Connection) -> list[str]:
+    """Return whether the counter of receipts is the number of the last line of the journal that was taken in."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'counter'").fetchone()
+    noted, seq = None if row is None else row[0], taken_in(connection)[0]
+    return [] if noted in (None, str(seq)) else [f"the counter is {noted!r:.40}, but the journal has {seq} lines"]
 
 
 def _journal_problem(connection: Connection, journal: Journal, *, is_needed: bool) -> str | None:

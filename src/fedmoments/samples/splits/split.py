@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from fedmoments.errors import FileFormatError, InputError
+from fedmoments.errors import FileFormatError, InputError, reading
 from fedmoments.samples.splits.split_file import Header, read_split, write_split
 
 __all__ = ["DROPPED", "Split", "client_name"]
@@ -256,10 +256,8 @@ class Split:
         if any(type(header.get(key)) is not kind for key, kind in kinds.items()) or len(header) != len(kinds):
             raise FileFormatError(f"{path}: the header of a split must hold {sorted(kinds)}, but holds {header}")
         lists = {key: tuple(str(item) for item in header[key]) for key in ("names", "notes")}
-        try:
+        with reading(f"{path} does not hold a valid split"):
             return cls(clients, **(header | lists))
-        except InputError as error:
-            raise FileFormatError(f"{path} does not hold a valid split: {error}") from error
 
 
 def client_name(number: int, n_clients: int) -> str:

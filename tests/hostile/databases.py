@@ -1,0 +1,237 @@
+"""Files that a party keeps, or is handed as a whole: ledgers, snapshots, journals, notebooks, outboxes, splits.
+
+Each parser changes values in any table, or bytes anywhere, makes the checksum right again and uses the file as the
+product would: to fit, to verify, to show, to restore, to send.
+"""
+
+import hashlib
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.hostile.mutations import HOSTILE, changed_bytes, changed_text
+from tests.hostile.parsers import X, Y, _repacked, parser, terms
+
+import fedmoments as fm
+from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.results import fit_heads
+from fedmoments.federation.store import FederationStore
+from fedmoments.federation.store.journal import journal_of
+from fedmoments.federation.terms import Terms
+from fedmoments.federation.transparency.heads import LogHead
+from fedmoments.federation.transparency.notebook import Noted
+from fedmoments.samples.splits.split import Split
+from fedmoments.wire import IdentityKey, encode
+
+Rng = np.random.Generator
+#: Values of a cell that SQLite can hold.
+CELLS = [value for value in HOSTILE if isinstance(value, str | float | bytes | None) and "\ud800" not in str(value)]
+CELLS += [0, 1, -1, 2**62, b"", b"\x00" * 32, b"x" * 4096]
+
+
+@cache
+def world() -> dict[str, bytes]:
+    """Return the files of a federation of which a client left and one was revoked."""
+    sent = b""
+    with tempfile.TemporaryDirectory() as name:
+        room, agreed = Path(name), terms("gram")
+        key = IdentityKey.generate()
+        with FederationStore.create(room / "ledger", agreed) as store, Outbox(room / "box") as outbox:
+            for place, client in enumerate(("clinic", "lab", "ward")):
+                store.enrol(client, key.public)
+                mine = np.arange(len(Y)) % 3 == place
+                stats = fm.Statistics.of(X[mine] / 4, Y[mine], agreed.spec, n_classes=3)
+
+                def make(version: int, stats: Any = stats, client: str = client) -> bytes:
+                    return encode(stats, store.terms.agreement, client=client, version=version, key=key)
+
+                sent = outbox.prepare(store.terms, client, "source", make)
+                outbox.acknowledge(store.submit(sent).to_json())
+            store.snapshot(room / "snap")
+            store.leave("ward")
+            store.revoke("lab")
+            heads = [store.show([1])["head"]]
+        noted = b"".join(Noted(LogHead.from_json(text)).to_line() for text in heads)
+        files = {str(path.relative_to(room)): path.read_bytes() for path in room.rglob("*") if path.is_file()}
+        return {**files, "heads.jsonl": noted, "sent": sent}
+
+
+def laid_out(room: Path) -> Path:
+    for name, data in world().items():
+        (room / name).parent.mkdir(parents=True, exist_ok=True)
+        (room / name).write_bytes(data)
+    (room / "again.key").write_bytes(world()["ledger.key"])  # of the ledger that a snapshot is restored to
+    for key in room.glob("*.key"):
+        key.chmod(0o600)
+    return room
+
+
+def _changed_database(path: Path, rng: Rng) -> None:
+    """Change one to three cells of any table, or delete or double a row."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _ in range(int(rng.integers(1, 4))):
+            table = str(rng.choice(tables))
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+            if not rows:
+                continue
+            row, at = rows[rng.integers(len(rows))], int(rng.integers(len(columns)))
+            where = " AND ".join(f"{column} IS ?" for column in columns)
+            value: Any = CELLS[rng.integers(len(CELLS))]
+            if isinstance(row[at], bytes) and row[at] and rng.integers(2):
+                value = changed_bytes(row[at], rng)
+            elif isinstance(row[at], str) and row[at].startswith("{") and rng.integers(2):
+                value = changed_text(row[at], rng).encode("utf-8", "replace").decode("utf-8", "replace")
+            try:
+                if rng.integers(5) == 0:
+                    connection.execute(f"DELETE FROM {table} WHERE {where}", row)
+                else:
+                    connection.execute(f"UPDATE {table} SET {columns[at]} = ? WHERE {where}", (value, *row))
+            except (sqlite3.IntegrityError, OverflowError):
+                continue
+        connection.commit()
+
+
+def use(store: FederationStore, rng: Rng) -> Any:
+    """Do with a ledger what its operator does, in any order."""
+    deeds: list[Callable[[], Any]] = [
+        store.verify,
+        store.status,
+        store.digest,
+        store.enrolled,
+        lambda: list(store.audit()),
+        lambda: store.show([1], 0),
+        lambda: fit_heads(store, ["fed3r"]),
+        lambda: list(store.contributions()),
+        lambda: store.leave("clinic"),
+        lambda: store.submit_many([world()["sent"]]),
+    ]
+    for place in rng.permutation(len(deeds)):
+        deeds[place]()
+
+
+@parser
+def ledgers(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        if rng.integers(3):
+            _changed_database(room / "ledger", rng)
+        else:
+            (room / "ledger").write_bytes(changed_bytes(world()["ledger"], rng))
+        with FederationStore.open(room / "ledger") as store:
+            return use(store, rng)
+
+
+@parser
+def snapshots(rng: Rng) -> Any:
+    """A snapshot whose checksum fits: whoever may write the one may write the other."""
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        if rng.integers(3):
+            _changed_database(room / "snap", rng)
+        else:
+            (room / "snap").write_bytes(changed_bytes(world()["snap"], rng))
+        checksum = hashlib.sha256((room / "snap").read_bytes()).hexdigest()
+        (room / "snap.sha256").write_text(f"{checksum}  snap\n")
+        decided = {"ward": "out"} if rng.integers(2) else {}
+        with FederationStore.restore(
+            room / "snap", room / "again", journal=room / "ledger.journal", departed=decided
+        ) as store:
+            return use(store, rng)
+
+
+@parser
+def checksums(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        (room / "snap.sha256").write_bytes(changed_bytes(world()["snap.sha256"], rng))
+        with FederationStore.restore(
+            room / "snap", room / "again", journal=room / "ledger.journal", departed={"ward": "out"}
+        ) as store:
+            return use(store, rng)
+
+
+@parser
+def journals(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        lines = world()["ledger.journal"].split(b"\n")
+        at = int(rng.integers(len(lines) - 1))
+        how = rng.integers(4)
+        if how == 0:
+            del lines[at]
+        elif how == 1:
+            lines[at] = changed_text(lines[at].decode(), rng).encode("utf-8", "surrogatepass")
+        elif how == 2:
+            lines = [changed_bytes(b"\n".join(lines), rng)]
+        else:
+            lines.insert(at, lines[int(rng.integers(len(lines)))])
+        journal_of(room / "ledger").write_bytes(b"\n".join(lines))
+        if rng.integers(2):
+            with FederationStore.open(room / "ledger") as store:
+                return use(store, rng)
+        with FederationStore.restore(
+            room / "snap", room / "again", journal=room / "ledger.journal", departed={"ward": "out"}
+        ) as store:
+            return use(store, rng)
+
+
+@parser
+def outboxes(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        if rng.integers(3):
+            _changed_database(room / "box" / "outbox.db", rng)
+        else:
+            (room / "box" / "outbox.db").write_bytes(changed_bytes(world()["box/outbox.db"], rng))
+        with Outbox(room / "box") as outbox:
+            agreed = _terms_of(room)
+            for federation, client in outbox.federations():
+                found = (
+                    outbox.newest(federation, client),
+                    outbox.sources(federation, client),
+                    outbox.pending(federation),
+                )
+                assert found
+            outbox.sent(agreed, "clinic")
+            return outbox.prepare(agreed, "clinic", "source", lambda _: b"nothing")
+
+
+@cache
+def _agreed() -> str:
+    with tempfile.TemporaryDirectory() as name:
+        room = laid_out(Path(name))
+        with FederationStore.open(room / "ledger") as store:
+            return store.terms.to_json()
+
+
+def _terms_of(_: Path) -> Terms:
+    return Terms.from_json(_agreed())
+
+
+@parser
+def notebooks(rng: Rng) -> Any:
+    from fedmoments.federation.transparency.notebook import Notebook, compare
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "heads.jsonl")
+        line = changed_text(world()["heads.jsonl"].decode(), rng).encode("utf-8", "surrogatepass")
+        path.write_bytes(line + b"\n")
+        return compare(Notebook(path).noted())
+
+
+@parser
+def splits(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "split")
+        Split(np.arange(30) % 3, 3, "by hand").save(path)
+        path.write_bytes(_repacked(path.read_bytes(), "split", rng))
+        split = Split.load(path)
+        return split.n_clients, split.digest()
