@@ -309,6 +309,16 @@ def test_leave_gives_the_same_receipt_twice_and_refit_forgets(trial: Any, run: A
     assert after["clients"] == 11
     for old, new in zip(trial["heads"], after["heads"], strict=True):
         assert old["classifier"] != new["classifier"]
+    versions = [
+        json.loads(run("card", f"{place}/heads/fedcof.safetensors", "--json").stdout) for place in ("before", "after")
+    ]
+    assert [each["version"]["number"] for each in versions] == [1, 2]  # the same parameters are the same version
+    assert versions[1]["version"]["parent"] == trial["heads"][0]["classifier"] == versions[0]["digest"]
+    assert versions[1]["version"]["entry"] > versions[0]["version"]["entry"]
+    card = Path("after/heads/fedcof.md").read_text("utf-8")
+    assert "- **Parties**: 11" in card
+    assert "client-0000" not in card
+    assert "heads/fedcof.md" in Path("after/report.html").read_text("utf-8")
     assert "cannot leave" in refuse("leave", LEDGER, "nobody")
     assert "11 of 12 clients" in run("status", LEDGER).stdout
 

@@ -27,7 +27,7 @@ COMMANDS = sorted(
     + [f"{group} {name}" for group in GROUPS for name in commands_of(PROGRAM[group])]
 )
 #: Their examples need the demo itself, or processes on both sides.
-ELSEWHERE = {"export", "serve", "demo", "predict", "federate", "server run", "server tune"}
+ELSEWHERE = {"card", "export", "serve", "demo", "predict", "federate", "server run", "server tune"}
 
 
 def command_of(name: str) -> Any:
@@ -56,7 +56,7 @@ def test_all_commands_are_there() -> None:
     server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "invite", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
-    others |= {"compare", "export", "reproduce", "serve"}
+    others |= {"card", "compare", "export", "reproduce", "serve"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

@@ -33,7 +33,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     # The same classes in another order: names decide, not numbers.
     second = fm.fit("gh-lda", {"a": (X[:200], 3 - y[:200])}, class_names=["dog", "cow", "bee", "ant"])
     first.save("first.classifier")
-    second.noting(version={"parent": first.digest()}).save("second.classifier")
+    second.noting(version={"name": "toy", "number": 2, "parent": first.digest()}).save("second.classifier")
     return {"X": X[200:], "y": np.array(NAMES)[y[200:]], "first": first, "second": second}
 
 

@@ -77,6 +77,7 @@ HEADINGS: Mapping[str, Commands] = {
         "merge": ("merge:merge", "Merge statistics files of many clients."),
         "fit": ("classifiers:fit", "Fit a classifier from statistics files."),
         "evaluate": ("classifiers:evaluate", "Test a classifier on held-out samples."),
+        "card": ("card:card", "Print the model card of a classifier."),
         "compare": ("compare:compare", "Say what changed from one classifier to another."),
     },
     "Research": {

@@ -70,7 +70,8 @@ def fit(
     classifier = fit(head, ledger, class_names=first.class_names, feature_map=feature_map, **hyper)
     seconds = time.perf_counter() - start
     samples = ledger.statistics().n_samples
-    classifier = classifier.noting(clients=len(clients), samples=samples, encoder=first.encoder)
+    version = _version(place, classifier.digest())
+    classifier = classifier.noting(clients=len(clients), samples=samples, encoder=first.encoder, version=version)
     classifier.save(place)
     size = place.stat().st_size
     absent = [name for name, there in zip(classifier.class_names, classifier.present, strict=True) if not there]
@@ -89,6 +90,7 @@ def fit(
                 "seconds": seconds,
                 "choice": choice_of(classifier),
                 "digest": classifier.digest(),
+                "version": version,
             }
         )
         return
@@ -101,6 +103,22 @@ def fit(
     if absent:
         print_line(f"note: {len(absent)} classes have no sample and are never predicted: {', '.join(absent[:5])}")
     print_line(f"wrote {place} ({readable_bytes(size)})")
+
+
+def _version(place: Path, digest: str) -> dict[str, Any]:
+    """Return which version a classifier is: that after the one whose place it takes, or the first."""
+    from fedmoments.core.classifier import load
+    from fedmoments.core.classifier.version import Version, version_of
+    from fedmoments.errors import FedMomentsError
+
+    first = Version(place.name.partition(".")[0])
+    if not place.is_file():
+        return first.to_dict()
+    try:
+        former = load(place)
+    except FedMomentsError:  # something else stood there
+        return first.to_dict()
+    return (version_of(former) or first).following(former.digest(), digest).to_dict()
 
 
 def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:

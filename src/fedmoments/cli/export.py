@@ -39,16 +39,15 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a model that other software loads without fedmoments, with class names, probabilities and a model card."""
-    from fedmoments.core.classifier import load
     from fedmoments.handover.export import export as write
     from fedmoments.handover.model import Model
 
     if head_only and encoder is not None:
         raise InputError("--head-only leaves the encoder out, and --encoder names one: give one of them")
     file = existing_file(model)
-    whole = Model(load(file)) if head_only else Model.read(file, encoder, trusted=running.trust)
+    whole = Model.read(file, encoder, encode=not head_only, trusted=running.trust)
     options = {"runtime_folder": runtime_folder} if runtime_folder else {}
-    files = write(whole.classifier, to, out, encoder=whole.encoder, **options)
+    files = write(whole.classifier, to, out, encoder=whole.encoder, evidence=whole.evidence, **options)
     sizes = {str(path): path.stat().st_size for path in files}
     if json:
         print_json({"to": to, "takes": whole.takes, "files": sizes, "digest": whole.classifier.digest()})

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain
 from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
@@ -14,6 +16,9 @@ from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.results import Fitted, Source, source_of
 from fedmoments.federation.store import FederationStore, Status
 from fedmoments.federation.terms import Terms
+from fedmoments.files import write_whole
+from fedmoments.handover.card import model_card
+from fedmoments.handover.evidence import Evidence
 from fedmoments.pages import write_report
 from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.sketch_leaks import sketch_facts
@@ -21,7 +26,7 @@ from fedmoments.privacy.sketch_leaks import sketch_facts
 #: With more clients than this the page does not draw who holds what: all contributions would be read again.
 MOST_HOLDERS = 2000
 
-__all__ = ["federation_report", "write_federation"]
+__all__ = ["federation_report", "logged_versions", "write_federation"]
 
 
 def write_federation(
@@ -33,7 +38,7 @@ def write_federation(
     *,
     source: Source | None = None,
 ) -> list[Path]:
-    """Write ``heads/NAME.safetensors``, ``federation.json`` and ``report.html``; each appears whole or not at all.
+    """Write ``heads/NAME.safetensors``, model cards, ``federation.json`` and ``report.html``, each whole or not at all.
 
     Parameters
     ----------
@@ -50,15 +55,46 @@ def write_federation(
     """
     heads = folder / "heads"
     heads.mkdir(parents=True, exist_ok=True)
-    for former in heads.glob("*.safetensors"):
+    for former in (*heads.glob("*.safetensors"), *heads.glob("*.md")):
         if former.stem not in fitted:
             former.unlink()
+    versions = logged_versions(store)
+    fitted = {
+        name: replace(fit, classifier=_versioned(fit.classifier, versions.get(name))) for name, fit in fitted.items()
+    }
     for name, fit in fitted.items():
         fit.classifier.save(heads / f"{name}.safetensors")
     report = federation_report(store, fitted, evaluations, events, source=source)
     report.write(folder / "federation.json")
+    for detail in report.details:
+        card = model_card(fitted[detail.head].classifier, evidence=Evidence(report, detail))
+        write_whole(heads / f"{detail.head}.md", card.encode())
     write_report(folder / "report.html", report)
     return [folder / "report.html", folder / "federation.json", heads]
+
+
+def logged_versions(store: FederationStore) -> dict[str, Version]:
+    """Return the version of every head that was fitted last from a ledger, by what its log says.
+
+    Versions stand in files alone, never in what clients are asked to test: the same head must be the same bytes there,
+    so that a test that is asked for again tells nothing new.
+    """
+    versions: dict[str, Version] = {}
+    last: dict[str, str] = {}
+    for entry in store.audit():
+        facts = entry.details
+        for head, digest in facts["digests"].items() if facts.get("note") in ("fitted", "refitted") else ():
+            if digest == last.get(head):
+                continue
+            former = versions.get(head, Version(f"{store.terms.name}/{head}", 0))
+            version = former.following(last.get(head), digest)
+            versions[head] = replace(version, federation=store.terms.id, entry=entry.seq)
+            last[head] = digest
+    return versions
+
+
+def _versioned(classifier: Classifier, version: Version | None) -> Classifier:
+    return classifier if version is None else classifier.noting(version=version.to_dict())
 
 
 def federation_report(

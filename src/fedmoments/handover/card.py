@@ -1,16 +1,22 @@
 """The model card: what a person must know before a model is used, made from what the run recorded.
 
 What a run cannot know (what the model is for, where it must not be used) is left to be filled in, and marked so.
+Parties have numbers for names: the card leaves the house with the model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier.version import version_of
+from fedmoments.core.observations import Report
+from fedmoments.handover.evidence import Evidence
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.registry import encoders
 
-__all__ = ["TO_FILL_IN", "model_card"]
+__all__ = ["TO_FILL_IN", "model_card", "wilson"]
 
 #: Marks what a person must write.
 TO_FILL_IN = "*To be filled in by a person before use.*"
@@ -18,11 +24,13 @@ ORIGIN = (
     "Made by fedmoments: parties measured moments of frozen features and sent them once; this classifier was solved "
     "from their sums. No sample left a party."
 )
-#: Class names that the card lists; the rest is counted.
+#: Class names, parties and sites that the card lists; the rest is counted.
 LISTED = 30
+#: Standard deviations of a normal distribution that hold 95 % of it.
+Z95 = 1.959963984540054
 
 
-def model_card(classifier: Classifier, encoder: Encoder | None = None) -> str:
+def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence: Evidence | None = None) -> str:
     """Return a model card in Markdown.
 
     Parameters
@@ -31,6 +39,8 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None) -> str:
         Its notes say how it was made.
     encoder
         The encoder before it, if it is part of the model.
+    evidence
+        What the report of its run says of it: parties, protection, tests. Without it these are "not recorded".
 
     Examples
     --------
@@ -39,19 +49,35 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None) -> str:
     >>> print(model_card(fm.fit("fedncm", parties)).splitlines()[0])
     # Model card: fedncm, 2 classes
     """
-    info = classifier.info
-    head = str(info.get("head", f"a {classifier.kind} classifier"))
-    sections = [
-        f"# Model card: {head}, {classifier.n_classes} classes",
-        ORIGIN,
-        "## What it is\n\n" + _listed(_facts(classifier, encoder, head)),
-        "## Classes\n\n" + _classes(classifier),
-        "## Who took part\n\n" + _listed(_parties(info)),
-        "## How good it is\n\n" + _tested(info),
-        f"## Intended use\n\n{TO_FILL_IN}",
-        f"## Where it must not be used, known limits\n\n{TO_FILL_IN}",
-    ]
-    return "\n\n".join(sections) + "\n"
+    head = str(classifier.info.get("head", f"a {classifier.kind} classifier"))
+    report = evidence.report if evidence else None
+    sections = {
+        "What it is": _bullets(_facts(classifier, encoder, head)),
+        "Classes": _classes(classifier),
+        "Who took part": _parties(classifier.info, report),
+        "What protects the parties": _protection(classifier.info, report),
+        "How good it is": _tested(classifier, evidence),
+        "Intended use": TO_FILL_IN,
+        "Where it must not be used, known limits": TO_FILL_IN,
+    }
+    title = f"# Model card: {head}, {classifier.n_classes} classes"
+    return "\n\n".join([title, ORIGIN, *(f"## {name}\n\n{text}" for name, text in sections.items())]) + "\n"
+
+
+def wilson(right: int, samples: int) -> tuple[float, float]:
+    """Return the interval of 95 % of a share by Wilson's score: it never leaves [0, 1], and serves few samples, too.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson(9, 10)], wilson(0, 0)
+    ([0.596, 0.982], (0.0, 1.0))
+    """
+    if not samples:
+        return 0.0, 1.0
+    share, spare = right / samples, Z95**2 / samples
+    middle = (share + spare / 2) / (1 + spare)
+    half = Z95 / (1 + spare) * float(np.sqrt(share * (1 - share) / samples + spare / (4 * samples)))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[str, str]:
@@ -59,8 +85,12 @@ def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[s
     noted = info.get("encoder")
     name = encoder.name if encoder else noted.get("name", "unknown") if isinstance(noted, Mapping) else "unknown"
     settings = info.get("settings") or {}
-    return {
+    version = version_of(classifier)
+    facts = {
         "Head": head + (f" ({', '.join(f'{key} = {value}' for key, value in settings.items())})" if settings else ""),
+        "Version": str(version) if version else "",
+        "Version before": f"`{version.parent}`" if version and version.parent else "",
+        "Ledger": f"federation `{version.federation}`, entry {version.entry}" if version and version.federation else "",
         "Encoder": name,
         "Licence of the encoder": _licence(name),
         "Feature map": str(classifier.feature_map) if classifier.feature_map else "none",
@@ -68,6 +98,7 @@ def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[s
         "Temperature": f"{classifier.temperature:.4g}",
         "Digest": f"`{classifier.digest()}`",
     }
+    return {key: value for key, value in facts.items() if value}
 
 
 def _licence(name: str) -> str:
@@ -77,27 +108,97 @@ def _licence(name: str) -> str:
 
 def _classes(classifier: Classifier) -> str:
     names = [
-        f"{name}" if there else f"{name} (no training sample: never predicted)"
+        name if there else f"{name} (no training sample: never predicted)"
         for name, there in zip(classifier.class_names, classifier.present, strict=True)
     ]
-    more = [] if len(names) <= LISTED else [f"and {len(names) - LISTED} more"]
-    return "\n".join(f"- {name}" for name in [*names[:LISTED], *more])
+    return "\n".join(f"- {name}" for name in _some(names))
 
 
-def _parties(info: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "Parties": f"{info['clients']:,}" if isinstance(info.get("clients"), int) else "not recorded",
-        "Samples": f"{info['samples']:,}" if isinstance(info.get("samples"), int) else "not recorded",
-        "Protection": str(info.get("protection") or "contributions were sent in the clear"),
+def _some(entries: Sequence[str]) -> list[str]:
+    more = [] if len(entries) <= LISTED else [f"and {len(entries) - LISTED:,} more"]
+    return [*entries[:LISTED], *more]
+
+
+def _parties(info: Mapping[str, Any], report: Report | None) -> str:
+    clients = report.rows[0].setting.clients if report and report.rows else info.get("clients")
+    samples = report.data.train if report else info.get("samples")
+    holders = report.holders if report else None
+    clients = clients or (holders.n_clients if holders else None)
+    facts = {
+        **_run(report),
+        "Parties": f"{clients:,}" if isinstance(clients, int) else "not recorded",
+        "Samples": f"{samples:,}" if isinstance(samples, int) else "not recorded",
     }
+    if holders is None or not len(holders.cells):
+        return _bullets(facts)
+    rows = [
+        (f"party {place + 1}", f"{int(mine[:, 2].sum()):,}", str(len(mine)))
+        for place in range(holders.n_clients)
+        if len(mine := holders.cells[holders.cells[:, 0] == place])
+    ]
+    return _bullets(facts) + "\n\n" + _table(("Party", "Samples", "Classes"), rows)
 
 
-def _tested(info: Mapping[str, Any]) -> str:
-    accuracy = info.get("accuracy")
-    if not isinstance(accuracy, float | int):
-        return "Not tested: no accuracy was recorded with this classifier."
-    return f"Accuracy {accuracy:.2%}, as recorded when it was fitted."
+def _run(report: Report | None) -> dict[str, str]:
+    if report is None:
+        return {}
+    name = report.federation.name if report.federation else ""
+    return {"Run": f"the federation {name}" if name else "a simulation on one machine: parties were played"}
 
 
-def _listed(facts: Mapping[str, str]) -> str:
+def _protection(info: Mapping[str, Any], report: Report | None) -> str:
+    card = report.privacy if report else None
+    if card is None:
+        return str(info.get("protection") or "Not recorded.")
+    parts = [_bullets({"Contributions travelled as": card.mode, **dict(card.facts)})]
+    for title, entries in (
+        ("Who learns what", [f"{who}: {what}" for who, what in card.sees]),
+        ("What must be true", card.assumptions),
+        ("What is not promised", card.not_promised),
+    ):
+        if entries:
+            parts.append(f"{title}:\n\n" + "\n".join(f"- {entry}" for entry in entries))
+    return "\n\n".join(parts)
+
+
+def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
+    table = evidence.detail.confusion if evidence else None
+    if evidence is None or table is None or not table.sum():
+        return "Not tested: no report of a test lies beside this classifier."
+    right, samples = int(np.trace(table)), int(table.sum())
+    facts = {"Accuracy": _interval(right, samples)}
+    calibration = evidence.detail.calibration
+    if calibration is not None and calibration.ece is not None:
+        facts["Expected calibration error"] = (
+            f"{100 * calibration.ece:.1f} points at temperature {classifier.temperature:.3g}"
+        )
+    by_class = zip(classifier.class_names, np.diagonal(table).tolist(), table.sum(axis=1).tolist(), strict=True)
+    worst = sorted((hits / count, name, hits, count) for name, hits, count in by_class if count)
+    rows = [(name, _interval(hits, count)) for _, name, hits, count in worst]
+    return "\n\n".join([_bullets(facts), *_sites(evidence), _table(("Class", "Found (95 % interval)"), rows)])
+
+
+def _sites(evidence: Evidence) -> list[str]:
+    """Return the table of accuracies by site, where the run's report has them."""
+    federation = evidence.report.federation
+    spread = federation.spread.get(evidence.detail.head, {}) if federation else {}
+    rows = [
+        (f"site {place}", _interval(round(site["accuracy"] * site["samples"]), site["samples"]))
+        for place, site in enumerate(spread.get("sites", ()), 1)
+    ]
+    return [_table(("Site that tested it", "Accuracy (95 % interval)"), rows)] if rows else []
+
+
+def _interval(right: int, samples: int) -> str:
+    low, high = wilson(right, samples)
+    return f"{right / samples:.1%} ({low:.1%} to {high:.1%}), {right:,} of {samples:,} samples"
+
+
+def _bullets(facts: Mapping[str, str]) -> str:
     return "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
+
+
+def _table(columns: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows[:LISTED]]
+    written = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return written + (f"\n\n… and {len(rows) - LISTED:,} more" if len(rows) > LISTED else "")

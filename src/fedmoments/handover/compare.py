@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier, load
+from fedmoments.core.classifier.version import version_of
 from fedmoments.core.observations.observation import McNemar, mcnemar
 from fedmoments.handover.answers import encoded
 from fedmoments.handover.evidence import evidence_of
@@ -98,6 +99,7 @@ def changes(first: Classifier, second: Classifier) -> dict[str, Any]:
     >>> changes(old, new)["classes_added"], changes(old, new)["same_parameters"]
     (['right'], True)
     """
+    before = version_of(second)
     facts = [dict(_facts(classifier)) for classifier in (first, second)]
     differing = {
         name: [fact.get(name) for fact in facts]
@@ -106,7 +108,7 @@ def changes(first: Classifier, second: Classifier) -> dict[str, Any]:
     }
     return {
         "same_parameters": first.digest() == second.digest(),
-        "second_follows_first": _parent(second) == first.digest(),
+        "second_follows_first": before is not None and before.parent == first.digest(),
         "classes_added": [name for name in second.class_names if name not in first.class_names],
         "classes_removed": [name for name in first.class_names if name not in second.class_names],
         "changed": differing,
@@ -123,15 +125,12 @@ def _facts(classifier: Classifier) -> Iterator[tuple[str, Any]]:
     yield "feature map", str(classifier.feature_map) if classifier.feature_map else None
     yield "dimensions", classifier.dim
     yield "temperature", classifier.temperature
-    for name in ("head", "settings", "clients", "samples", "statistics", "version"):
+    for name in ("head", "settings", "clients", "samples", "statistics"):
         yield name, info.get(name)
+    version = version_of(classifier)
+    yield "version", str(version) if version else None
     absent = [name for name, there in zip(classifier.class_names, classifier.present, strict=True) if not there]
     yield "never predicted", absent
-
-
-def _parent(classifier: Classifier) -> str | None:
-    version = classifier.info.get("version")
-    return version.get("parent") if isinstance(version, Mapping) else None
 
 
 def compare_on(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.errors import InputError
+from fedmoments.handover.evidence import Evidence
 from fedmoments.handover.model import Model
 from fedmoments.registry import Registry, scan
 from fedmoments.samples.encoders.encoder import Encoder
@@ -80,7 +81,13 @@ def register_export(given: Given) -> Given:
 
 
 def export(
-    classifier: Classifier, to: str, place: str | os.PathLike[str], *, encoder: Encoder | None = None, **options: Any
+    classifier: Classifier,
+    to: str,
+    place: str | os.PathLike[str],
+    *,
+    encoder: Encoder | None = None,
+    evidence: Evidence | None = None,
+    **options: Any,
 ) -> list[Path]:
     """Write a classifier, and the encoder before it, in a format that needs no fedmoments.
 
@@ -94,6 +101,8 @@ def export(
         File or folder to write; it must not exist.
     encoder
         The encoder that the classifier was fitted behind; without it the model takes features.
+    evidence
+        What the report of its run says of it, for the model card.
     options
         Of the format: ``runtime_folder`` of ``web``.
 
@@ -123,4 +132,4 @@ def export(
         if isinstance(noted, dict):
             encoder.require_same(noted, "this classifier was fitted behind")
     target.parent.mkdir(parents=True, exist_ok=True)
-    return chosen.write(Model(classifier, encoder), target, **options)
+    return chosen.write(Model(classifier, encoder, evidence), target, **options)

@@ -11,6 +11,7 @@ from typing import Any
 from fedmoments.core.classifier import Classifier, load
 from fedmoments.errors import InputError
 from fedmoments.handover.card import model_card
+from fedmoments.handover.evidence import Evidence, evidence_of
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.families.identity import IdentityEncoder
 from fedmoments.samples.encoders.registry import load_encoder, require_trusted
@@ -30,14 +31,23 @@ class Model:
         Head and feature map.
     encoder
         From samples to features; None for a model that takes features.
+    evidence
+        What the report of the run that made it says of it.
     """
 
     classifier: Classifier
     encoder: Encoder | None = None
+    evidence: Evidence | None = None
 
     @classmethod
     def read(
-        cls, file: str | os.PathLike[str], name: str | None = None, *, before: "Model | None" = None, **options: Any
+        cls,
+        file: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        encode: bool = True,
+        before: "Model | None" = None,
+        **options: Any,
     ) -> "Model":
         """Read a classifier file, and load the encoder that it names; one fitted on features has none.
 
@@ -47,18 +57,23 @@ class Model:
             Of the classifier.
         name
             Another way to get the same encoder.
+        encode
+            Whether to load the encoder; without it the model takes features.
         before
             A model whose encoder is taken where it is the same.
         options
             As in :func:`encoder_of`.
         """
         classifier = load(file)
+        evidence = evidence_of(classifier, file)
         noted = classifier.info.get("encoder")
-        if name is None and (noted is None or (isinstance(noted, dict) and noted.get("name") == "identity")):
-            return cls(classifier)
+        if not encode or (
+            name is None and (noted is None or (isinstance(noted, dict) and noted.get("name") == "identity"))
+        ):
+            return cls(classifier, None, evidence)
         if name is None and before is not None and before.classifier.info.get("encoder") == noted:
-            return cls(classifier, before.encoder)
-        return cls(classifier, encoder_of(classifier, name, beside=Path(file), **options))
+            return cls(classifier, before.encoder, evidence)
+        return cls(classifier, encoder_of(classifier, name, beside=Path(file), **options), evidence)
 
     @cached_property
     def taking(self) -> Encoder:
@@ -87,7 +102,7 @@ class Model:
 
     def card(self) -> str:
         """Return the model card, in Markdown."""
-        return model_card(self.classifier, self.encoder)
+        return model_card(self.classifier, self.encoder, self.evidence)
 
 
 def encoder_of(

@@ -33,6 +33,8 @@ __all__ = ["Evaluated", "EvaluationRound"]
 
 #: Cap on what a node may answer: confusion tables of some thousand classes.
 EVALUATION_BYTES = 2**28
+#: Nodes whose accuracy the report lists, lowest first.
+MOST_SITES = 200
 
 
 @dataclass
@@ -206,9 +208,10 @@ class EvaluationRound:
 
 
 def _spread(pairs: list[tuple[float, int]]) -> dict[str, Any]:
-    """Return how far the accuracies of nodes lie apart, and the largest share of all samples that one of them has."""
+    """Return how far accuracies of nodes lie apart, the largest share of samples that one has, and each, nameless."""
     accuracies = sorted(accuracy for accuracy, _ in pairs)
     samples = [count for _, count in pairs]
     middle = float(np.median(accuracies))
     shown = {"nodes": len(pairs), "lowest": accuracies[0], "median": middle, "highest": accuracies[-1]}
-    return {**shown, "largest_share": max(samples) / sum(samples)}
+    sites = [{"accuracy": accuracy, "samples": count} for accuracy, count in sorted(pairs)[:MOST_SITES]]
+    return {**shown, "largest_share": max(samples) / sum(samples), "sites": sites}

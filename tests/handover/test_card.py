@@ -1,0 +1,111 @@
+"""The model card says what a run recorded, names no party, and travels with every export."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+import fedmoments as fm
+from fedmoments.cli.app import app
+from fedmoments.core.classifier.version import Version, version_of
+from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
+from fedmoments.handover.card import TO_FILL_IN, model_card, wilson
+from fedmoments.handover.evidence import Evidence
+
+PARTIES = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_interval_is_that_of_wilson(samples: int, data: Any) -> None:
+    right = data.draw(st.integers(0, samples))
+    expected = binomtest(right, samples).proportion_ci(0.95, method="wilson")
+    assert wilson(right, samples) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def recorded(classifier: fm.Classifier) -> Evidence:
+    """Return the evidence of a federation of two parties with telling names."""
+    detail = HeadDetail("fedncm", None, np.array([[8, 2], [0, 5]]), Reliability(ece=0.031), digest=classifier.digest())
+    spread = {"fedncm": {"sites": [{"accuracy": 0.8, "samples": 10}, {"accuracy": 1.0, "samples": 5}]}}
+    report = Report(
+        data=Data("trial", train=123),
+        details=(detail,),
+        holders=Holders(2, np.array([[0, 0, 100], [1, 0, 3], [1, 1, 20]]), ("St. Mary", "City Bank")),
+        privacy=PrivacyCard("secure sums", sees=(("The server", "sums"),), not_promised=("Silence",)),
+        federation=FederationEvents("f" * 64, "trial", spread=spread),
+    )
+    return Evidence(report, detail)
+
+
+def test_the_card_says_what_the_run_recorded_and_names_nobody() -> None:
+    version = Version("trial/fedncm", 2, "ab" * 32, "f" * 64, 17)
+    classifier = fm.fit("fedncm", PARTIES, class_names=["up", "right"]).noting(version=version.to_dict())
+    assert version_of(classifier) == version
+    card = model_card(classifier, evidence=recorded(classifier))
+    for words in (
+        "trial/fedncm, version 2",
+        "entry 17",
+        "- **Parties**: 2",
+        "| party 1 | 100 | 1 |",
+        "| party 2 | 23 | 2 |",
+        "secure sums",
+        "- Silence",
+        "86.7% (62.1% to 96.3%), 13 of 15 samples",
+        "| site 1 | 80.0% (49.0% to 94.3%), 8 of 10 samples |",
+        "3.1 points",
+        "| up | 80.0%",
+    ):
+        assert words in card, words
+    assert card.count(TO_FILL_IN) == 2
+    assert "Mary" not in card
+    assert "Bank" not in card
+    assert "Not tested" in model_card(classifier)
+
+
+def test_every_export_of_a_run_has_its_card(tmp_path: Path) -> None:
+    import onnx
+
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    X = rng.normal(size=(120, 4)) + 2 * np.eye(3, 4)[y]
+    np.savez(tmp_path / "f.npz", x_train=X[:60], y_train=y[:60], x_test=X[60:], y_test=y[60:])
+    run = CliRunner().invoke
+    options = ["--heads", "fedncm", "--clients", "3", "--seeds", "1", "--out", str(tmp_path / "run")]
+    assert run(app, ["simulate", str(tmp_path / "f.npz"), *options]).exit_code == 0
+    head = str(tmp_path / "run/heads/fedncm.safetensors")
+    printed = run(app, ["card", head])
+    assert printed.exit_code == 0
+    assert "a simulation on one machine" in printed.stdout
+    assert "of 60 samples" in printed.stdout
+    for to, place in (("onnx", "model.onnx"), ("huggingface", "folder")):
+        assert run(app, ["export", head, "--to", to, "--out", str(tmp_path / place)]).exit_code == 0
+    notes = {prop.key: prop.value for prop in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert notes["model_card"] == printed.stdout
+    assert (tmp_path / "folder/README.md").read_text("utf-8").endswith(printed.stdout)
+    assert run(app, ["card", head, "--out", str(tmp_path / "card.md")]).exit_code == 0
+    assert (tmp_path / "card.md").read_text("utf-8") == printed.stdout
+    (tmp_path / "run/results.json").unlink()
+    assert "Not tested" in run(app, ["card", head]).stdout
+
+
+def test_fitting_again_in_the_same_place_is_the_next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("f.npz", x_train=rng.normal(size=(40, 3)), y_train=np.arange(40) % 2)
+    run = CliRunner().invoke
+    assert run(app, ["measure", "f.npz", "--head", "gh-lda", "--client", "a", "--out", "a.stats"]).exit_code == 0
+
+    def fit(head: str) -> Any:
+        done = run(app, ["fit", "a.stats", "--head", head, "--out", "clinic.classifier", "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    first, again, other = fit("gh-lda"), fit("gh-lda"), fit("fedncm")
+    assert first["version"] == again["version"] == {"name": "clinic", "number": 1}
+    assert other["version"] == {"name": "clinic", "number": 2, "parent": first["digest"]}
