@@ -1,0 +1,104 @@
+"""One head against all others on the same splits, with intervals; and heads by setting, where one is swept."""
+
+from collections.abc import Sequence
+
+from fedmoments.core.observations import SWEPT, Comparison, Report, Row, Setting
+from fedmoments.core.observations.setting import spelled
+from fedmoments.pages.blocks import lead, note
+from fedmoments.pages.markup import Html, join
+from fedmoments.pages.shell import section
+from fedmoments.pages.table import Cell, Column, Table, name_cell, number_cell, share_cell
+from fedmoments.pages.table import Row as TableRow
+
+__all__ = ["differences_section"]
+
+#: The head that is compared with the others, where it was run; else the most accurate one.
+ADVISED = "auto"
+NOTE = (
+    "Differences are between the same splits, in points; the interval (95 %, Student's) is that of their mean over "
+    "seeds. Where it holds 0, the seeds do not tell the heads apart. The last column counts test samples on which just "
+    "one of the two is right, over all seeds."
+)
+
+
+@section("differences", "Are differences real?", place=35)
+def differences_section(report: Report) -> Html | None:
+    """Return the section, or None with fewer than two heads that were fitted."""
+    first = _first(report)
+    if first is None:
+        return None
+    compared = [found for head in _others(report, first.head) if (found := _against(report, first, head))]
+    pivot = _pivot(report)
+    if not compared and pivot is None:
+        return None
+    table = Table("Differences", COLUMNS, tuple(_row(each) for each in compared)).html() if compared else None
+    opening = lead(f"{first.head} against the others, on the same splits.") if compared else None
+    return join([part for part in (opening, table, note(NOTE) if compared else None, pivot) if part is not None])
+
+
+COLUMNS = (
+    Column("Against"),
+    Column("Points", number=True),
+    Column("From", number=True),
+    Column("To", number=True),
+    Column("Clear"),
+    Column("Right alone", number=True),
+)
+
+
+def _first(report: Report) -> Row | None:
+    """Return the row that others are compared with: the advised head's, or that of the highest accuracy."""
+    rows = [row for row in report.rows_of(report.main_setting) if row.accuracy is not None] if report.rows else []
+    advised = [row for row in rows if row.head == ADVISED]
+    return next(iter(advised or sorted(rows, key=lambda row: -(row.accuracy or 0.0))), None)
+
+
+def _others(report: Report, head: str) -> list[str]:
+    rows = sorted(report.rows_of(report.main_setting), key=lambda row: -(row.accuracy or 0.0))
+    return list(dict.fromkeys(row.head for row in rows if row.head != head and row.accuracy is not None))
+
+
+def _against(report: Report, first: Row, head: str) -> Comparison | None:
+    """Return a comparison in the first setting, where the seeds give an interval."""
+    place = {key: getattr(first.setting, key) for key in SWEPT}
+    found = [each for each in report.results.compare(first.head, head) if _at(each, place)]
+    return next((each for each in found if each.interval is not None), None)
+
+
+def _at(comparison: Comparison, place: dict[str, object]) -> bool:
+    return all(comparison.place.get(key, value) == value for key, value in place.items())
+
+
+def _row(compared: Comparison) -> TableRow:
+    middle, reach = (compared.interval.mean, compared.interval.reach) if compared.interval else (0.0, 0.0)
+    ends = (middle, middle - reach, middle + reach)
+    points = [number_cell(value, f"{100 * value:+.1f}") for value in ends]
+    alone = [(test.only_first, test.only_second) for test in compared.samples]
+    counts = f"{sum(a for a, _ in alone)} : {sum(b for _, b in alone)}" if alone else "–"
+    clear = Cell("yes" if compared.is_clear else "no", kind="minor")
+    return TableRow(name_cell(compared.second), (*points, clear, Cell(counts, kind="number")), head=compared.second)
+
+
+def _pivot(report: Report) -> Html | None:
+    """Return heads by the one setting that is swept, or None where none is, or several are."""
+    if len(report.swept) != 1:
+        return None
+    [key] = report.swept
+    settings: Sequence[Setting] = report.settings
+    columns = (Column("Head"), *(Column(spelled(key, getattr(setting, key)), number=True) for setting in settings))
+    cells = {(row.head, row.setting): row for row in report.rows}
+    rows = [
+        TableRow(
+            name_cell(head),
+            tuple(
+                share_cell(row.accuracy, row.accuracy_std)
+                if (row := cells.get((head, setting)))
+                else Cell("–", kind="number")
+                for setting in settings
+            ),
+            head=head,
+        )
+        for head in dict.fromkeys(row.head for row in report.rows)
+    ]
+    subject = SWEPT[key].subject or SWEPT[key].name
+    return join([lead(f"Accuracy by {subject}."), Table(f"Accuracy by {subject}", columns, tuple(rows)).html()])
