@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedmoments.cli.output import fits_width, plural, print_line, print_table, readable_bytes, readable_seconds
-from fedmoments.core.observations.setting import SWEPT
+from fedmoments.settings.setting import SWEPT
 
 if TYPE_CHECKING:
     from fedmoments.core.observations import Report, Row

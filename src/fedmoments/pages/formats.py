@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedmoments.core.observations.setting import split_words
+from fedmoments.settings.setting import split_words
 
 __all__ = [
     "METHODS",

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from fedmoments.core.observations import Report, Row, Setting
 from fedmoments.core.observations.parts import HeadDetail
-from fedmoments.core.observations.setting import SWEPT
 from fedmoments.pages.formats import clients_words, count
 from fedmoments.pages.markup import Html, Node, join, tag
+from fedmoments.settings.setting import SWEPT
 
 __all__ = [
     "PAYLOAD",

@@ -9,19 +9,22 @@ from fedmoments.settings.files import FromFile
 from fedmoments.settings.option import option
 from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.samples import Encoding, SampleSource
+from fedmoments.settings.setting import with_swept_options
 
 __all__ = ["DEFAULT_HEAD", "StudySettings", "TuningStudy"]
 
 #: The head where nobody names one.
 DEFAULT_HEAD = "auto"
 _federation = partial(option, group="Federation")
-_heads = partial(option, group="Heads")
 _tuning = partial(option, group="Tuning")
 
 
 @dataclass(frozen=True)
+@with_swept_options
 class StudySettings(Encoding, SampleSource, FromFile):
     """A study: all combinations of its lists are run. Every random choice follows from ``seed``.
+
+    Parts of a setting that are typed (:class:`~fedmoments.settings.setting.Swept`) are lists of it, too: shrinkages.
 
     Parameters
     ----------
@@ -64,12 +67,6 @@ class StudySettings(Encoding, SampleSource, FromFile):
     )
     splits: tuple[str, ...] = option(
         ("dirichlet:0.1",), "Splits: dirichlet:0.1,iid,… (see 'fedmoments split --help').", "--split", common=5
-    )
-    shrinkages: tuple[str, ...] = _heads(
-        (),
-        "automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage.",
-        "--shrinkage",
-        metavar="KIND:VALUE,…",
     )
     means_per_client: tuple[int, ...] = _federation((1,), "1,2: means that a client sends of each class.")
     projections: tuple[str, ...] = _federation(

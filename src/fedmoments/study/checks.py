@@ -19,10 +19,10 @@ from fedmoments.privacy.sweep import read_protections
 from fedmoments.samples import parse_split
 from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import RANDOM, TuningPlan
+from fedmoments.settings.setting import SWEPT
 from fedmoments.settings.study import StudySettings, TuningStudy
 from fedmoments.study.baselines import Baseline
 from fedmoments.study.simulation.methods import all_names, choose_methods
-from fedmoments.study.simulation.points import Sweeps
 from fedmoments.study.simulation.projection import parse_projection
 from fedmoments.study.simulation.rounds import Participation
 
@@ -51,7 +51,7 @@ def dimensions_of(settings: StudySettings) -> tuple[int | None, ...]:
     return tuple(parse_projection(text) for text in settings.projections) or (None,)
 
 
-def sweeps_of(settings: StudySettings) -> Sweeps:
+def sweeps_of(settings: StudySettings) -> dict[str, Sequence[Any]]:
     """Return the values that a study sweeps.
 
     Examples
@@ -59,15 +59,9 @@ def sweeps_of(settings: StudySettings) -> Sweeps:
     >>> sweeps_of(StudySettings(clients=(10,), splits=("iid",)))["projections"]
     (None,)
     """
-    return {
-        "clients": settings.clients,
-        "splits": settings.splits,
-        "means_per_client": settings.means_per_client,
-        "shrinkages": settings.shrinkages or (None,),
-        "projections": dimensions_of(settings),
-        "protections": read_protections(settings.privacy),
-        "budgets": settings.budgets,
-    }
+    lists = {part.several: getattr(settings, part.several) for part in SWEPT.values() if part.several}
+    swept = {name: values for name, values in lists.items() if values}
+    return {**swept, "projections": dimensions_of(settings), "protections": read_protections(settings.privacy)}
 
 
 def check_study(settings: StudySettings) -> None:

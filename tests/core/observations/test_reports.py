@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.core.observations.setting import SWEPT
 from fedmoments.errors import FileFormatError, InputError
+from fedmoments.settings.setting import SWEPT
 from fedmoments.settings.study import StudySettings, TuningStudy
 from fedmoments.study.jobs import run_job
 from fedmoments.study.jobs.personal_simulation import simulate_personalisation

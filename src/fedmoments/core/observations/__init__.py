@@ -20,7 +20,7 @@ from fedmoments.core.observations.observation import (
 from fedmoments.core.observations.report import Report, read_report
 from fedmoments.core.observations.results import Comparison, Pivot, Results
 from fedmoments.core.observations.rows import Outcome, Row, plain_moments
-from fedmoments.core.observations.setting import SWEPT, Setting
+from fedmoments.settings.setting import SWEPT, Setting
 
 __all__ = [
     "ACCURACY",

@@ -29,10 +29,10 @@ from fedmoments.core.observations.parts import (
 from fedmoments.core.observations.personal import Personal
 from fedmoments.core.observations.results import DISCORDANT, Results
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER, Row
-from fedmoments.core.observations.setting import SWEPT, Setting
 from fedmoments.core.observations.tuning import Tuning
 from fedmoments.errors import InputError, reading
 from fedmoments.files import write_whole
+from fedmoments.settings.setting import SWEPT, Setting
 
 __all__ = ["FORMAT", "Report", "read_report"]
 

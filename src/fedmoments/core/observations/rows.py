@@ -9,8 +9,8 @@ import numpy as np
 
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.observation import ACCURACY, Observation
-from fedmoments.core.observations.setting import SWEPT, Setting
 from fedmoments.errors import FileFormatError
+from fedmoments.settings.setting import SWEPT, Setting
 
 __all__ = ["BYTES_PER_NUMBER", "Outcome", "Row", "plain_moments"]
 

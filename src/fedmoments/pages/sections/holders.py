@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.parts import Holders
-from fedmoments.core.observations.setting import split_words
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.figure import both
 from fedmoments.pages.formats import count, sentences, shorten
@@ -22,6 +21,7 @@ from fedmoments.pages.labels import text_width
 from fedmoments.pages.markup import Html, Node, join, json_block, tag
 from fedmoments.pages.plot import svg
 from fedmoments.pages.shell import section
+from fedmoments.settings.setting import split_words
 
 __all__ = ["holders_section", "shade_uri"]
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.parts import SplitReport
-from fedmoments.core.observations.setting import split_words
 from fedmoments.pages.blocks import bullets, note, titled
 from fedmoments.pages.formats import count
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.reading import setting_words
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, number_cell, sortable
+from fedmoments.settings.setting import split_words
 
 __all__ = ["notes_section"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from fedmoments.core.observations import Report
-from fedmoments.core.observations.setting import split_words
 from fedmoments.core.observations.tuning import Tuning, TuningCurve
 from fedmoments.pages.blocks import bullets, fold, pairs
 from fedmoments.pages.formats import THIN, count, list_of
@@ -11,6 +10,7 @@ from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.shell import section
 from fedmoments.pages.tuning_chart import optimiser_name
 from fedmoments.settings.plan import TuningPlan
+from fedmoments.settings.setting import split_words
 
 __all__ = ["run_section"]
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmoments.core.observations import SWEPT, Report, Row, Setting
-from fedmoments.core.observations.setting import spelled
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.chart import Chart, Point, Scale, Series, Style, bytes_scale, share_scale
 from fedmoments.pages.figure import facets, figure
@@ -13,6 +12,7 @@ from fedmoments.pages.formats import bytes_, percent, sentences
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.reading import PAYLOAD, is_drawn, methods_of
 from fedmoments.pages.shell import section
+from fedmoments.settings.setting import spelled
 
 __all__ = ["sweep_section"]
 

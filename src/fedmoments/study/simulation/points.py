@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any, TypedDict
+from typing import Any
 
 from fedmoments.core.api import spec_for
 from fedmoments.core.costs.sketches import plan_of
@@ -12,11 +12,12 @@ from fedmoments.core.heads import Head
 from fedmoments.core.maps import compose
 from fedmoments.core.maps.power import AUTO
 from fedmoments.core.observations import Setting
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.protection import Protection
 from fedmoments.samples import Split, parse_split
 from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
+from fedmoments.settings.setting import SWEPT
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.projection import make_projection
@@ -48,33 +49,11 @@ class Point(Setting):
         object.__setattr__(self, "privacy", rest.description or None)
 
 
-class Sweeps(TypedDict, total=False):
-    """Values to sweep; all combinations are run. What is not given has the one value of a :class:`Point`.
-
-    clients
-        Numbers of clients; none means 100, or what the data say.
-    splits
-        Schemes, as they are typed.
-    means_per_client
-        Means that a client sends of a class.
-    shrinkages
-        For the heads that have it as a hyper-parameter; None leaves each head's own.
-    projections
-        Dimensions behind a public random projection, drawn from the seed of the run; None takes features as they are.
-    protections
-        What clients, sums and server do for privacy and against poison; masks and noise are drawn anew every time.
-    budgets
-        Bytes that a client's rows may take, swept over the heads on scatter sketches: ``means/2``, ``50KB``
-        (:mod:`fedmoments.core.statistics.sketch_plan`). All other heads run once, without one.
-    """
-
-    clients: Sequence[int]
-    splits: Sequence[str]
-    means_per_client: Sequence[int]
-    shrinkages: Sequence[str | None]
-    projections: Sequence[int | None]
-    protections: Sequence[Protection]
-    budgets: Sequence[str]
+#: Values to sweep, by what lists of them are called (``several`` of :data:`~fedmoments.settings.setting.SWEPT`, and
+#: ``protections``); all combinations are run. What is not given has the one value of a :class:`Point`.
+Sweeps = Mapping[str, Sequence[Any]]
+#: Loops from the outermost to the innermost: federations that differ in their shrinkage alone are measured once.
+_OUTER, _INNER = ("split", "clients"), ("protection", "shrinkage")
 
 
 def settings_of(methods: Mapping[str, Method], sweeps: Sweeps) -> tuple[Point, ...]:
@@ -87,17 +66,14 @@ def settings_of(methods: Mapping[str, Method], sweeps: Sweeps) -> tuple[Point, .
     >>> [setting.clients for setting in settings]
     [5, 10]
     """
-    shrinkages, means = sweeps.get("shrinkages", [None]), sweeps.get("means_per_client", [1])
-    for word in shrinkages:
-        if word is not None:
-            Shrinkage.parse(word)
-    for several in means:
-        if several < 1:
-            raise InputError(f"means per client must be 1 or more, not {several}")
-    shared = product(means, sweeps.get("projections", [None]), sweeps.get("protections", [Protection()]), shrinkages)
+    _check_sweeps(sweeps)
+    lists = {"protection": "protections", **{name: part.several for name, part in SWEPT.items() if part.several}}
+    loops = [*(name for name in lists if name not in (*_OUTER, *_INNER, "budget")), *_INNER]
+    defaults = {each.name: each.default for each in fields(Point)} | {"protection": Protection()}
+    values = [sweeps.get(lists[name], [defaults[name]]) for name in loops]
     combined = {
-        Point(number, scheme, count, word, dimensions, protection=shield): None
-        for (scheme, number), (count, dimensions, shield, word) in product(_places(sweeps), list(shared))
+        Point(number, scheme, **dict(zip(loops, chosen, strict=True))): None
+        for (scheme, number), chosen in product(_places(sweeps), list(product(*values)))
     }
     if not combined:
         raise InputError(
@@ -105,6 +81,19 @@ def settings_of(methods: Mapping[str, Method], sweeps: Sweeps) -> tuple[Point, .
             "number of means"
         )
     return tuple(_with_budgets(list(combined), sweeps.get("budgets", ()), methods))
+
+
+def _check_sweeps(sweeps: Sweeps) -> None:
+    known = ["protections", *(part.several for part in SWEPT.values() if part.several)]
+    for name in sweeps:
+        if name not in known:
+            raise UnknownNameError("sweep", name, known)
+    for word in sweeps.get("shrinkages", ()):
+        if word is not None:
+            Shrinkage.parse(word)
+    few = min(sweeps.get("means_per_client", ()), default=1)
+    if few < 1:
+        raise InputError(f"means per client must be 1 or more, not {few}")
 
 
 def _places(sweeps: Sweeps) -> list[tuple[str, int | None]]:

@@ -7,10 +7,10 @@ Whole federations for every setting, seed and head: one call, one table.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, Unpack
+from typing import Any
 
 from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.heads import Head
@@ -276,7 +276,7 @@ def simulate(
     memory_limit: float = 4e9,
     memory: Memory | None = None,
     progress: Progress | None = None,
-    **sweeps: Unpack[Sweeps],
+    **sweeps: Sequence[Any],
 ) -> Report:
     """Run a whole federation for every setting, seed and head.
 
@@ -297,8 +297,12 @@ def simulate(
     progress
         Called before every step, and at the end.
     **sweeps
-        Values to sweep: clients, splits, means_per_client, shrinkages, projections, protections and budgets
-        (:class:`~fedmoments.study.simulation.points.Sweeps`).
+        Values to sweep; all combinations are run. ``clients``: numbers of clients; without any 100, or what the data
+        say. ``splits``: schemes, as they are typed. ``means_per_client``: means that a client sends of a class.
+        ``shrinkages``: for the heads that have one; None leaves each head's own. ``projections``: dimensions behind a
+        public random projection, drawn from the seed; None takes features as they are. ``protections``: what clients,
+        sums and server do for privacy and against poison. ``budgets``: bytes that a client's rows may take, swept over
+        heads on scatter sketches; all others run once, without one.
 
     Returns
     -------

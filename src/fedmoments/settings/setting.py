@@ -1,18 +1,19 @@
 """A point of a sweep, and how each of its parts is called: tables, files, pages and axes read the fields of `Setting`.
 
 What is swept is one field here, declared by :func:`swept`; its column in CSV, its key in JSON, its words on pages and
-in the terminal, and the title of its axis follow.
+in the terminal, and the title of its axis follow. With ``typed`` its option of studies and its place in their loops
+follow, too.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
-if TYPE_CHECKING:
-    from fedmoments.core.observations.rows import Row
+from fedmoments.settings.option import Option
 
-__all__ = ["SWEPT", "Setting", "Swept", "counted", "spelled", "split_words", "swept"]
+__all__ = ["SWEPT", "Setting", "Swept", "counted", "spelled", "split_words", "swept", "with_swept_options"]
 
 _SCHEMES = {"dirichlet": "Dirichlet", "iid": "IID", "domain": "one domain each", "id": "one user each"}
 
@@ -60,6 +61,10 @@ class Swept:
         Whether it changes what is sent and nothing else: what it buys is seen in one figure.
     concerns
         Whether it matters for the method of a row.
+    several
+        What a list of its values is called, in settings and in ``simulate``; empty where other fields say it.
+    typed
+        The option of a study that sweeps it; None where the study has a field of its own for it.
     """
 
     name: str
@@ -71,7 +76,9 @@ class Swept:
     spell: Callable[[Any], str] | None = None
     number: bool = False
     payload: bool = False
-    concerns: "Callable[[Row], bool]" = lambda row: True  # noqa: ARG005
+    concerns: Callable[[Any], bool] = lambda row: True  # noqa: ARG005
+    several: str = ""
+    typed: Option | None = None
 
 
 def swept(default: Any, name: str, **more: Any) -> Any:
@@ -79,7 +86,7 @@ def swept(default: Any, name: str, **more: Any) -> Any:
     return field(default=default, metadata={"swept": Swept(name, **more)})
 
 
-def _is_shrunk(row: "Row") -> bool:
+def _is_shrunk(row: Any) -> bool:
     return "shrinkage" in row.hyper and not row.baseline
 
 
@@ -115,8 +122,9 @@ class Setting:
         without="clients as the data say",
         spell=partial(counted, "client"),
         number=True,
+        several="clients",
     )
-    split: str | None = swept(None, "split", word=split_words, spell=split_words)
+    split: str | None = swept(None, "split", word=split_words, spell=split_words, several="splits")
     means_per_client: int = swept(
         1,
         "means per client",
@@ -124,9 +132,21 @@ class Setting:
         spell=lambda number: f"{counted('mean', number)} a client and class",
         number=True,
         concerns=lambda row: "client_means" in row.sends,
+        several="means_per_client",
     )
     shrinkage: str | None = swept(
-        None, "shrinkage", none="each head’s own", without="each head's own shrinkage", concerns=_is_shrunk
+        None,
+        "shrinkage",
+        none="each head’s own",
+        without="each head's own shrinkage",
+        concerns=_is_shrunk,
+        several="shrinkages",
+        typed=Option(
+            "automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage.",
+            ("--shrinkage",),
+            group="Heads",
+            metavar="KIND:VALUE,…",
+        ),
     )
     projection: int | None = swept(
         None,
@@ -138,6 +158,7 @@ class Setting:
         spell=lambda number: f"projected to {counted('dimension', number)}",
         number=True,
         payload=True,
+        several="projections",
     )
     budget: str | None = swept(
         None,
@@ -149,6 +170,7 @@ class Setting:
         number=True,
         payload=True,
         concerns=lambda row: row.setting.budget is not None,
+        several="budgets",
     )
     epsilon: float | None = swept(
         None,
@@ -205,3 +227,20 @@ def spelled(key: str, value: Any) -> str:
     if value is None:
         return part.without or f"{part.name} {part.none}"
     return part.spell(value) if part.spell else f"{part.name} {part.word(value)}"
+
+
+T = TypeVar("T")
+
+
+def with_swept_options(cls: type[T]) -> type[T]:
+    """Give settings a field for every part of :class:`Setting` that is typed: a list of values, none by default.
+
+    It stands between the class and ``@dataclass``; loops read these fields by their names in :data:`SWEPT`.
+    """
+    hints = get_type_hints(Setting)
+    for name, part in SWEPT.items():
+        if part.typed is not None:
+            kind = next((choice for choice in get_args(hints[name]) if choice is not NoneType), hints[name])
+            cls.__annotations__[part.several] = tuple[kind, ...]  # type: ignore[valid-type]
+            setattr(cls, part.several, field(default=(), metadata={"option": part.typed}))
+    return cls
