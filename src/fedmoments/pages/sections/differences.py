@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from fedmoments.core.observations import SWEPT, Comparison, Report, Row, Setting
-from fedmoments.core.observations.setting import spelled
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.markup import Html, join
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Table, name_cell, number_cell, share_cell
 from fedmoments.pages.table import Row as TableRow
+from fedmoments.settings.setting import spelled
 
 __all__ = ["differences_section"]
 
