@@ -34,7 +34,8 @@ NAMES = {
     ),
     "Merge": ("Ledger",),
     "Heads": ("head_names", "make_head", "presets", "Head", "Preset", "Shrinkage", "ClassGaussians", "covariance_bias", "RecursiveRidge"),
-    "Results": ("Results", "Report", "Observation", "read_report"),
+    "Results": ("Results", "Report", "Observation", "read_report", "diagnose"),
+    "Train on": ("tune_head", "TuningPlan"),
     "Register": (
         "register_head", "register_moment", "register_encoder", "register_source", "register_split", "register_baseline",
         "register_optimiser", "register_corruption", "register_privacy",

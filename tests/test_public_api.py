@@ -30,7 +30,9 @@ PINNED: dict[str, list[str]] = {
         "SketchPlan",
         "Statistics",
         "StatisticsSpec",
+        "TuningPlan",
         "covariance_bias",
+        "diagnose",
         "fit",
         "head_names",
         "load",
@@ -53,6 +55,7 @@ PINNED: dict[str, list[str]] = {
         "save_statistics",
         "simulate",
         "spec_for",
+        "tune_head",
     ],
     "fedmoments.core.api": ["Clients", "fit", "measure", "spec_for"],
     "fedmoments.study.baselines": [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedmoments.core.api import fit, measure, spec_for
     from fedmoments.core.classifier import Classifier, load
+    from fedmoments.core.diagnostics import diagnose
     from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_bias
     from fedmoments.core.heads import Head, Preset, head_names, make_head, presets, register_head
     from fedmoments.core.heads.recursive import RecursiveRidge
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from fedmoments.samples.lakes import measure_files
     from fedmoments.samples.streams import measure_stream
     from fedmoments.settings.optimisers import register_optimiser
+    from fedmoments.settings.plan import TuningPlan
     from fedmoments.study.baselines import register_baseline
     from fedmoments.study.simulation import simulate
+    from fedmoments.tuning.head_tuning import tune_head
 
 __version__ = "0.1.0"
 
@@ -59,7 +62,9 @@ __all__ = [
     "SketchPlan",
     "Statistics",
     "StatisticsSpec",
+    "TuningPlan",
     "covariance_bias",
+    "diagnose",
     "fit",
     "head_names",
     "load",
@@ -82,11 +87,13 @@ __all__ = [
     "save_statistics",
     "simulate",
     "spec_for",
+    "tune_head",
 ]
 
 _ROOMS = {
     "fedmoments.core.api": ("fit", "measure", "spec_for"),
     "fedmoments.core.classifier": ("Classifier", "load"),
+    "fedmoments.core.diagnostics": ("diagnose",),
     "fedmoments.core.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
     "fedmoments.core.heads": ("Head", "Preset", "head_names", "make_head", "presets", "register_head"),
     "fedmoments.core.heads.recursive": ("RecursiveRidge",),
@@ -111,8 +118,10 @@ _ROOMS = {
     "fedmoments.samples.lakes": ("measure_files",),
     "fedmoments.samples.streams": ("measure_stream",),
     "fedmoments.settings.optimisers": ("register_optimiser",),
+    "fedmoments.settings.plan": ("TuningPlan",),
     "fedmoments.study.baselines": ("register_baseline",),
     "fedmoments.study.simulation": ("simulate",),
+    "fedmoments.tuning.head_tuning": ("tune_head",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
