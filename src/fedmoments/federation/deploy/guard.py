@@ -30,7 +30,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform.startswith("linux")
 #: Seconds that processes which the command left behind have between the request to end and being killed.
 _SHORT = 2.0
-_REQUESTS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+_REQUESTS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
 
 
 def descendants(root: int) -> list[int]:

@@ -1,6 +1,5 @@
 """Serving a federation: SuperLink and SuperExec around a ledger, a run, and its true status."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from fedmoments.durable import erase_deleted
+from fedmoments.durable.locks import lock
 from fedmoments.errors import DeploymentError, InputError, LedgerError
 from fedmoments.federation.deploy.app_folder import write_app
 from fedmoments.federation.deploy.control import RunStatus
@@ -174,7 +174,7 @@ def _alone(home: FlowerHome) -> Iterator[None]:
     path = home.folder / "lock"
     with path.open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, wait=False)
         except OSError as error:
             raise InputError(
                 f"another server runs in {home.folder}: wait for it to end, or stop it; one ledger is served by one"

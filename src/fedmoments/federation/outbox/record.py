@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedmoments.durable.locks import private_descriptor, read_at
+
 __all__ = ["Record"]
 
 
@@ -49,7 +51,7 @@ class Record:
         descriptor = self._open()
         try:
             size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut off by a kill, or by a full disk
+            if size and read_at(descriptor, 1, size - 1) != b"\n":  # cut off by a kill, or by a full disk
                 self._lines[0] = b"\n" + self._lines[0]
             for line in self._lines:
                 if os.write(descriptor, line) != len(line):
@@ -64,9 +66,7 @@ class Record:
         os.close(self._open())
 
     def _open(self) -> int:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.fchmod(descriptor, 0o600)  # one that is there may have a wider mode
-        return descriptor
+        return private_descriptor(self.path, os.O_APPEND)
 
     def drop(self) -> None:
         """Forget all lines that wait."""

@@ -23,16 +23,15 @@ restored      checksum of the snapshot that took the ledger's place; returned: w
 """
 
 import errno
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedmoments.durable import Connection
+from fedmoments.durable.locks import locked_file, read_at, write_at
 from fedmoments.errors import FileFormatError, LedgerError, reading
 from fedmoments.federation.store.audit import Entry, entries, head, is_kept
 
@@ -191,7 +190,7 @@ class Journal:
 
     def append(self, new: list[Entry]) -> None:
         """Write lines and force them to the disk, if the journal ends where they begin."""
-        with self._opened() as descriptor:
+        with locked_file(self.path) as descriptor:
             end = _end_of(descriptor)
             read = self.lines()
             if read and (read[-1].seq + 1, read[-1].hash) != (new[0].seq, new[0].previous):
@@ -199,7 +198,7 @@ class Journal:
                 raise OSError(errno.EBUSY, reason, str(self.path))
             data = b"".join(json.dumps(asdict(line)).encode("ascii") + b"\n" for line in new)
             try:
-                if os.pwrite(descriptor, data, end) != len(data):
+                if write_at(descriptor, data, end) != len(data):
                     raise OSError(errno.ENOSPC, "a line was written in part", str(self.path))
                 os.fsync(descriptor)
             except OSError:
@@ -220,7 +219,7 @@ class Journal:
                 event = "spent" if "ratio" in facts else entry.event
                 lines.append(Entry.following(last, len(lines) + 1, event, facts, entry.time))
                 last = lines[-1].hash
-        with self._opened():
+        with locked_file(self.path):
             pass
         _force_folder(self.path)
         if lines:
@@ -228,17 +227,6 @@ class Journal:
         seq = len(lines)
         for name, value in (("counter", str(seq)), ("journal", f"{seq} {last if seq else ''}")):
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """Yield the file, which no other process writes to meanwhile; made if it is not there."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)  # one that is there may have a wider mode
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -304,7 +292,7 @@ def _told(lines: list[Entry]) -> str:
 def _end_of(descriptor: int) -> int:
     """Return where the last whole line ends, and cut off what a kill left behind it."""
     size = os.fstat(descriptor).st_size
-    data = os.pread(descriptor, size, 0)
+    data = read_at(descriptor, size, 0)
     end = data.rfind(b"\n") + 1
     if end < size:
         os.ftruncate(descriptor, end)
@@ -312,6 +300,8 @@ def _end_of(descriptor: int) -> int:
 
 
 def _force_folder(path: Path) -> None:
+    if os.name == "nt":  # a folder has no descriptor there, and its entries are journalled
+        return
     descriptor = os.open(path.absolute().parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)

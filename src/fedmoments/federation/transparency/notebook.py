@@ -5,7 +5,6 @@ begins it. Two heads of one size with two roots, both signed, prove that a serve
 proof joins prove nothing yet: the server must be able to join them.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from fedmoments.durable.locks import locked_file, read_at, write_at
 from fedmoments.errors import FileFormatError, LedgerError
 from fedmoments.federation.transparency.heads import LogHead, hashes_from
 
@@ -137,19 +137,14 @@ class Notebook:
 
     def add(self, new: Iterable[Noted]) -> int:
         """Note heads that are not there yet, forced to the disk; return how many."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locked_file(self.path) as descriptor:
             known = {noted.to_line() for noted in self.noted()}
             lines = list(dict.fromkeys(line for line in (noted.to_line() for noted in new) if line not in known))
-            data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            data = read_at(descriptor, os.fstat(descriptor).st_size, 0)
             end = data.rfind(b"\n") + 1
             os.ftruncate(descriptor, end)
-            os.pwrite(descriptor, b"".join(lines), end)
+            write_at(descriptor, b"".join(lines), end)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         return len(lines)
 
 

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.durable.locks import lock
 from fedmoments.errors import InputError
 from fedmoments.files import write_whole
 from fedmoments.samples.encoders.folders import cache_root
@@ -238,12 +239,7 @@ def _place(folder: Path, behaviour: Behaviour) -> Path:
 def _alone(path: Path) -> Iterator[None]:
     """Hold a lock file; it is left behind, because removing it would race with a process that waits for it."""
     with path.open("ab") as file:
-        try:
-            import fcntl
-        except ImportError:  # Windows: two processes there may compute the same block twice, but store it soundly
-            yield
-            return
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
 
 
