@@ -8,6 +8,7 @@ a client app raises                             its node is named with the error
 a client app dies before it replies             the node is asked again, and its clients are in exactly once
 a client dies after its reply was taken in      what it sent stays in; on a later run it gets the same receipts
 a node is killed before it replies and returns  the node is asked again, and its clients are in exactly once
+the same, before the SuperLink noticed          the same, in the same round
 the SuperLink is killed and started again       the run completes, nothing is lost, nothing counted twice
 ==============================================  ======================================================================
 """
@@ -237,6 +238,28 @@ def test_a_node_that_is_killed_before_it_replies_and_comes_back(deployment: Depl
     deployment.nodes[1].start()
     status = deployment.server.wait(HANG)
     assert status.succeeded, deployment.server.log()
+    assert len(events(ledger, "joined")) == CLIENTS
+    assert fitted(ledger) == digest
+
+
+def test_a_node_that_is_killed_and_back_before_anybody_noticed(deployment: Deployment, digest: str) -> None:
+    """The message that it took is gone, and the SuperLink lists it as online all the time: nothing ever fails."""
+    ledger = deployment.new_ledger("killed-and-back")
+    deployment.arm(2, "wait")
+    (deployment.faults / "waiting").unlink(missing_ok=True)
+    deployment.submit(ledger)
+    until((deployment.faults / "waiting").exists)
+    control, node = deployment.server.link.control, deployment.nodes[2]
+    number = node.node_id
+    assert number is not None
+    node.kill()
+    node.patience = HANG
+    node.start()
+    assert control.nodes(timeout=HANG).get(number) == "online"
+    begun = time.monotonic()
+    status = deployment.server.wait(HANG)
+    assert status.succeeded, deployment.server.log()
+    assert time.monotonic() - begun < HANG / 2  # it was asked again, long before the deadline of the round
     assert len(events(ledger, "joined")) == CLIENTS
     assert fitted(ledger) == digest
 

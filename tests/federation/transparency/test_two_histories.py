@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.transparency.heads import LogHead
@@ -223,3 +224,25 @@ def test_a_notebook_that_was_changed_is_refused(federation: Any, ledger: Path, w
     path.write_bytes(path.read_bytes().replace(b'"counter": 0', b'"counter": 7'))
     with pytest.raises(FileFormatError, match="a head that its key did not sign"):
         client.notebook.noted()
+
+
+def test_the_first_key_that_is_believed_is_told_with_words(federation: Any, ledger: Path, watching: Any) -> None:
+    """Where terms name no key, a client takes the first one: somebody must be able to compare it."""
+    client = watching("mine")
+    show(ledger, client, federation.data("b"))
+    assert client.pinned is not None
+    with Outbox(ledger.parent / "mine") as outbox:
+        outbox.pinned(client.pinned.federation, "b", client.pinned.key)
+    line = (ledger.parent / "mine" / "record.jsonl").read_text()
+    assert client.pinned.key in line
+    assert "the first one that it showed is believed" in line
+    show(ledger, client, federation.data("c"))
+    assert client.pinned is None  # said once
+
+
+def test_a_key_that_the_terms_name_is_not_pinned(federation: Any, ledger: Path, watching: Any) -> None:
+    client = watching("mine")
+    with FederationStore.open(ledger) as store:
+        client.trust(store.terms.id, store.signing_key.public.hex)
+    show(ledger, client, federation.data("b"))
+    assert client.pinned is None

@@ -302,6 +302,9 @@ class Node:
         problems: list[str] = []
         if self.watching is not None:
             receipts, problems = self.watching.check(receipts, shown)
+            if self.watching.pinned is not None and isinstance(self.outbox, Outbox):
+                who = self.settings.name or "all clients of this node"
+                self.outbox.pinned(self.watching.pinned.federation, who, self.watching.pinned.key)
         with self.outbox.batch():
             for receipt in receipts:
                 try:

@@ -417,6 +417,15 @@ class Outbox:
             facts = {"version": version, "moments": list(terms.spec.sent), **notes, "replaces": last or None}
             self.sending("audited", terms, client, **facts)
 
+    def pinned(self, federation: str, client: str, key: str) -> None:
+        """Record that a server was believed by the first key that it showed: the terms named none."""
+        sentence = (
+            f"the terms name no key for the server's log, so the first one that it showed is believed, {key}, and from "
+            "now on only that. Compare it with what others were shown ('fedmoments witness'), or ask its operator"
+        )
+        with self._database.writing():
+            self._record.add("pinned", federation=federation, client=client, sentence=sentence)
+
     def declined(self, terms: Terms, client: str, sentence: str) -> None:
         """Record that the client was asked and did not do it, and why."""
         self.sending("declined", terms, client, sentence=sentence[:MOST_TEXT])

@@ -47,6 +47,8 @@ class Watching:
     def __init__(self, folder: Path) -> None:
         self.notebook = Notebook(folder / HEADS)
         self._keys = folder / KEYS
+        #: The head by whose key a server was first believed, in the last :meth:`check`: terms named none.
+        self.pinned: LogHead | None = None
 
     def trust(self, federation: str, key: str, part: str = "") -> None:
         """Remember which key the terms of a federation name, if any, and the id of its second phase."""
@@ -78,7 +80,8 @@ class Watching:
             head = LogHead.from_json(str(shown["head"]))
             proofs, included = dict(shown["consistent"]), dict(shown["included"])
             proof = hashes_from(proofs.get(str(self.seen(head.federation)), []))
-            self.notebook.follow(head, proof, self._known().get(head.federation))
+            is_first = self.notebook.follow(head, proof, self._known().get(head.federation))
+            self.pinned = head if is_first else None
         except (KeyError, TypeError, ValueError, LedgerError, FileFormatError) as error:
             return [], [f"no receipt is kept: {error}"]
         sound, problems = [], []
