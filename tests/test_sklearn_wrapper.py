@@ -362,3 +362,28 @@ def test_heads_that_depend_on_clients_warn_without_groups_and_others_do_not(data
         warnings.simplefilter("error")
         FedMomentsClassifier("gh-lda").fit(X, y)
         FedMomentsClassifier("fedcof").fit(X, y, groups=groups)
+
+
+@pytest.mark.parametrize("head", ["fedcof", "fed3r", "gh-lda", "fedncm"])
+def test_new_labels_in_partial_fit_give_what_naming_all_at_first_gives(head: str) -> None:
+    rng = np.random.default_rng(0)
+    names = np.array(["bee", "dog", "ape", "cat"])
+    y = names[np.arange(120) % 4]
+    X = rng.normal(size=(120, 5)) + 4 * np.eye(5)[np.arange(120) % 4]
+    first = np.isin(y, ["bee", "dog"])
+    grown, whole = FedMomentsClassifier(head), FedMomentsClassifier(head)
+    for k in range(3):
+        rows = np.flatnonzero(first & (np.arange(120) // 4 % 3 == k))
+        grown.partial_fit(X[rows], y[rows], classes=["bee", "dog"])
+        whole.partial_fit(X[rows], y[rows], classes=names)
+    with pytest.raises(ValueError, match="name it in classes"):
+        grown.partial_fit(X[~first], y[~first])
+    with pytest.raises(ValueError, match="or be more"):
+        grown.partial_fit(X[first], y[first], classes=["ape", "bee"])
+    for k in range(3):
+        rows = np.flatnonzero(~first & (np.arange(120) // 4 % 3 == k))
+        grown.partial_fit(X[rows], y[rows], classes=names)
+        whole.partial_fit(X[rows], y[rows])
+    assert grown.classes_.tolist() == whole.classes_.tolist() == sorted(names)
+    np.testing.assert_allclose(grown.decision_function(X), whole.decision_function(X), rtol=1e-9, atol=1e-9)
+    assert (grown.predict(X) == whole.predict(X)).all()

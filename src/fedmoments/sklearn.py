@@ -8,7 +8,7 @@ package, the free covariance *is* the ordinary sample covariance.
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from fedmoments.core.heads import Head, make_head
 from fedmoments.core.linalg import blocks
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Accumulator, Ledger, Statistics, StatisticsSpec
+from fedmoments.core.statistics.relabelling import relabelled
 from fedmoments.errors import FedMomentsError, InputError, MissingExtraError, NotEnoughDataError
 
 try:
@@ -50,6 +51,7 @@ class _Measured:
     feature_map: FeatureMap | None
     source: Accumulator | Ledger
     seed: int
+    before: Statistics | None = None
 
     @classmethod
     def nothing(
@@ -74,6 +76,23 @@ class _Measured:
             spec, n_classes = self.source.spec, self.source.n_classes
             part = Statistics.of(self._mapped(X), labels, spec, n_classes=n_classes, seed=self.seed)
             self.source.join(len(self.source), part)
+
+    def among(self, labels: Ints, n_classes: int) -> "_Measured":
+        """Return the state under a class list with more classes, in which class c has the label ``labels[c]``."""
+        dim = self.source.dim
+        if isinstance(self.source, Accumulator):
+            before = relabelled(self.statistics(), labels, n_classes)
+            source = Accumulator(self.source.spec, n_classes=n_classes, dim=dim, seed=self.seed)
+            return replace(self, source=source, before=before)
+        ledger = Ledger(self.source.spec, n_classes=n_classes, dim=dim)
+        for client in self.source.clients:
+            ledger.join(client, relabelled(self.source.client(client), labels, n_classes))
+        return replace(self, source=ledger)
+
+    def statistics(self) -> Statistics:
+        """Return all that was taken in, merged."""
+        now = self.source.statistics()
+        return now if self.before is None else Statistics.merge([self.before, now])
 
     def with_clients(self, X: Floats, labels: Ints, holders: Ints) -> "_Measured":
         """Return the state after all clients of a partition, where there was none before."""
@@ -216,7 +235,8 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         y
             (n,) labels.
         classes
-            (C,) all labels that will ever come; needed in the first call.
+            (C,) all labels; needed in the first call. A later call may name more than before: what was taken in stays,
+            and the result is the one of having named all from the start.
 
         Examples
         --------
@@ -232,11 +252,13 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
         check_classification_targets(targets)
         known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_
-        if not first and not np.array_equal(known, self.classes_):
-            raise InputError(f"classes must stay what they were, {self.classes_}; {known} arrived")
+        if not first and not np.isin(self.classes_, known).all():
+            raise InputError(f"classes must stay what they were, {self.classes_}, or be more; {known} arrived")
         unknown = targets[~np.isin(targets, known)]
         if len(unknown):
-            raise InputError(f"labels must be among the classes {known}, but {unknown[0]!r} arrived")
+            raise InputError(
+                f"labels must be among the classes {known}, but {unknown[0]!r} arrived; name it in classes if it is new"
+            )
         head = self._head()
         if first:
             self.classes_ = known
@@ -246,6 +268,9 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"the statistics so far are {self._measured.source.spec} for {self._measured.head}, but the head is "
                 f"now {head} with means_per_client={self.means_per_client}: call fit, or partial_fit on a clone"
             )
+        if len(known) > len(self.classes_):
+            labels = np.searchsorted(known, self.classes_)
+            self._measured, self.classes_ = self._measured.among(labels, len(known)), known
         self._measured.add(features, np.searchsorted(known, targets))
         self._solved = None
         return self
@@ -311,7 +336,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _solve(self) -> Classifier:
         done = self._measured
-        source = done.source.statistics() if isinstance(done.source, Accumulator) else done.source
+        source = done.statistics() if isinstance(done.source, Accumulator) else done.source
         names = [str(label) for label in self.classes_]
         classifier = fit_head(done.head, source, class_names=names, feature_map=done.feature_map)
         return classifier.noting(head=self.head) if isinstance(self.head, str) else classifier

@@ -1,8 +1,10 @@
 """The long way (files of every client, merged, fitted, evaluated) and the short ones give the same accuracy."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedmoments as fm
@@ -50,3 +52,23 @@ def test_fixed_point_files_give_one_digest_in_any_order(run: Any, features: str)
         result = run("fit", *(f"{client}.stats" for client in order), "--head", "gh-lda", "-o", "c", "--json")
         digests.add(json.loads(result.stdout)["digest"])
     assert len(digests) == 1
+
+
+def test_statistics_files_merge_by_class_name_whatever_the_order(run: Any, arrays: Any, workshop: Path) -> None:
+    names, order = arrays["classes"], np.array([3, 1, 0, 2, 4, 5, 6, 7, 9, 8])
+    rows = np.arange(len(arrays["y_train"])) % 2 == 0
+    place = np.argsort(order)  # class c stands at place[c] in the other file
+    for name, mine, labels, classes in (
+        ("a", rows, arrays["y_train"], names),
+        ("b", ~rows, place[arrays["y_train"]], names[order]),
+    ):
+        np.savez(f"{name}.npz", x_train=arrays["x_train"][mine], y_train=labels[mine], classes=classes)
+        run("measure", f"{name}.npz", "--head", "gh-lda", "--client", name, "--fixed-point", "--out", f"{name}.stats")
+    np.savez("c.npz", x_train=arrays["x_train"][~rows], y_train=arrays["y_train"][~rows], classes=names)
+    run("measure", "c.npz", "--head", "gh-lda", "--client", "b", "--fixed-point", "--out", "c.stats")
+    run("merge", "a.stats", "b.stats", "--out", "by-name.stats")
+    run("merge", "a.stats", "c.stats", "--out", "alike.stats")
+    assert Path("by-name.stats").read_bytes() == Path("alike.stats").read_bytes()
+    run("fit", "a.stats", "b.stats", "--head", "gh-lda", "--out", "one.head")
+    run("fit", "a.stats", "c.stats", "--head", "gh-lda", "--out", "two.head")
+    assert Path("one.head").read_bytes() == Path("two.head").read_bytes()

@@ -103,3 +103,13 @@ def test_damaged_archives_and_pickles_are_refused(tmp_path: Path) -> None:
         load_data(str(tmp_path / "g.npz"))
     with pytest.raises(InputError, match="no such file"):
         load_data("npz:nowhere.npz")
+
+
+def test_arrays_that_nothing_reads_are_refused_by_name(tmp_path: Path) -> None:
+    from fedmoments.samples.features import load_features
+
+    arrays: Any = {"x_train": np.ones((4, 2)), "y_train": np.array([0, 1, 0, 1])}
+    np.savez(tmp_path / "a.npz", **arrays, class_names=np.array(["dog", "cat"]))
+    for read in (lambda: load_data(f"npz:{tmp_path}/a.npz"), lambda: load_features(tmp_path / "a.npz", ["train"])):
+        with pytest.raises(InputError, match=r"'class_names', which nothing reads: did you mean 'classes'\?"):
+            read()

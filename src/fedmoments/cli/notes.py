@@ -11,6 +11,7 @@ from typing import Any
 from fedmoments.cli.places import existing_file
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.statistics import Statistics, load_statistics
+from fedmoments.core.statistics.relabelling import among
 from fedmoments.errors import FileFormatError, MergeError
 
 __all__ = ["Contribution", "contributions", "map_of"]
@@ -51,9 +52,8 @@ class Contribution:
         """Refuse another file that was measured in another way; ``whole`` asks for the same moments too."""
         pairs: list[tuple[str, Any, Any]] = [
             ("feature maps", self.feature_map, other.feature_map),
-            ("class names", self.class_names, other.class_names),
+            ("kinds of classes", _kind(self), _kind(other)),
             ("encoders", self.encoder, other.encoder),
-            ("numbers of classes", self.stats.n_classes, other.stats.n_classes),
             ("dimensions", self.stats.dim, other.stats.dim),
             ("fixed-point forms", self.stats.fixed_point, other.stats.fixed_point),
         ]
@@ -67,14 +67,26 @@ class Contribution:
                 )
 
 
+def _kind(part: Contribution) -> str:
+    """Return how classes are told apart: by name, whatever the order, or by number."""
+    return "by name" if part.class_names is not None else f"{part.stats.n_classes} without names"
+
+
 def contributions(paths: Iterable[Path], *, whole: bool) -> Iterable[Contribution]:
-    """Yield statistics files one by one, refusing any that does not go with the first, and any client twice."""
+    """Yield statistics files one by one, refusing any that does not go with the first, and any client twice.
+
+    Classes are those of all files, in the order in which they come: what has the same name is the same class.
+    """
+    paths = list(paths)
+    names = all_names(paths)
     first: Contribution | None = None
     seen: dict[str, Path] = {}
     for path in paths:
         part = Contribution(path)
         first = first or part
         first.require_same(part, whole=whole)
+        if names is not None and part.class_names is not None:
+            part.stats, part.class_names = among(part.stats, part.class_names, names), names
         for name in part.clients:
             if name in seen:
                 raise MergeError(
@@ -83,6 +95,17 @@ def contributions(paths: Iterable[Path], *, whole: bool) -> Iterable[Contributio
                 )
             seen[name] = path
         yield part
+
+
+def all_names(paths: Iterable[Path]) -> list[str] | None:
+    """Return the class names of all files, each once, in the order in which they come; None where one has no names."""
+    names: dict[str, None] = {}
+    for path in paths:
+        own = Contribution(path).class_names
+        if own is None:
+            return None
+        names |= dict.fromkeys(own)
+    return list(names)
 
 
 def map_of(part: Contribution) -> FeatureMap | None:

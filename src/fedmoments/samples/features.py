@@ -11,7 +11,8 @@ domains             (m,) text, optional        names of the domains, when domain
 client_train        (n,) optional              user of each training sample, for the split ``id``
 ==================  =========================  ====================================================
 
-Pickled arrays are refused. Every array is checked when it is read, and a refusal names the file and the array.
+Pickled arrays, and arrays of other names, are refused.
+Every array is checked when it is read, and a refusal names the file and the array.
 """
 
 import os
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics.checks import check_features, check_labels
 from fedmoments.errors import InputError
-from fedmoments.samples.npz_arrays import read_npz
+from fedmoments.samples.npz_arrays import read_npz, refuse_unknown
 
 __all__ = ["Features", "Samples", "load_features"]
 
@@ -146,6 +147,7 @@ def _read(path: str | os.PathLike[str], wanted: list[str]) -> dict[str, NDArray[
     """Return the arrays that matter here; all labels, because they say how many classes there are."""
     known = {*wanted, "y_train", "y_test", "classes", "domain_train", "domains", "client_train"}
     arrays, held = read_npz(path, known)
+    refuse_unknown(path, held)
     missing = [name for name in wanted if name not in arrays]
     if missing:
         raise InputError(

@@ -1,5 +1,6 @@
 """Reading arrays out of an ``.npz`` archive: pickled ones are refused, and damage is reported in one sentence."""
 
+import difflib
 import os
 import zipfile
 from collections.abc import Collection
@@ -8,9 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import FileFormatError
+from fedmoments.errors import FileFormatError, InputError
 
-__all__ = ["read_npz"]
+__all__ = ["ARRAYS", "read_npz", "refuse_unknown"]
+
+#: All arrays that a file of features or images may hold.
+ARRAYS = frozenset(f"{what}_{part}" for what in ("x", "y", "domain", "client") for part in ("train", "test")) | {
+    "classes",
+    "domains",
+}
+
+
+def refuse_unknown(path: str | os.PathLike[str], held: Collection[str]) -> None:
+    """Refuse an archive with an array of another name: class names that nobody reads would change what labels mean.
+
+    Examples
+    --------
+    >>> refuse_unknown("f.npz", ["x_train", "y_train", "class_names"])
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: f.npz holds the array 'class_names', which nothing reads: did you mean 'classes'? ...
+    """
+    for name in held:
+        if name not in ARRAYS:
+            close = difflib.get_close_matches(name, ARRAYS, n=1, cutoff=0.4)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise InputError(
+                f"{path} holds the array '{name}', which nothing reads: {hint}Known are {', '.join(sorted(ARRAYS))}. "
+                "Rename it or leave it out"
+            )
 
 
 def read_npz(path: str | os.PathLike[str], known: Collection[str]) -> tuple[dict[str, NDArray[Any]], list[str]]:

@@ -7,6 +7,7 @@ it exactly.
 """
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmoments.core.notebook import html_table
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
+from fedmoments.core.statistics.relabelling import relabelled
 from fedmoments.core.statistics.sketches import Sketches
 from fedmoments.core.statistics.spec import StatisticsSpec, told_apart
 from fedmoments.core.statistics.statistics import Statistics
@@ -94,6 +96,7 @@ class Ledger:
         self._digests: dict[int, str] = {}
         self._next_slot = 0
         self._merged: Statistics | None = None
+        self._former: list[int] = []  # numbers of classes before some were added
 
     def _table(self, moments: list[str], dtype: Any) -> Table:
         wide = {name: ((moment(name).width(self.dim),), dtype) for name in moments}
@@ -198,6 +201,38 @@ class Ledger:
         self._accepted(client, contribution, leaving=self._count_of(client))
         self.leave(client, former)
         self.join(client, contribution)
+
+    def extend(self, classes: int) -> None:
+        """Let there be more classes from now on, behind those that are there; nobody holds a sample of them yet.
+
+        What was contributed before stays as it is, and clients may still join and leave with statistics of fewer
+        classes. The ledger is the one that had all classes from the start.
+
+        Parameters
+        ----------
+        classes
+            C, how many there are then.
+
+        Examples
+        --------
+        >>> spec = StatisticsSpec.of("client_means")
+        >>> ledger = Ledger(spec, n_classes=1, dim=1)
+        >>> ledger.join("clinic", Statistics.of([[1.0]], [0], spec, n_classes=1))
+        >>> ledger.extend(2)
+        >>> ledger.join("lab", Statistics.of([[5.0]], [1], spec, n_classes=2))
+        >>> ledger.statistics().sums.ravel()
+        array([1., 5.])
+        """
+        if classes < self.n_classes:
+            raise InputError(f"a ledger of {self.n_classes} classes cannot have {classes}: classes are only added")
+        if classes == self.n_classes:
+            return
+        more = classes - self.n_classes
+        for name in self._folded:
+            if moment(name).layout is Layout.CLASS:
+                self._total[name] = np.pad(self._total[name], ((0, more), (0, 0)))
+        self._former.append(self.n_classes)
+        self.n_classes, self._merged = classes, None
 
     def reserve(self, counts: Ints) -> None:
         """Make room for classes of clients with so many samples each, so that tables do not grow by doubling."""
@@ -321,6 +356,8 @@ class Ledger:
 
     def _accepted(self, client: Hashable, contribution: Statistics, *, leaving: int = 0) -> Statistics:
         """Return the contribution in the ledger's own form, or say why it cannot join."""
+        if contribution.n_classes in self._former:
+            contribution = relabelled(contribution, range(contribution.n_classes), self.n_classes)
         for name in ("n_classes", "dim"):
             ours, theirs = getattr(self, name), getattr(contribution, name)
             if ours != theirs:
@@ -356,7 +393,10 @@ class Ledger:
         if slot not in self._digests:
             raise LedgerError(f"client {client!r} joined for good, as it was asked for, so that it cannot leave")
         part = self._accepted(client, contribution, leaving=self._count_of(client))
-        if part.digest() != self._digests[slot]:
+        # what joined before classes were added has the digest of fewer
+        sizes = (n for n in (*self._former, self.n_classes) if part.classes.max(initial=-1) < n)
+        known = {replace(part, n_classes=n).digest() for n in sizes}
+        if self._digests[slot] not in known:
             raise LedgerError(f"client {client!r} joined with another contribution than the one given to leave()")
         return part
 

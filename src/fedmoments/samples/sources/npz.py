@@ -12,7 +12,7 @@ domains                    (m,) text, optional                  names of the dom
 client_train, client_test  (n,) optional                        user of each sample
 =========================  ===================================  ===============================================
 
-Without x_test, a test part is held out. Pickled arrays are refused.
+Without x_test, a test part is held out. Pickled arrays, and arrays of other names, are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.npz_arrays import read_npz
+from fedmoments.samples.npz_arrays import ARRAYS, read_npz, refuse_unknown
 from fedmoments.samples.samples import Modality
 from fedmoments.samples.sources.columns import label_name
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
@@ -34,10 +34,6 @@ from fedmoments.samples.splits.draws import Seed
 __all__ = ["SOURCES", "load_npz"]
 
 _Arrays = Mapping[str, NDArray[Any]]
-_KNOWN = frozenset(f"{what}_{part}" for what in ("x", "y", "domain", "client") for part in ("train", "test")) | {
-    "classes",
-    "domains",
-}
 #: A label above this, without names of classes, is taken for a mistake.
 MOST_CLASSES = 2**20
 
@@ -86,7 +82,8 @@ def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
 def _read(path: Path) -> _Arrays:
     if not path.is_file():
         raise InputError(f"{path} cannot be read: there is no such file")
-    arrays, held = read_npz(path, _KNOWN)
+    arrays, held = read_npz(path, ARRAYS)
+    refuse_unknown(path, held)
     for name in ("x_train", "y_train"):
         if name not in arrays:
             raise InputError(f"{path} lacks the array '{name}': it holds {', '.join(held) or 'nothing'}")
