@@ -39,7 +39,7 @@ __all__ = ["federate"]
 EXAMPLE = example("fedmoments federate --data runs/demo/digits.npz --local 3 --clients 12")
 #: Settings of a study that a federation has none of, or that are its server's.
 OF_SIMULATIONS = (
-    "heads", "hyper", "shrinkages", "projections", "budget_curve", "participation", "privacy", "seeds", "memory_limit",
+    "heads", "hyper", "shrinkages", "budget_curve", "participation", "privacy", "seeds", "memory_limit",
 )  # fmt: skip
 
 #: Settings of a server that mean something on one machine.

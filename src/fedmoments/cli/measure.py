@@ -13,7 +13,7 @@ from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
 from fedmoments.settings.option import option
 
-__all__ = ["Asked", "measure", "spec_of"]
+__all__ = ["Asked", "measure", "spec_of", "stacked_map"]
 
 EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --head gh-lda --client clinic --out clinic.stats"
@@ -90,7 +90,7 @@ def measure(
         if split is not None or asked.feature_map == "auto":
             raise InputError("--split and --map auto look at one features file; tables are measured file by file")
         name, public = client or Path(table).stem or "client", named_map(asked.feature_map)
-        feature_map = _map(
+        feature_map = stacked_map(
             lake_dim(table, lake), first=public, normalize=normalize, project=asked.project, fourier=fourier,
             bandwidth=bandwidth, seed=seed,
         )  # fmt: skip
@@ -107,7 +107,7 @@ def measure(
         loaded = load_features(file, ["train"], n_classes=n_classes)
         name, chosen = _whose(split, client, file, len(loaded.train))
         public = chosen_map(asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
-        feature_map = _map(
+        feature_map = stacked_map(
             loaded.dim, first=public, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth,
             seed=seed,
         )  # fmt: skip
@@ -207,7 +207,7 @@ def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | N
     return FixedPoint(**settings)
 
 
-def _map(
+def stacked_map(
     dim: int,
     *,
     first: Any,
@@ -217,6 +217,15 @@ def _map(
     bandwidth: float | None,
     seed: int,
 ) -> Any:
+    """Return the maps that were typed, one after the other; None where there is none.
+
+    Parameters
+    ----------
+    dim
+        Dimensions before all of them.
+    first, normalize, project, fourier, bandwidth, seed
+        A map that comes first, and as the options say.
+    """
     from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, compose
     from fedmoments.study.simulation.projection import make_projection
 

@@ -1,6 +1,7 @@
 """``fedmoments server create``: draw up the terms of a federation, and make its ledger."""
 
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,7 +69,7 @@ def create(
 def _require_sense(settings: TermsSettings, helper: Path | None) -> None:
     if not settings.name:
         raise InputError("say what people call the federation: --name NAME")
-    if settings.after and settings.feature_map:
+    if settings.after and settings.feature_map and "fed3r-rf" not in settings.heads and not settings.fourier:
         raise InputError("--after takes the first exchange's map and then its directions: leave --map out")
     if "secure" in settings.privacy and helper is None:
         raise InputError("secure sums need a second server: --helper CARD, which 'fedmoments keys helper' made there")
@@ -78,7 +79,6 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
     """Return the terms, with what data like the clients' tell of classes and features."""
     from fedmoments.core.statistics import FixedPoint
     from fedmoments.federation.drawing_up import draw_up_terms
-    from fedmoments.samples.feature_maps import chosen_map
     from fedmoments.samples.reading import choose_encoder
 
     names, modality, dim, shown = _features_of(settings)
@@ -93,21 +93,38 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         fixed_point=FixedPoint(settings.norm_bound, settings.max_samples),
         rows=settings.rows,
         budget=settings.budget,
-        feature_map=_directions(settings.after)
-        if settings.after
-        else chosen_map(settings.feature_map, settings.heads, encoder.name, *shown),
+        feature_map=_map(settings, encoder, shown),
         privacy=privacy,
         seed=settings.seed,
     )
 
 
-def _directions(ledger: str) -> Any:
-    """Return the map to the Fisher directions of what a first exchange collected, behind its own map."""
-    from fedmoments.federation.drawing_up import directions_after
+def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
+    """Return the map that all parties measure behind: as it was typed, or as a first exchange says."""
+    from fedmoments.cli.measure import stacked_map
+    from fedmoments.core.heads.choosing import choose_heads
+    from fedmoments.core.heads.ridge import FourierRidge
+    from fedmoments.federation.drawing_up import bandwidth_after, directions_after
     from fedmoments.federation.store import FederationStore
+    from fedmoments.samples.feature_maps import chosen_map
 
-    with FederationStore.open(existing_file(Path(ledger))) as store:
-        return directions_after(store.terms, store.statistics())
+    fourier = [head for head in choose_heads(settings.heads, {}).values() if isinstance(head, FourierRidge)]
+    n_features = settings.fourier or (fourier[0].n_features if fourier else None)
+    if settings.after and not n_features:
+        with FederationStore.open(existing_file(Path(settings.after))) as store:
+            return directions_after(store.terms, store.statistics())
+    first = chosen_map(settings.feature_map, settings.heads, encoder.name, *shown)
+    stacked = partial(
+        stacked_map, encoder.dim, first=first, normalize=settings.normalize, project=settings.project,
+        seed=settings.seed,
+    )  # fmt: skip
+    width = settings.bandwidth
+    if n_features and settings.after and width is None:
+        with FederationStore.open(existing_file(Path(settings.after))) as store:
+            width = bandwidth_after(store.terms, store.statistics(), stacked(fourier=None, bandwidth=None))
+    if n_features and width is None:
+        raise InputError("Fourier features need a kernel width: --bandwidth S, or --after LEDGER of a first exchange")
+    return stacked(fourier=n_features, bandwidth=width)
 
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
 from fedmoments.core.api import spec_for
 from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
+from fedmoments.core.heads.ridge import FourierRidge
 from fedmoments.core.heads.second_exchange import fisher_directions
-from fedmoments.core.maps import FeatureMap, RandomProjection, compose
+from fedmoments.core.maps import FeatureMap, RandomFourier, RandomProjection, compose, median_bandwidth
 from fedmoments.core.maps.canonical import sha256_of_json
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError
@@ -21,7 +24,7 @@ from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.samples import EncoderChoice
 from fedmoments.wire.keys import IdentityKey
 
-__all__ = ["amend_terms", "directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
+__all__ = ["amend_terms", "bandwidth_after", "directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
 
 #: Room for header, signature and the description of the body.
 _OVERHEAD = 2**16
@@ -72,7 +75,7 @@ def draw_up_terms(
     noise = privacy.mode.noise
     feature_map = noise.bounded(feature_map)
     chosen = choose_heads(heads, hyper or {})
-    _require_common_map(chosen)
+    _require_common_map(chosen, feature_map)
     spec = spec_for(*chosen.values(), means_per_client=means_per_client, budget=budget)
     _require_sketches_alone(chosen, spec)
     spec, feature_map = _within(budget, spec, feature_map, dim=encoder.dim, n_classes=len(classes), seed=seed)
@@ -185,12 +188,47 @@ def directions_after(first: Terms, stats: Statistics) -> FeatureMap:
     return compose(first.map_or_none, own) if first.map_or_none else own
 
 
-def _require_common_map(heads: Mapping[str, Head]) -> None:
+def bandwidth_after(first: Terms, stats: Statistics, before: FeatureMap | None) -> float:
+    """Return the kernel width that fits what a first exchange collected: counts, sums and norms.
+
+    Parameters
+    ----------
+    first, stats
+        Its terms, and all contributions to it, merged; in fixed point or not.
+    before
+        The map that stands before the Fourier features, which the first exchange must have been behind, too.
+
+    Examples
+    --------
+    >>> fingerprint = Fingerprint("none", "none", None, ("cat", "dog"))
+    >>> spec = StatisticsSpec.of("class_squares")
+    >>> first = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 2, spec)
+    >>> bandwidth_after(first, Statistics.of([[0.0, 0.0], [3.0, 4.0]], [0, 1], spec, n_classes=2), None)
+    5.0
+    """
+    if first.map_or_none != before:
+        raise InputError(
+            f"the first exchange, '{first.name}', was measured behind {first.map_or_none}, but a kernel width is "
+            f"needed behind {before}: give both the same --map, --normalize and --project"
+        )
+    for name in ("class_squares", "gram"):
+        if name in first.spec.moments:
+            squares = stats.class_array(name).sum() if name == "class_squares" else np.trace(stats.gram)
+            return median_bandwidth(stats.counts, stats.sums, float(squares))
+    raise InputError(
+        f"the width of a kernel comes from norms, but the first exchange, '{first.name}', collected {first.spec}: let "
+        "it serve the head gh-nb, or give --bandwidth"
+    )
+
+
+def _require_common_map(heads: Mapping[str, Head], feature_map: FeatureMap | None) -> None:
+    last = getattr(feature_map, "maps", (feature_map,))[-1]
     for name, head in heads.items():
-        if head.has_own_map:
+        fourier = isinstance(last, RandomFourier) and isinstance(head, FourierRidge)
+        if head.has_own_map and not fourier:
             raise InputError(
                 f"the head '{name}' is measured behind a feature map of its own: agree on that map first, as the "
-                "federation's feature map, and fit the head without it"
+                "federation's feature map (--fourier D and --bandwidth S, or --after a first exchange)"
             )
 
 

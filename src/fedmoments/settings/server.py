@@ -60,6 +60,18 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
         metavar="MAP",
         shown="auto if auto is the only head, else none",
     )
+    normalize: bool = _federation(False, "Then scale every sample to length 1.", "--normalize")
+    project: int | None = _federation(None, "Then project at random, by the seed, to K dimensions.", metavar="K")
+    fourier: int | None = _federation(
+        None,
+        "Then map to D random Fourier features; parties must allow it (--maps any). 5,000 for the head fed3r-rf.",
+        metavar="D",
+    )
+    bandwidth: float | None = _federation(
+        None,
+        "Kernel width of --fourier, in feature units; from the norms of a first exchange (--after) by default.",
+        metavar="SIGMA",
+    )
     budget: str | None = _federation(
         None,
         "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on sketches.",
@@ -67,7 +79,8 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     )
     after: str = _federation(
         "",
-        "A second exchange: ask in the Fisher directions of what this ledger of a first one holds (--heads gh-qda).",
+        "A second exchange: ask in the Fisher directions of what this ledger of a first one holds (--heads gh-qda), or "
+        "behind Fourier features of a width that fits it (--heads fed3r-rf; the first one with --heads gh-nb).",
         metavar="LEDGER",
     )
     norm_bound: float = _federation(1024.0, "Largest norm of a sample's features.", metavar="NORM")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.maps import FeatureMap, RandomProjection, compose
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy.home import FlowerHome
 from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
@@ -159,10 +160,22 @@ def _draw_up(config: StudySettings, server: ServerSettings, data: DataSet, priva
         hyper=server.hyper,
         means_per_client=config.means_per_client[0],
         budget=config.budgets[0] if config.budgets else None,
-        feature_map=chosen_map(config.feature_map, server.heads, encoder.name, *shown),
+        feature_map=_projected(config, chosen_map(config.feature_map, server.heads, encoder.name, *shown), encoder.dim),
         privacy=privacy,
         seed=config.seed,
     )
+
+
+def _projected(config: StudySettings, first: FeatureMap | None, dim: int) -> FeatureMap | None:
+    """Return the public map of a study with the random projection that it asks for first, if any."""
+    words = [word for word in config.projections[:1] if word != "full"]
+    if not words:
+        return first
+    if not words[0].isdigit():
+        raise InputError(f"--project takes a number of dimensions, or full, not '{words[0]}'")
+    width = first.output_dim(dim) if first else dim
+    projection = RandomProjection(width, int(words[0]), config.seed)
+    return compose(first, projection) if first else projection
 
 
 def _split_clients(config: StudySettings, data: DataSet) -> int:
