@@ -13,7 +13,7 @@ from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.dp import Accountant, Stream, clip_client, plan, release
-from fedmoments.privacy.dp.client_means import weighted_norm
+from fedmoments.privacy.dp.client_clip import weighted_norm
 from fedmoments.privacy.dp.noise_plan import ROUNDING_SCALE
 from fedmoments.privacy.protection import Agreed
 

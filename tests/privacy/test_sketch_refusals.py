@@ -14,7 +14,7 @@ from fedmoments.federation.terms import Terms
 from fedmoments.privacy import Agreed, DenseLayout, Obfuscation
 from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.dp import plan
-from fedmoments.privacy.dp.client_means import clip_client
+from fedmoments.privacy.dp.client_clip import clip_client
 from fedmoments.privacy.dp.noise_plan import require_additive
 from fedmoments.privacy.modes.opened import parts_of
 from fedmoments.privacy.robust import inconsistencies, poison, suspects, without_rows

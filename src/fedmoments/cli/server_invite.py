@@ -56,7 +56,8 @@ def invite(
     """
     from fedmoments.federation.enrolment.invitations import Invitations
     from fedmoments.federation.enrolment.kit import KIT, Kit, check_stricter
-    from fedmoments.federation.keys.parties import Authority, check_name
+    from fedmoments.federation.keys.cards import check_name
+    from fedmoments.federation.keys.parties import Authority
     from fedmoments.files import write_whole
 
     check_stricter(policy.values)

@@ -137,7 +137,7 @@ def test_secure_batches_of_different_clients_spend_once(make: Made) -> None:
 
 
 def test_a_whole_client_is_clipped_before_it_sends(make: Made) -> None:
-    from fedmoments.privacy.dp.client_means import weighted_norm
+    from fedmoments.privacy.dp.client_clip import weighted_norm
     from fedmoments.privacy.dp.noise_plan import plan as noise_plan
 
     agreed = Agreed(epsilon=8.0, unit="client", client_norm=10.0)

@@ -13,7 +13,7 @@ import fedmoments as fm
 from fedmoments.samples import parse_split
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.jobs import JobResult, run_job
-from fedmoments.study.simulation.measuring import sent_by
+from fedmoments.study.simulation.payload import sent_by
 
 HEADS = ("fedncm", "fedcof", "fed3r", "gh-lda", "gh-qda")
 SEED, CLIENTS, SPLIT = 4, 9, "dirichlet:0.1"

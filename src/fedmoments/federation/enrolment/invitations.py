@@ -19,7 +19,8 @@ from typing import Self
 from fedmoments.durable import DurableFile, Kind
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.enrolment.kit import TOKEN_BYTES
-from fedmoments.federation.keys.parties import Card, check_name
+from fedmoments.federation.keys.cards import check_name
+from fedmoments.federation.keys.parties import Card
 
 __all__ = ["Invitation", "Invitations", "invitations_of"]
 

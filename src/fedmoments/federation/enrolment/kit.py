@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import InputError, reading
+from fedmoments.federation.keys.cards import check_name
 from fedmoments.federation.keys.files import crypto
-from fedmoments.federation.keys.parties import check_name
 from fedmoments.federation.terms import Terms
 from fedmoments.settings.policy import PolicyRules
 

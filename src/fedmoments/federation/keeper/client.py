@@ -7,7 +7,8 @@ from typing import Any
 
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.keeper.line import Line
-from fedmoments.federation.keys.parties import check_name, load_identity
+from fedmoments.federation.keys.cards import check_name
+from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox.record import Record
 from fedmoments.privacy.secure.context import tests_of
 from fedmoments.privacy.secure.envelope import signed_envelope

@@ -14,8 +14,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedmoments.federation.keys.cards import CARD, NodeKeys, check_name, reading_card
 from fedmoments.federation.keys.files import load_raw, make_folder, raw_pem
-from fedmoments.federation.keys.parties import CARD, NodeKeys, check_name, reading_card
 from fedmoments.privacy.secure.seal import HelperKey, check_helper_key
 
 __all__ = ["HelperCard", "HelperKeys", "load_helper_key", "make_helper", "read_helper_card"]

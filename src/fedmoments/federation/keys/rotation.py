@@ -11,8 +11,9 @@ from pathlib import Path
 
 from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.errors import InputError
+from fedmoments.federation.keys.cards import write_card
 from fedmoments.federation.keys.files import identity_pem, write_new
-from fedmoments.federation.keys.parties import ClientKeys, load_identity, read_card, write_card
+from fedmoments.federation.keys.parties import ClientKeys, load_identity, read_card
 from fedmoments.wire.keys import IdentityKey, PublicKey
 
 __all__ = ["Rotation", "rotate_client", "rotation_of"]

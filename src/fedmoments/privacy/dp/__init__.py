@@ -6,7 +6,8 @@ the promise.
 
 from fedmoments.privacy.dp.accountant import Accountant, Spending, epsilon_of, least_ratio
 from fedmoments.privacy.dp.budget import check_rules, parse_budget, shares_of
-from fedmoments.privacy.dp.client_means import MeansForm, clip_client, release_client_means, require_client_means
+from fedmoments.privacy.dp.client_clip import clip_client
+from fedmoments.privacy.dp.client_means import MeansForm, release_client_means, require_client_means
 from fedmoments.privacy.dp.discrete import Stream, discrete_gaussian
 from fedmoments.privacy.dp.noise_plan import NoisePlan, plan, require_additive
 from fedmoments.privacy.dp.releases import Released, SumsForm, finish, noise_vector, release

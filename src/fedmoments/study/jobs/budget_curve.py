@@ -25,9 +25,8 @@ from fedmoments.samples.features import Features
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.simulation import Federation
 from fedmoments.study.simulation.fit import predict_blocks
-from fedmoments.study.simulation.measuring import sent_by
 from fedmoments.study.simulation.methods import choose_methods
-from fedmoments.study.simulation.payload import upload_size
+from fedmoments.study.simulation.payload import sent_by, upload_size
 from fedmoments.study.simulation.points import Point, federation_of, make_split
 
 __all__ = ["BUDGETS", "budget_curve"]

@@ -33,8 +33,9 @@ from fedmoments.samples import Split
 from fedmoments.study.baselines import Baseline
 from fedmoments.study.jobs.diagnostics import MOST_DIM, about_federation
 from fedmoments.study.simulation.fit import Fit, calibrate, choice_of
-from fedmoments.study.simulation.measuring import Federation, sent_by
+from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method
+from fedmoments.study.simulation.payload import sent_by
 from fedmoments.study.simulation.rounds import Participation, simulate_rounds
 from fedmoments.study.simulation.sweep import Held
 

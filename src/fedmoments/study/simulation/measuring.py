@@ -41,28 +41,11 @@ from fedmoments.study.simulation.fit import (
 )
 from fedmoments.study.simulation.merging import by_client, serve, side_by_side
 from fedmoments.study.simulation.methods import Method
-from fedmoments.study.simulation.payload import Form, choose_form, coded_size, room_of, withhold
+from fedmoments.study.simulation.payload import Form, choose_form, coded_size, room_of, sent_by, withhold
 from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.shield import Shield
 
-__all__ = ["Federation", "sent_by"]
-
-
-def sent_by(head: Head, means_per_client: int, plan: SketchPlan | None = None) -> StatisticsSpec:
-    """Return what a client sends for one head; sketches by a plan, with one mean a class.
-
-    Examples
-    --------
-    >>> from fedmoments.core.heads import make_head
-    >>> str(sent_by(make_head("fedcof"), 2)), str(sent_by(make_head("fedncm"), 2))
-    ('counts + client_means × 2', 'counts + sums')
-    """
-    needs = head.needs
-    if needs.has_sketch:
-        return needs.with_plan(plan or needs.plan)
-    if means_per_client > 1 and needs.keeps_clients_apart:
-        return needs | StatisticsSpec.of("client_means", means_per_client=means_per_client)
-    return needs
+__all__ = ["Federation"]
 
 
 class Federation:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.costs import PayloadSize, floats_of
 from fedmoments.core.costs.sketches import sketch_sizes
+from fedmoments.core.heads import Head
 from fedmoments.core.linalg import blocks
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER
 from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, SketchPlan, StatisticsSpec
@@ -26,7 +27,7 @@ from fedmoments.federation.policy import ClientPolicy
 from fedmoments.samples import DROPPED, Split
 from fedmoments.samples.features import Features
 
-__all__ = ["MOST_NUMBERS", "Form", "choose_form", "coded_size", "room_of", "upload_size", "withhold"]
+__all__ = ["MOST_NUMBERS", "Form", "choose_form", "coded_size", "room_of", "sent_by", "upload_size", "withhold"]
 
 
 #: Numbers that all clients together may send for their statistics to be measured client by client, which takes about
@@ -263,3 +264,20 @@ def room_of(spec: StatisticsSpec, dim: int, cells: Any, plan: SketchPlan) -> int
 def _copies(moment: Moment, dim: int) -> int:
     small = moment.layout is Layout.CLASS and moment.width(dim) <= dim
     return SMALL_COPIES if small else COPIES[moment.layout]
+
+
+def sent_by(head: Head, means_per_client: int, plan: SketchPlan | None = None) -> StatisticsSpec:
+    """Return what a client sends for one head; sketches by a plan, with one mean a class.
+
+    Examples
+    --------
+    >>> from fedmoments.core.heads import make_head
+    >>> str(sent_by(make_head("fedcof"), 2)), str(sent_by(make_head("fedncm"), 2))
+    ('counts + client_means × 2', 'counts + sums')
+    """
+    needs = head.needs
+    if needs.has_sketch:
+        return needs.with_plan(plan or needs.plan)
+    if means_per_client > 1 and needs.keeps_clients_apart:
+        return needs | StatisticsSpec.of("client_means", means_per_client=means_per_client)
+    return needs

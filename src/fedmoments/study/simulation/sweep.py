@@ -23,8 +23,9 @@ from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory, identity_of
 from fedmoments.study.simulation.fit import Fit
-from fedmoments.study.simulation.measuring import Federation, sent_by
+from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method, choose_methods, standard_heads
+from fedmoments.study.simulation.payload import sent_by
 from fedmoments.study.simulation.points import (
     Point,
     Sweeps,
