@@ -109,7 +109,7 @@ def test_terms_that_hide_single_contributions_and_ask_for_sketches_are_refused(p
         ({"budget": None, "rank": True}, "must not be True"),
         ({"budget": None, "rank": -1}, "0 or more"),
         ({"budget": 50}, "the budget of scatter sketches must not be 50"),
-        ({"code": "int4"}, "one of float64, float32"),
+        ({"code": "int2"}, "one of float64, float32"),
         ({"code": 8}, "the code of scatter sketches must not be 8"),
         ({"share": 2.0}, "from 0 to 1"),
         ({"share": "half"}, "the share of scatter sketches must not be 'half'"),

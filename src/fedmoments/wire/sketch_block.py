@@ -1,9 +1,9 @@
 """A client's scatter sketch as it travels, and back.
 
-Three tensors: the rows in the plan's code, (s, d); one float32 a row, what a number of it is worth (but in float64);
-and the residual trace, one float64. A client without samples has no sketch: no row, and no residual trace. Where rows
-belong to classes, they come class by class as labels ascend, and each of its classes has a residual trace and, in a
-fourth tensor, how many of the rows are its own.
+Three tensors: the rows in the plan's code, (s, d), or (s, ⌈d/2⌉) in int4, two numbers a byte; one float32 a row, what a
+number of it is worth (but in float64); and the residual trace, one float64. A client without samples has no sketch: no
+row, and no residual trace. Where rows belong to classes, they come class by class as labels ascend, and each of its
+classes has a residual trace and, in a fourth tensor, how many of the rows are its own.
 
 **Law**: rows that were measured by the agreed plan arrive bit for bit, because coding what was decoded gives the same
 codes and scales. Rows that were measured otherwise are brought to the agreed form, the trace ‖V‖² + ρ of each block
@@ -34,7 +34,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Sketches, SketchPlan
-from fedmoments.core.statistics.coding import CodedRows, code_factors, coded_factor
+from fedmoments.core.statistics.coding import (
+    CUTS,
+    CodedRows,
+    code_factors,
+    coded_factor,
+    pack_nibbles,
+    unpack_nibbles,
+)
 from fedmoments.core.statistics.sketch_plan import Choice
 from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
@@ -49,8 +56,11 @@ __all__ = ["RESIDUAL", "ROWS", "SCALES", "SIZES", "check_sketch", "read_sketch",
 Floats = NDArray[np.float64]
 #: Second moments that tell the trace of the scatter.
 SECOND = ("class_norms", "class_squares", "gram", "class_grams")
-#: Half a step of a code, in the largest number of a row.
-HALF_STEPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "int8": 0.5 / 127}
+#: Half a step of a code, in the largest number of a row as it arrives. int4 may have cut off a larger one, but errs no
+#: more than with steps of a seventh of that.
+HALF_STEPS = {
+    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "int8": 0.5 / 127, "int4": 0.5 / 7 / min(CUTS),
+}  # fmt: skip
 #: What eigenvalues that count as rounding leave of a trace in float64 rows.
 LEFT_BY_ROUNDING = 1e-8
 
@@ -197,7 +207,10 @@ Ints = NDArray[np.int64]
 
 ROWS, SCALES, RESIDUAL, SIZES = "moment.scatter_sketch", "sketch_scales", "sketch_residual", "sketch_sizes"
 #: Code of sketch rows -> its type in safetensors, and in numpy.
-_DTYPES = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "float16": ("F16", "<f2"), "int8": ("I8", "i1")}
+_DTYPES = {
+    "float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "float16": ("F16", "<f2"), "int8": ("I8", "i1"),
+    "int4": ("U8", "u1"),
+}  # fmt: skip
 
 
 def write_sketch(
@@ -230,6 +243,7 @@ def write_sketch(
     empty = code_factors(sketches.rows[:0], choice.code)
     parts = [empty, *(block for block, _ in coded)]
     numbers = np.concatenate([part.numbers for part in parts])
+    numbers = pack_nibbles(numbers) if choice.code == "int4" else numbers
     tensors: dict[str, tuple[str, NDArray[Any]]] = {
         ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
         RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
@@ -335,10 +349,11 @@ def _numbers(tensor: Tensor, dim: int, choice: Choice, refuse: Refuse) -> NDArra
             f"the rows of its scatter sketch must be {dtype}, by what its counts leave of the budget, but "
             f"{tensor.dtype} arrived",
         )
-    if len(tensor.shape) != 2 or tensor.shape[1] != dim:
+    width = (dim + 1) // 2 if choice.code == "int4" else dim
+    if len(tensor.shape) != 2 or tensor.shape[1] != width:
         refuse(
             Reason.SHAPE,
-            f"the rows of its scatter sketch must have the shape (rows, {dim}), but {tensor.shape} arrived",
+            f"the rows of its scatter sketch must have the shape (rows, {width}), but {tensor.shape} arrived",
         )
     if tensor.shape[0] > choice.rank:
         refuse(
@@ -349,7 +364,17 @@ def _numbers(tensor: Tensor, dim: int, choice: Choice, refuse: Refuse) -> NDArra
     numbers = tensor.array(kind)
     if choice.code == "int8" and (numbers == -128).any():
         refuse(Reason.OUT_OF_RANGE, "the rows of its scatter sketch are of -127 to 127, but hold -128")
-    return numbers
+    return _halves(numbers, dim, refuse) if choice.code == "int4" else numbers
+
+
+def _halves(packed: NDArray[np.uint8], dim: int, refuse: Refuse) -> NDArray[np.int8]:
+    """Return the numbers (s, d) that bytes (s, ⌈d/2⌉) hold; half a byte that is left over must be 0."""
+    numbers = unpack_nibbles(packed)
+    if (numbers == -8).any():
+        refuse(Reason.OUT_OF_RANGE, "the rows of its scatter sketch are of -7 to 7, but hold -8")
+    if numbers[:, dim:].any():
+        refuse(Reason.OUT_OF_RANGE, f"half a byte behind the {dim} numbers of a sketch row must be 0")
+    return numbers[:, :dim]
 
 
 def _floats(name: str, tensor: Tensor, dtype: str, length: int, refuse: Refuse) -> NDArray[np.floating[Any]]:

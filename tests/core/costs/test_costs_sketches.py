@@ -46,7 +46,7 @@ def test_law_the_formula_is_what_contributions_measure(budget: str) -> None:
     assert cost.counts == sum(held)
 
 
-@pytest.mark.parametrize("code", ["float64", "float32", "float16", "int8"])
+@pytest.mark.parametrize("code", ["float64", "float32", "float16", "int8", "int4"])
 def test_a_plan_by_rank_costs_its_rows_beside_means_of_the_usual_width(code: str) -> None:
     plan, labels = SketchPlan(None, 4, code), [0] * 30 + [1] * 30
     paid, means = measured_bytes(plan, 32, labels)
@@ -82,7 +82,7 @@ def test_law_no_client_costs_more_than_its_budget(budget: str, d: int, present: 
 def test_a_sketch_with_the_budget_of_means_costs_no_more_than_fedcof() -> None:
     for d, present in ((512, 500), (384, 7700), (1280, 240), (16, 300)):
         ours, fedcof = (one_shot_cost(m, d=d, clients=100, present_classes=present) for m in ("sketch", "fedcof"))
-        assert 0.9 * fedcof.up_bytes < ours.up_bytes <= fedcof.up_bytes
+        assert 0.85 * fedcof.up_bytes < ours.up_bytes <= fedcof.up_bytes
         assert ours.counts == fedcof.counts
         assert ours.up_bytes_with_counts == ours.up_bytes + 4 * ours.counts
 

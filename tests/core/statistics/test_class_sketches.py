@@ -123,5 +123,5 @@ def test_an_automatic_plan_serves_what_left_it_open_and_no_other() -> None:
 def test_a_class_budget_counts_residual_traces_and_sizes() -> None:
     choice = SketchPlan("means", rows="class").choose(n_samples=10_000, present=10, dim=512)
     assert choice.by_class
-    assert choice.bytes(10, 512) <= 4 * 512 * 10 < choice.bytes(10, 512) + 516
-    assert choice.bytes(10, 512) == 10 * 520 + choice.rank * 516 + 10 * 16
+    assert choice.bytes(10, 512) <= 4 * 512 * 10 < choice.bytes(10, 512) + 260
+    assert choice.bytes(10, 512) == 10 * 520 + choice.rank * 260 + 10 * 16

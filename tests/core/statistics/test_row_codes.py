@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 
 from fedmoments.core.statistics.coding import (
     CODES,
+    FACTOR_CODES,
     CodedRows,
     code_factors,
     code_means,
     coded_factor,
     factor_row_bytes,
     mean_row_bytes,
+    pack_nibbles,
     round_factors,
     round_means,
+    unpack_nibbles,
 )
 from fedmoments.errors import InputError, UnknownNameError
 
@@ -64,6 +67,15 @@ def naive_int8_factor(row: Array) -> list[float]:
     return [round(x / scale) * scale for x in row]
 
 
+def naive_int4_factor(row: Array) -> list[float]:
+    """Return a factor row as int4 gives it: of nine steps the one with the least squared error."""
+    tried = []
+    for j in range(9):
+        scale = float(np.float32(max(abs(row)) * 2.0 ** (-j / 4) / 7))
+        tried.append([min(max(round(x / scale), -7), 7) * scale for x in row])
+    return min(tried, key=lambda decoded: sum((a - b) ** 2 for a, b in zip(decoded, row, strict=True)))
+
+
 # ------------------------------------------------------------------------------------------------------ against loops
 
 
@@ -72,6 +84,7 @@ def test_int8_equals_the_loop_over_entries(offset: float) -> None:
     rows = np.random.default_rng(0).normal(size=(20, 50)) + offset
     assert round_means(rows, "int8").tolist() == [naive_int8_means(row) for row in rows]
     assert round_factors(rows, "int8").tolist() == [naive_int8_factor(row) for row in rows]
+    assert round_factors(rows, "int4").tolist() == [naive_int4_factor(row) for row in rows]
 
 
 @pytest.mark.parametrize("size", [1e-8, 1e-3, 1.0, 300.0])
@@ -137,7 +150,7 @@ def test_law_coding_what_was_decoded_gives_the_same_means(rows: Array, code: str
 
 
 @settings(max_examples=400, deadline=None)
-@given(ROWS, st.sampled_from(CODES), st.sampled_from([2.0**-140, 1e-30, 1.0]))
+@given(ROWS, st.sampled_from(FACTOR_CODES), st.sampled_from([2.0**-140, 1e-30, 1.0]))
 @example(np.array([[1.0 - 2.0**-13, 2.0**-40]]), "float16", 1.0)  # rounding lifts the largest entry to a power of two
 @example(np.array([[1.0 - 2.0**-26, 2.0**-140]]), "float32", 1.0)
 def test_law_coding_what_was_decoded_gives_the_same_factors(rows: Array, code: str, size: float) -> None:
@@ -146,11 +159,11 @@ def test_law_coding_what_was_decoded_gives_the_same_factors(rows: Array, code: s
 
 
 #: What a shortened factor may lose of its trace: one entry of float16 has neighbours 2⁻¹⁰ apart.
-LOSS = {"float64": 2.0**-40, "float32": 2.0**-18, "float16": 2.0**-7, "int8": 2.0**-18}
+LOSS = {"float64": 2.0**-40, "float32": 2.0**-18, "float16": 2.0**-7, "int8": 2.0**-18, "int4": 2.0**-18}
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from(CODES), st.sampled_from([1.0, 1 - 1e-15, 1 - 1e-6, 0.5, 1.5, 0.0]))
+@given(st.integers(0, 2**32), st.sampled_from(FACTOR_CODES), st.sampled_from([1.0, 1 - 1e-15, 1 - 1e-6, 0.5, 1.5, 0.0]))
 def test_law_a_coded_factor_never_gains_energy(seed: int, code: str, part: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(rng.integers(0, 4), rng.integers(1, 6))) * 10.0 ** rng.integers(-6, 7)
@@ -180,6 +193,7 @@ def test_the_bytes_of_a_row_are_those_of_its_arrays() -> None:
     rows = np.random.default_rng(0).normal(size=(3, 17))
     for code in CODES:
         assert code_means(rows, code).nbytes == 3 * mean_row_bytes(code, 17)
+    for code in FACTOR_CODES:
         assert code_factors(rows, code).nbytes == 3 * factor_row_bytes(code, 17)
 
 
@@ -194,8 +208,13 @@ def test_rows_that_are_no_finite_table_are_refused(code_rows: Callable[[Array, s
         with pytest.raises(InputError, match=r"an array of shape \(3,\) arrived"):
             code_rows(np.ones(3), code)
         assert code_rows(np.zeros((0, 3)), code).values().shape == (0, 3)
+    with pytest.raises(UnknownNameError, match="unknown code of rows 'int2'"):
+        code_rows(np.ones((1, 2)), "int2")
+
+
+def test_means_do_not_travel_in_four_bits() -> None:
     with pytest.raises(UnknownNameError, match="unknown code of rows 'int4'"):
-        code_rows(np.ones((1, 2)), "int4")
+        code_means(np.ones((1, 2)), "int4")
 
 
 def test_numbers_beyond_a_code_are_refused_with_the_codes_that_can_hold_them() -> None:
@@ -240,3 +259,22 @@ ONE = np.ones(1, np.float32)
 def test_coded_rows_that_nobody_coded_are_refused(parts: tuple[Any, ...], words: str) -> None:
     with pytest.raises(InputError, match=words):
         CodedRows(*parts)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 4), st.integers(1, 9))
+def test_law_nibbles_come_back(seed: int, rows: int, dim: int) -> None:
+    numbers = np.random.default_rng(seed).integers(-8, 8, (rows, dim)).astype(np.int8)
+    packed = pack_nibbles(numbers)
+    assert packed.shape == (rows, (dim + 1) // 2)
+    assert np.array_equal(unpack_nibbles(packed)[:, :dim], numbers)
+    assert not unpack_nibbles(packed)[:, dim:].any()
+
+
+@pytest.mark.parametrize(("kind", "most"), [("normal", 0.013), ("laplace", 0.029)])
+def test_four_bits_lose_less_than_steps_up_to_the_largest_entry(kind: str, most: float) -> None:
+    rows = getattr(np.random.default_rng(0), kind)(size=(20, 512))
+    energy = float(np.square(rows).sum())
+    lost = float(np.square(round_factors(rows, "int4") - rows).sum()) / energy
+    steps = np.abs(rows).max(axis=1, keepdims=True) / 7
+    plain = float(np.square(np.rint(rows / steps) * steps - rows).sum()) / energy
+    assert lost < most < 0.8 * plain

@@ -18,14 +18,14 @@ def naive(plan: SketchPlan, n: int, present: int, dim: int) -> Choice:
     """The best of all choices that fit: rank counts first, then how far both codes are refined."""
     allowed = Budget.parse(plan.budget or "", dim).bytes(present)
     most = min(int(plan.share * (n - present) + 1e-9), dim)
-    ladder = [("int8", "int8"), *REFINEMENTS]
+    ladder = [("int8", "int4"), *REFINEMENTS]
     fitting = [
         (rank, step, Choice(*ladder[step], rank))
         for rank in range(most + 1)
         for step in range(len(ladder))
         if Choice(*ladder[step], rank).bytes(present, dim) <= allowed and (step == 0 or rank == most)
     ]
-    return max(fitting, key=lambda each: each[:2])[2] if fitting else Choice("int8", "int8", 0)
+    return max(fitting, key=lambda each: each[:2])[2] if fitting else Choice("int8", "int4", 0)
 
 
 @given(words, clients, dims)
@@ -47,11 +47,11 @@ def test_the_rank_stays_below_the_share_of_the_span(word: str, client: tuple[int
 
 
 @given(clients, dims)
-def test_at_fedcofs_bytes_there_are_almost_three_sketch_rows_a_class(client: tuple[int, int], dim: int) -> None:
+def test_at_fedcofs_bytes_there_are_almost_six_sketch_rows_a_class(client: tuple[int, int], dim: int) -> None:
     present, _ = client
     rank = SketchPlan("means").choose(10**6, present, dim).rank
     free = 4 * dim * present - present * mean_row_bytes("int8", dim) - 8
-    assert rank == min(free // factor_row_bytes("int8", dim), dim)
+    assert rank == min(free // factor_row_bytes("int4", dim), dim)
 
 
 @given(clients, dims, st.sampled_from(["means/8", "means/3", "3KB", "700B", "120/class"]))
@@ -70,8 +70,9 @@ def test_behind_the_projection_every_client_fits(client: tuple[int, int], dim: i
 
 def test_what_is_left_at_the_cap_refines_sketch_rows_first_then_means() -> None:
     dim, present, n = 64, 2, 10  # at most 2 rows
-    found = [SketchPlan(f"{size}B").choose(n, present, dim) for size in (300, 420, 800, 1100)]
+    found = [SketchPlan(f"{size}B").choose(n, present, dim) for size in (230, 300, 420, 800, 1100)]
     assert [(each.means, each.code) for each in found] == [
+        ("int8", "int4"),
         ("int8", "int8"),
         ("int8", "float16"),
         ("float32", "float16"),
@@ -109,7 +110,7 @@ def test_a_word_that_is_no_budget_is_refused(text: str) -> None:
         ({"budget": None}, "either a budget or a rank"),
         ({"rank": 3}, "either a budget or a rank"),
         ({"budget": None, "rank": -1}, "whole number of 0 or more"),
-        ({"code": "int4"}, "one of float64, float32, float16, int8"),
+        ({"code": "int2"}, "one of float64, float32, float16, int8, int4"),
         ({"share": 1.5}, "from 0 to 1"),
         ({"spare": -1}, "spare samples is a whole number"),
     ],

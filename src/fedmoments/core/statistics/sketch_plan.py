@@ -13,10 +13,10 @@ budget          bytes for a client that holds |C_k| classes in d dimensions
 ``800/class``   so many bytes for each class that the client holds
 ==============  ==============================================================================
 
-Means in int8 come first: they lose no accuracy against float32. Then as many int8 sketch rows as fit, because one more
-direction is worth more than finer digits. What is left when the rank is at its cap refines sketch rows to float16, then
-means and at last sketch rows to float32; means never travel in float16, whose range they may leave. The cap, r_k ≤
-share·(n_k − |C_k|), keeps the sketch from spanning the client's samples: see docs/sketch.md.
+Means in int8 come first: they lose no accuracy against float32. Then as many int4 sketch rows as fit, because one more
+direction is worth more than finer digits. What is left when the rank is at its cap refines sketch rows to int8, then to
+float16, then means and at last sketch rows to float32; means never travel in float16, whose range they may leave. The
+cap, r_k ≤ share·(n_k − |C_k|), keeps the sketch from spanning the client's samples: see docs/sketch.md.
 
 Rows are the leading directions of all classes of a client together (``pooled``), or of each class by itself
 (``class``): then a client spends its rows on whichever class has most energy left, at most share·(n_kc − 1) of a class.
@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.statistics.coding import CODES, factor_row_bytes, mean_row_bytes
+from fedmoments.core.statistics.coding import FACTOR_CODES, factor_row_bytes, mean_row_bytes
 from fedmoments.errors import InputError
 
 __all__ = ["Budget", "Choice", "SketchPlan"]
@@ -46,7 +46,9 @@ _WORD = re.compile(r"(?P<word>means|gram)(?:(?P<sign>[/*])(?P<number>\d+(?:\.\d+
 #: Means may take this share of a budget before features are projected: in fewer dimensions there is room for a sketch.
 MEANS_SHARE = 0.6
 #: What means and sketch rows may be refined to, one step after the other, once the rank is at its cap.
-REFINEMENTS = (("int8", "float16"), ("float32", "float16"), ("float32", "float32"))
+REFINEMENTS = (("int8", "int8"), ("int8", "float16"), ("float32", "float16"), ("float32", "float32"))
+#: What sketch rows travel in as long as more of them would fit.
+ROW_CODE = "int4"
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Choice:
     Examples
     --------
     >>> SketchPlan("means").choose(n_samples=1000, present=10, dim=512)
-    Choice(means='int8', code='int8', rank=29, by_class=False)
+    Choice(means='int8', code='int4', rank=58, by_class=False)
     """
 
     means: str | None
@@ -149,7 +151,7 @@ class SketchPlan:
     rank
         Sketch rows of every client, as far as ``share`` allows; only without a budget.
     code
-        Code of sketch rows without a budget: float64, float32, float16 or int8.
+        Code of sketch rows without a budget: float64, float32, float16, int8 or int4.
     share
         r_k is at most this share of n_k − |C_k|, the rank at which the sketch would span the client's samples.
     spare
@@ -162,7 +164,7 @@ class SketchPlan:
     Examples
     --------
     >>> SketchPlan("means/2").choose(n_samples=1000, present=10, dim=512).rank
-    9
+    19
     >>> SketchPlan("gram").choose(n_samples=20, present=10, dim=512)
     Choice(means='float32', code='float32', rank=2, by_class=False)
     >>> SketchPlan(budget=None, rank=4, code="float16").choose(n_samples=100, present=10, dim=512)
@@ -187,8 +189,8 @@ class SketchPlan:
         for what, number in (("rank of a sketch", self.rank), ("least number of spare samples", self.spare)):
             if number is not None and (isinstance(number, bool) or number < 0):
                 raise InputError(f"the {what} is a whole number of 0 or more, not {number!r}")
-        if self.code not in CODES:
-            raise InputError(f"sketch rows travel as one of {', '.join(CODES)}, not {self.code!r}")
+        if self.code not in FACTOR_CODES:
+            raise InputError(f"sketch rows travel as one of {', '.join(FACTOR_CODES)}, not {self.code!r}")
         if not 0.0 <= self.share <= 1.0:
             raise InputError(f"the share of n − |C| that a sketch may span is from 0 to 1, not {self.share}")
         if self.rows not in self.ROWS:
@@ -253,12 +255,12 @@ class SketchPlan:
         Examples
         --------
         >>> SketchPlan("means").capacity(present=10, dim=512)
-        39
+        78
         """
         full = self._full_rank(present, dim)
         if self.budget is None:
             return min(self.rank or 0, full)
-        return min(Budget.parse(self.budget, dim).bytes(present) // factor_row_bytes("int8", dim), full)
+        return min(Budget.parse(self.budget, dim).bytes(present) // factor_row_bytes(ROW_CODE, dim), full)
 
     def choose(self, n_samples: int, present: int, dim: int) -> Choice:
         """Return what a client with so many samples of so many classes sends: one mean a class, and a sketch.
@@ -277,7 +279,7 @@ class SketchPlan:
             return Choice(None, self.code, min(self.rank or 0, most), self.by_class)
         allowed = Budget.parse(self.budget, dim).bytes(present)
         small = min(("int8", "float32"), key=lambda code: mean_row_bytes(code, dim))  # int8 has 8 bytes of scales
-        least = Choice(small, "int8", 0, self.by_class)
+        least = Choice(small, ROW_CODE, 0, self.by_class)
         taken = least.bytes(present, dim)
         coarsest = taken - least.index_bytes(present)
         if present and coarsest > allowed:
@@ -285,7 +287,7 @@ class SketchPlan:
                 f"a budget of {allowed} bytes cannot hold {present} means in {dim} dimensions: in {small}"
                 f" they take {coarsest} bytes; project features to fewer dimensions, or allow more"
             )
-        best = replace(least, rank=min(max(allowed - taken, 0) // factor_row_bytes("int8", dim), most))
+        best = replace(least, rank=min(max(allowed - taken, 0) // factor_row_bytes(ROW_CODE, dim), most))
         if best.rank == most:
             for means, code in REFINEMENTS:
                 finer = replace(best, means=means, code=code)
@@ -307,7 +309,7 @@ class SketchPlan:
             return None
         budget = Budget.parse(self.budget, dim)
         worst = 1 if not budget.fixed else n_classes
-        allowed = budget.bytes(worst) - Choice("int8", "int8", 0, self.by_class).index_bytes(worst)
+        allowed = budget.bytes(worst) - Choice("int8", ROW_CODE, 0, self.by_class).index_bytes(worst)
         overhead = mean_row_bytes("int8", dim) - dim
         fits = int(MEANS_SHARE * (allowed / worst - overhead))
         if fits >= dim:

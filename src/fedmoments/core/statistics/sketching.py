@@ -24,7 +24,7 @@ def stream_of(plan: SketchPlan, n_classes: int, dim: int) -> ScatterStream:
     Examples
     --------
     >>> stream_of(SketchPlan("means", rows="class"), n_classes=3, dim=64).capacity
-    11
+    21
     """
     return ScatterStream(dim, plan.capacity(n_classes, dim), by_class=plan.by_class)
 
