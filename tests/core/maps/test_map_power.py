@@ -76,3 +76,27 @@ def test_auto_cannot_look_at_what_was_measured_already() -> None:
     stats = Statistics.of(X, Y, StatisticsSpec.of("gram"), n_classes=4)
     with pytest.raises(InputError, match="looks at features"):
         fm.fit("gh-lda", stats, feature_map="auto")
+
+
+@pytest.mark.parametrize("clients", [1, 10, 100])
+@pytest.mark.parametrize(("power", "skewed"), [(2.0, True), (0.5, False)])
+def test_few_samples_a_client_do_not_change_the_rule(clients: int, power: float, skewed: bool) -> None:
+    """Three or four samples of a class show less skewness than there is."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 800)
+    X = rng.exponential(size=(800, 40)) ** power
+    parts = [FeatureShape.of(X[k::clients], y[k::clients]) for k in range(clients)]
+    assert (recommended_map(parts) is not None) == skewed
+
+
+def test_clients_without_three_samples_of_a_class_tell_signs_alone() -> None:
+    told = FeatureShape.of(relu_like(), Y)
+    silent = FeatureShape.of(np.ones((2, told_width())), np.zeros(2, int))
+    assert silent == FeatureShape(True, 0.0, 0)
+    assert recommended_map([told, silent]) is not None
+    assert recommended_map([silent]) is None
+    assert recommended_map([told, FeatureShape.of(-np.ones((1, told_width())), np.zeros(1, int))]) is None
+
+
+def told_width() -> int:
+    return int(relu_like().shape[1])
