@@ -14,7 +14,7 @@ from scipy.linalg import blas, lapack
 from fedmoments.core.gaussian.class_gaussians import ClassGaussians, require_classes
 from fedmoments.core.gaussian.precision import noise_of_squares
 from fedmoments.core.gaussian.scatter import MatrixScatter
-from fedmoments.core.gaussian.sources import Sketch, covariance_source
+from fedmoments.core.gaussian.sources import Free, Sketch, covariance_source
 from fedmoments.core.linalg import blocks
 
 __all__ = ["projected_class_covariances"]
@@ -44,7 +44,7 @@ def projected_class_covariances(gaussians: ClassGaussians, basis: Floats) -> Ite
     require_classes(gaussians.stats, source.class_needs, f"class covariances of source '{gaussians.source}'")
     if gaussians.source == "exact":
         scatters = _of_grams(gaussians, basis)
-    elif gaussians.source == "free":
+    elif isinstance(source, Free):
         scatters = _of_rows(gaussians, basis)
     elif isinstance(source, Sketch):
         scatters = _of_sketches(gaussians, source, basis)
@@ -89,4 +89,4 @@ def _of_rows(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Fl
     bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
     for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):
         mine = inside[order[start:stop]]
-        yield label, mine.T @ mine, float(stop - start - 1)
+        yield label, mine.T @ mine, float(gaussians.class_dof[label])

@@ -164,14 +164,25 @@ class RowScatter(Scatter):
         (C, d) mean of every class.
     rounding
         Σ n ‖error‖² over rows: a spread that is not above it is none.
+    held_by
+        (C,) rows K_c by which a class counts; those that it has, by default.
     """
 
-    def __init__(self, rows: MeanRows, counts: NDArray[np.int64], means: Floats, rounding: float = 0.0) -> None:
+    def __init__(
+        self,
+        rows: MeanRows,
+        counts: NDArray[np.int64],
+        means: Floats,
+        rounding: float = 0.0,
+        *,
+        held_by: NDArray[np.int64] | None = None,
+    ) -> None:
         self._rows, self._means, self.dim = rows, means, means.shape[1]
         self._rounding = rounding
-        held_by = np.bincount(rows.labels, minlength=len(counts))
-        estimable = held_by >= 2
+        held = np.bincount(rows.labels, minlength=len(counts))
+        estimable = held >= 2
         self.weight = float((counts[estimable] - 1).sum())
+        held_by = held if held_by is None else held_by
         self.dof = float((held_by[estimable] - 1).sum())
         self.n_rows = int(estimable[rows.labels].sum())
         class_weight = np.where(estimable, (counts - 1) / np.maximum(held_by - 1, 1), 0.0)

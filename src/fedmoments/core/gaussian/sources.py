@@ -181,16 +181,41 @@ class Spherical(Diagonal):
 
 
 class Free(CovarianceSource):
-    """FedCOF: covariances from the spread of client means, at no cost in bytes."""
+    """FedCOF: covariances from the spread of client means, at no cost in bytes.
+
+    Parameters
+    ----------
+    all_clients
+        Divide by K − 1 as FedCOF's Eq. 8 prints it, not by K_c − 1: too small by (K_c − 1)/(K − 1) of a class that
+        K_c of K clients hold.
+    """
 
     name = "free"
+
+    def __init__(self, *, all_clients: bool = False) -> None:
+        self.all_clients = all_clients
+
+    def _held_by(self, stats: Statistics) -> NDArray[np.int64]:
+        """Return how many rows (C,) every class counts for."""
+        held = np.bincount(stats.rows.labels, minlength=stats.n_classes)
+        if not self.all_clients:
+            return held
+        clients = len(np.unique(stats.row_owners)) * stats.spec.means_per_client
+        return np.where(held > 0, np.maximum(held, clients), 0)
+
     pooled_needs = StatisticsSpec.of("client_means")
     class_needs = pooled_needs
     variance_needs = pooled_needs
 
     def pooled(self, stats: Statistics, means: Floats) -> Scatter:
         if stats.spec.keeps_clients_apart:
-            return RowScatter(stats.rows, stats.counts, means, noise_of_rows(stats, means))
+            noise = noise_of_rows(stats, means)
+            return RowScatter(stats.rows, stats.counts, means, noise, held_by=self._held_by(stats))
+        if self.all_clients:
+            raise InputError(
+                "the divisor 'clients' needs client means kept apart, but these statistics hold one free scatter, "
+                "divided already by the clients that hold a class: leave it out"
+            )
         held_by = np.zeros(stats.n_classes)
         held_by[stats.classes] = stats.class_array("contributors")[:, 0]
         packed = stats.global_array("free_scatter")
@@ -207,7 +232,7 @@ class Free(CovarianceSource):
             centred = np.stack([rows.block_means(slice(i, i + 1))[0] for i in mine]) - means[label]
             matrix = new_gram(stats.dim)
             add_gram(matrix, centred * np.sqrt(counts)[:, None])
-            yield label, symmetrize_upper(matrix), float(len(mine) - 1)
+            yield label, symmetrize_upper(matrix), float(self._held_by(stats)[label] - 1)
 
     def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
         rows = stats.rows
@@ -216,8 +241,8 @@ class Free(CovarianceSource):
             labels = rows.labels[block]
             centred = rows.block_means(block) - means[labels]
             scatter += cell_sums(rows.counts[block, None] * centred**2, labels, stats.n_classes)
-        held_by = np.bincount(rows.labels, minlength=stats.n_classes)
-        return scatter, np.maximum(held_by - 1.0, 0.0)
+        held = np.bincount(rows.labels, minlength=stats.n_classes)
+        return scatter, np.where(held > 1, self._held_by(stats) - 1.0, 0.0)
 
 
 class Sketch(CovarianceSource):
@@ -280,12 +305,16 @@ class Sketch(CovarianceSource):
         return np.asarray(np.maximum(stats.counts - 1.0, 0.0) * stats.sketches.by_class)
 
 
+#: The free source with FedCOF's printed divisor.
+ALL_CLIENTS = "free:clients"
 #: All covariance sources by name.
 SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free(), Sketch())}
 
 
 def covariance_source(name: str) -> CovarianceSource:
     """Return the source of that name: ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch`` or ``sketch:SHARE``.
+
+    ``free:clients`` is the free one with the divisor that FedCOF prints.
 
     Examples
     --------
@@ -300,6 +329,8 @@ def covariance_source(name: str) -> CovarianceSource:
     kind, colon, share = name.partition(":")
     if kind == Sketch.name and colon:
         return Sketch(_parse_share(share))
+    if name == ALL_CLIENTS:
+        return Free(all_clients=True)
     if name not in SOURCES:
         raise UnknownNameError("covariance source", name, [*SOURCES, "sketch:SHARE"])
     return SOURCES[name]

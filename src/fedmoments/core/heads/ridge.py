@@ -33,6 +33,7 @@ from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_sourc
 from fedmoments.core.gaussian.class_gaussians import total_scatter
 from fedmoments.core.gaussian.linear_rules import around_mean
 from fedmoments.core.gaussian.precision import check_digits, warn_equal, warn_far
+from fedmoments.core.gaussian.sources import ALL_CLIENTS
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.preset import Preset
 from fedmoments.core.linalg import (
@@ -50,6 +51,8 @@ __all__ = ["PRESETS", "FourierRidge", "Ridge"]
 
 Floats = NDArray[np.float64]
 
+#: What the free scatter of a class may be divided by.
+DIVISORS = ("holders", "clients")
 #: With fewer rows than this share of the dimension, the dual solve is faster.
 DUAL_SHARE = 0.75
 #: The least ridge that generalised cross-validation tries, as a share of the mean eigenvalue.
@@ -77,6 +80,9 @@ class Ridge(Head):
         Fit an unpenalised constant (total scatter only).
     normalize
         Scale every class's weights (and constant) to unit norm, as the papers do.
+    divisor
+        Of the free covariance of a class: ``holders``, K_c − 1 with the K_c clients that hold it, which is unbiased, or
+        ``clients``, K − 1 with all of them, as FedCOF's Eq. 8 prints it, for those who compare.
 
     Examples
     --------
@@ -92,10 +98,15 @@ class Ridge(Head):
     ridge: Shrinkage | str | float = "automatic"
     intercept: bool = False
     normalize: bool = True
+    divisor: str = "holders"
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
         covariance_source(self.covariance)
+        if self.divisor not in DIVISORS:
+            raise InputError(f"divisor is one of {', '.join(DIVISORS)}; '{self.divisor}' arrived")
+        if self.divisor != DIVISORS[0] and (self.scatter, self.covariance) != ("within", "free"):
+            raise InputError(f"a divisor of '{self.divisor}' belongs to the free covariance of the within scatter")
         if self.scatter not in ("total", "within"):
             raise InputError(f"scatter must be 'total' or 'within', not '{self.scatter}'")
         if Shrinkage.parse(self.ridge).kind == "blend":
@@ -163,7 +174,8 @@ class Ridge(Head):
 
     def _within(self, stats: Statistics) -> tuple[Floats, Floats]:
         """FedCOF and its oracle: Ĝ = keep·scatter + N μ_g μ_gᵀ + (add·(N−C) + λ)·I."""
-        gaussians = ClassGaussians(stats, self.covariance)
+        source = ALL_CLIENTS if self.divisor == "clients" else self.covariance
+        gaussians = ClassGaussians(stats, source)
         scatter, mean, n = gaussians.scatter, gaussians.global_mean, stats.n_samples
         spread = float(n - len(stats.classes))
         none = np.zeros(stats.n_classes)

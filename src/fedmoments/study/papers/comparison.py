@@ -28,8 +28,11 @@ CLAIM_VERDICTS: Mapping[str, str] = {
     "unclear": "within chance in every setting: Student's 95 % interval over seeds, or four test samples; of one seed, "
     "two standard errors of its test samples",
     "fails": "in every setting, and beyond chance in one at least",
+    "did not train": "a run of one side has the same accuracy after every round: it shows nothing",
     "not tested": "these data cannot show it",
 }
+#: Accuracies of one run, one observation a round.
+CURVE = "accuracy by round"
 #: What may be said of a cell, from agreement to disagreement, and what it means.
 VERDICTS: Mapping[str, str] = {
     "agrees": "within the tolerance of the paper's number",
@@ -212,8 +215,8 @@ def compare_claims(
         standard error, whether it ``holds``, and whether that is ``clear``: outside Student's 95 % interval over seeds.
         "Above" and "below" of accuracies must differ by more than four samples, too. One seed alone has the standard
         error of two accuracies on test sets of their own. A claim holds or fails if it does so in every setting and
-        clearly in one; it is ``unclear`` if it is clear in none, ``in part`` if it holds in some, and ``not tested`` if
-        nothing was measured.
+        clearly in one; it is ``unclear`` if it is clear in none, ``in part`` if it holds in some, ``did not train`` if
+        the accuracy of a run in rounds never changed, and ``not tested`` if nothing was measured.
 
     Examples
     --------
@@ -228,11 +231,21 @@ def compare_claims(
 
 def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | None) -> dict[str, Any]:
     tested = samples if is_share(claim.left) else None
-    pairs = [_pair(claim, where, left, right, tested) for where, left, right in _sides(claim, measurements)]
+    curves = [each for each in measurements if each.quantity == CURVE]
+    sides_of = list(_sides(claim, measurements))
+    still = any(_stood_still(side, curves) for _, *both in sides_of for side in both if side is not None)
+    pairs = [_pair(claim, where, left, right, tested) for where, left, right in sides_of]
     pairs = [pair for pair in pairs if pair["difference"] is not None]
     said = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
     sides = {"left": dict(claim.left), "right": dict(claim.right)}
-    return {**said, **sides, "verdict": _together(pairs), "pairs": pairs}
+    verdict = "did not train" if still and pairs else _together(pairs)
+    return {**said, **sides, "verdict": verdict, "pairs": pairs}
+
+
+def _stood_still(side: Observation, curves: Sequence[Observation]) -> bool:
+    """Say whether one side is a run in rounds whose accuracy never changed, for any seed."""
+    own = [curve for curve in curves if all(curve.where.get(key) == value for key, value in side.where.items())]
+    return len(own) > 1 and side.where.get("stage", "none") != "none" and len({curve.values for curve in own}) == 1
 
 
 def _sides(

@@ -35,6 +35,7 @@ _WORDS = {
     "holds": ("holds", "hold"),
     "in part": ("holds in part", "hold in part"),
     "unclear": ("is unclear", "are unclear"),
+    "did not train": ("is about a run that did not train", "are about runs that did not train"),
     "fails": ("fails", "fail"),
     "not tested": ("is not tested", "are not tested"),
 }
@@ -49,7 +50,7 @@ _OUTSIDE = {
     "flat": ("is none where the paper has one", "are none where the paper has one"),
     "opposite": ("has the opposite sign", "have the opposite sign"),
 }
-_CLAIM_ORDER = ("holds", "in part", "unclear", "fails", "not tested")
+_CLAIM_ORDER = ("holds", "in part", "unclear", "fails", "did not train", "not tested")
 
 
 def verdict_counts(document: Mapping[str, Any]) -> dict[str, int]:

@@ -40,7 +40,7 @@ def claims_by_id(documents: Documents) -> dict[str, list[dict[str, Any]]]:
 def claim_verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return what all tested experiments say of a claim together, on all data."""
     verdicts = {str(claim.get("verdict")) for row in rows for _, claim in row["found"].values()}
-    decided = verdicts - {"not tested", "unclear"}
+    decided = verdicts - {"not tested", "did not train", "unclear"}
     if not decided:
         return "unclear" if "unclear" in verdicts else "not tested"
     return decided.pop() if len(decided) == 1 else "in part"

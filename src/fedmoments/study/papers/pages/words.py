@@ -35,7 +35,9 @@ MARKS: Mapping[str, str] = {
     "": "",
 }
 #: What stands beside a claim.
-CLAIM_MARKS: Mapping[str, str] = {"holds": "✓", "in part": "≈", "unclear": "?", "fails": "✗", "not tested": "–"}
+CLAIM_MARKS: Mapping[str, str] = {
+    "holds": "✓", "in part": "≈", "unclear": "?", "fails": "✗", "did not train": "∅", "not tested": "–",
+}  # fmt: skip
 #: Most decimals of a paper's number that are looked at.
 MOST_DECIMALS = 6
 _SPLITS = {"dirichlet": "Dirichlet %", "dirichlet-client": "Dirichlet % per client", "iid": "IID"}

@@ -1,0 +1,49 @@
+"""A claim over runs whose accuracy never changed says so, whatever their order."""
+
+import pytest
+
+from fedmoments.core.observations import Observation
+from fedmoments.study.papers.comparison import CLAIM_VERDICTS, compare_claims
+from fedmoments.study.papers.experiment import Claim
+
+CLAIM = Claim("start", "FedNCM ends above random", {"start": "fedncm"}, {"start": "random"})
+
+
+def measured(ends: dict[str, tuple[float, float]]) -> list[Observation]:
+    """Return the curves of two runs, (start, end), and their ends."""
+    found = []
+    for start, (first, last) in ends.items():
+        place: dict[str, str | int] = {"stage": "ft", "start": start, "clients": 10}
+        found.append(Observation(place, (last, last + 0.01), seeds=(0, 1)))
+        for number, value in enumerate((first, last)):
+            found.append(
+                Observation({**place, "round": number}, (value, value + 0.01), "accuracy by round", seeds=(0, 1))
+            )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fedncm", "random", "verdict"),
+    [
+        ((0.5, 0.7), (0.1, 0.4), "holds"),
+        ((0.5, 0.5), (0.1, 0.4), "did not train"),
+        ((0.5, 0.7), (0.1, 0.1), "did not train"),
+        ((0.5, 0.6), (0.1, 0.9), "fails"),
+    ],
+)
+def test_a_run_that_did_not_move_shows_nothing(
+    fedncm: tuple[float, float], random: tuple[float, float], verdict: str
+) -> None:
+    judged = compare_claims([CLAIM], measured({"fedncm": fedncm, "random": random}))
+    assert judged[0]["verdict"] == verdict
+    assert verdict in CLAIM_VERDICTS
+
+
+def test_heads_without_training_are_no_runs() -> None:
+    place: dict[str, str | int] = {"stage": "none", "clients": 10}
+    heads = [Observation({**place, "start": name}, (value,), seeds=(0,)) for name, value in CLAIMED.items()]
+    curves = [Observation({**each.where, "round": 0}, each.values, "accuracy by round", seeds=(0,)) for each in heads]
+    assert compare_claims([CLAIM], [*heads, *curves])[0]["verdict"] == "holds"
+
+
+CLAIMED = {"fedncm": 0.9, "random": 0.1}
