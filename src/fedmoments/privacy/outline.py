@@ -126,7 +126,7 @@ class Outline:
         --------
         >>> outline = Outline.of_labels([0] * 81, StatisticsSpec.of("scatter_sketch"), dim=64)
         >>> outline.sketches[0].rank, outline.limited(0.0, 20).sketches[0].rank
-        (2, 0)
+        (4, 0)
         """
         ranks = [min(sketch.rank, allowed_rank(sketch.spare, share=share, least=least)) for sketch in self.sketches]
         pairs = zip(self.sketches, ranks, strict=True)
@@ -151,7 +151,7 @@ class Outline:
         >>> X, labels = np.random.default_rng(0).normal(size=(81, 64)), [0] * 81
         >>> outline = Outline.of_labels(labels, StatisticsSpec.of("scatter_sketch"), dim=64)
         >>> round(outline.measured(X, labels).sketches[0].exposure.mean, 2)
-        0.1
+        0.19
         """
         if not self.spec.has_sketch or not self.counts:
             return self

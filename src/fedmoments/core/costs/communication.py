@@ -133,7 +133,7 @@ def one_shot_cost(
     >>> one_shot_cost("fed3r", d=512, clients=1, classes=100, packed=False, send_absent_classes=True).up_floats
     313344
     >>> one_shot_cost("sketch", d=512, clients=100, present_classes=500).up_bytes_per_client  # FedCOF's are 10240
-    9832.0
+    10148.0
     """
     entry = one_shot_method(method)
     dimension = mapped_dimension(method, entry, d, map_dimension)

@@ -202,7 +202,7 @@ def floats_of(
     >>> floats_of(["client_means"], d=512, present_classes=[100, 20], means_per_client=2)
     PayloadSize(counts=240, floats=122880)
     >>> floats_of(["client_means", "scatter_sketch"], d=512, present_classes=5).bytes(4)
-    9832
+    10148
     """
     d, means = check_whole("d", d), check_whole("means_per_client", means_per_client)
     check_present_classes(present_classes)
