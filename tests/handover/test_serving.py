@@ -1,6 +1,7 @@
 """A served model: right answers, hostile requests, limits, and a swap under load that drops nothing."""
 
 import base64
+import http.client
 import io
 import json
 import socket
@@ -199,12 +200,15 @@ def test_images_come_as_files_or_as_base64(tmp_path: Path) -> None:
     encoded = [base64.b64encode(data).decode() for data in files]
     with serving(application(served, Limits(), batch_size=8)) as address:
         form = asked(f"{address}/predict", multipart(files), "multipart/form-data; boundary=edge")[1]["predictions"]
+        (single,) = asked(f"{address}/predict", files[0], "image/png")[1]["predictions"]
+        (damaged,) = asked(f"{address}/predict", b"no image", "image/png")[1]["predictions"]
         rows = asked(f"{address}/predict", {"images": [*encoded, str(secret), "%%%", None]})[1]["predictions"]
     expected = ["dark", "dark", "light", "light"]
     assert [row["class"] for row in form] == expected
     assert [row["class"] for row in rows[:4]] == expected
     assert all("error" in row for row in rows[4:])  # a path names nothing here
     assert form[0]["probability"] == rows[0]["probability"]
+    assert (single, "error" in damaged) == (form[0], True)
 
 
 def test_too_many_samples_that_wait_are_told_to_come_again(tmp_path: Path) -> None:
@@ -233,3 +237,32 @@ def test_unsafe_addresses_are_refused(tmp_path: Path, arguments: list[str], why:
     result = CliRunner().invoke(app, ["serve", str(tmp_path / "head.safetensors"), *arguments])
     assert result.exit_code == 2
     assert why in result.output
+
+
+def test_a_certificate_makes_it_https_and_nothing_else(tmp_path: Path) -> None:
+    import ssl
+
+    from fedmoments.federation.keys.parties import make_authority
+
+    authority = make_authority(tmp_path / "keys", ["127.0.0.1"])
+    fitted(0.0).save(tmp_path / "head.safetensors")
+    command = [sys.executable, "-m", "fedmoments", "serve", str(tmp_path / "head.safetensors"), "--port", "0", "--json"]
+    options = ["--host", "0.0.0.0", "--certificate", str(authority.certificate), "--key", str(authority.key)]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = json.loads(process.stdout.readline())["address"]
+            assert address.startswith("https://")
+            here = address.replace("0.0.0.0", "127.0.0.1")
+            body = json.dumps({"features": [[0.5] * DIM]}).encode()
+            request = urllib.request.Request(f"{here}/predict", body, {"Content-Type": "application/json"})
+            trusting = ssl.create_default_context(cafile=str(authority.root))
+            with urllib.request.urlopen(request, timeout=HANG, context=trusting) as answer:
+                assert json.loads(answer.read())["predictions"][0]["class"] in ("x", "y", "z")
+            with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):  # nobody else's word for it
+                urllib.request.urlopen(f"{here}/health", timeout=HANG)
+            with pytest.raises((urllib.error.URLError, ConnectionError, http.client.HTTPException)):
+                urllib.request.urlopen(f"{here.replace('https', 'http')}/health", timeout=HANG)
+        finally:
+            process.terminate()
+            process.wait(HANG)

@@ -83,6 +83,11 @@ class Model:
         given = self.classifier.feature_map
         return IdentityEncoder((given.required_dim() if given else None) or self.classifier.dim)
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the classifier; computed once."""
+        return self.classifier.digest()
+
     @property
     def takes(self) -> str:
         """What the model takes: ``"image"``, ``"text"`` or ``"features"``."""
@@ -96,7 +101,7 @@ class Model:
             "takes": self.takes,
             "preprocessing": json.dumps(dict(preprocessing), sort_keys=True),
             "temperature": repr(self.classifier.temperature),
-            "digest": self.classifier.digest(),
+            "digest": self.digest,
             "model_card": self.card(),
         }
 

@@ -1,8 +1,9 @@
 """The HTTP interface: one route that classifies, three that say what is served and how it goes.
 
 ``POST /predict`` takes JSON, ``{"images": [base64, …]}``, ``{"texts": [sentence, …]}`` or ``{"features": [[…], …]}``,
-as the model takes, with ``"top"`` for the number of classes; or a multipart form of image files. A sample that cannot
-be read has an ``error`` in its place, and the others have their answers.
+as the model takes, with ``"top"`` for the number of classes; a multipart form of image files; or one image as it is,
+under its own content type. A sample that cannot be read has an ``error`` in its place, and the others have their
+answers.
 """
 
 import asyncio
@@ -26,12 +27,14 @@ from fedmoments.errors import FedMomentsError
 from fedmoments.handover.answers import Answer
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.batcher import Batcher, QueueFullError
-from fedmoments.handover.serving.served import Served, answer_batch, prepare
+from fedmoments.handover.serving.served import Served, answer_batch, prepare_all
 
 __all__ = ["Limits", "application"]
 
 #: What a JSON body calls the samples of each kind of model.
 KEYS = {"image": "images", "text": "texts", "features": "features"}
+#: Samples of a request that one thread decodes in a go.
+PIECE = 4
 
 
 @dataclass(frozen=True)
@@ -113,17 +116,17 @@ class _Service:
     async def _predict(self, request: Request) -> Response:
         model = self._served.model  # this request keeps it, whatever is swapped meanwhile
         samples, top = await self._samples(request, model)
-        ready = await asyncio.gather(
-            *(asyncio.to_thread(prepare, model, sample) for sample in samples), return_exceptions=True
-        )
-        readable = [sample for sample in ready if not isinstance(sample, BaseException)]
+        pieces = [samples[start : start + PIECE] for start in range(0, len(samples), PIECE)]
+        prepared = await asyncio.gather(*(asyncio.to_thread(prepare_all, model, piece) for piece in pieces))
+        ready = [sample for piece in prepared for sample in piece]
+        readable = [sample for sample in ready if not isinstance(sample, FedMomentsError)]
         try:
             answers = iter(await self._batcher.submit(model, readable))
         except QueueFullError as error:
             raise _Refusal(503, str(error), {"Retry-After": "1"}) from error
-        outcomes = [next(answers) if not isinstance(sample, BaseException) else sample for sample in ready]
+        outcomes = [next(answers) if not isinstance(sample, FedMomentsError) else sample for sample in ready]
         predictions = [self._prediction(outcome, top) for outcome in outcomes]
-        return JSONResponse({"model": model.classifier.digest(), "predictions": predictions})
+        return JSONResponse({"model": model.digest, "predictions": predictions})
 
     def _prediction(self, outcome: Answer | BaseException, top: int) -> dict[str, Any]:
         if isinstance(outcome, Answer):
@@ -137,10 +140,12 @@ class _Service:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "multipart/form-data":
             samples, top = await self._form(request, model), 3
+        elif kind.startswith("image/") and model.takes == "image":
+            samples, top = [await self._body(request)], 3
         elif kind == "application/json":
             samples, top = self._document(await self._body(request), model)
         else:
-            raise _Refusal(415, "send application/json or multipart/form-data")
+            raise _Refusal(415, "send application/json, multipart/form-data or, to a model of images, an image")
         if not 0 < len(samples) <= self._limits.samples:
             raise _Refusal(
                 413 if samples else 400, f"a request has 1 to {self._limits.samples} samples, not {len(samples)}"
@@ -191,7 +196,7 @@ class _Service:
         return JSONResponse({**model.notes(), "class_names": names, "limits": vars(self._limits)})
 
     async def health(self, _request: Request) -> Response:
-        status = {"status": "ready", "model": self._served.model.classifier.digest(), "problem": self._served.problem}
+        status = {"status": "ready", "model": self._served.model.digest, "problem": self._served.problem}
         return JSONResponse(status)
 
     async def metrics(self, _request: Request) -> Response:
@@ -212,7 +217,7 @@ class _Service:
             "# TYPE fedmoments_model_swaps_total counter",
             f"fedmoments_model_swaps_total {self._served.swaps}",
             "# TYPE fedmoments_model_info gauge",
-            f'fedmoments_model_info{{digest="{self._served.model.classifier.digest()}"}} 1',
+            f'fedmoments_model_info{{digest="{self._served.model.digest}"}} 1',
         ]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 

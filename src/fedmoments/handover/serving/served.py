@@ -5,7 +5,7 @@ Every sample keeps the model that it was prepared for, so a swap changes nothing
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.handover.answers import Answer, answers_of
 from fedmoments.handover.model import Model
 
-__all__ = ["Served", "answer_batch", "prepare"]
+__all__ = ["Served", "answer_batch", "prepare_all"]
 
 log = logging.getLogger("fedmoments.serve")
 #: Seconds between two looks at the model's file.
@@ -30,6 +30,17 @@ def prepare(model: Model, sample: Any) -> Any:
     if features is None or not np.isfinite(features).all():
         raise InputError("features must be a list of finite numbers")
     return features
+
+
+def prepare_all(model: Model, samples: Sequence[Any]) -> list[Any]:
+    """Return samples as the model's batches take them; one that cannot be read has its error in its place."""
+    ready: list[Any] = []
+    for sample in samples:
+        try:
+            ready.append(prepare(model, sample))
+        except FedMomentsError as error:
+            ready.append(error)
+    return ready
 
 
 def _is_row(sample: Any) -> bool:
@@ -100,4 +111,4 @@ class Served:
             return
         self.model, self.problem = fresh, ""
         self.swaps += 1
-        log.info("now serving %s", fresh.classifier.digest()[:16])
+        log.info("now serving %s", fresh.digest[:16])
