@@ -1,13 +1,14 @@
 """Start-up kits on the command line: one file a party, and one command there."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import HANG
+from tests.waiting import HANG, until
 
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
@@ -74,7 +75,9 @@ def test_kits_are_refused_where_they_cannot_be(run: Any, kits: Any, features: st
 
 
 @pytest.mark.long
-def test_two_parties_with_kits_type_one_command_each(run: Any, kits: Any, features: str) -> None:
+def test_two_parties_with_kits_type_one_command_each_while_a_browser_watches(
+    run: Any, kits: Any, features: str, browser: Any
+) -> None:
     from fedmoments.federation.deploy.network import choose_port
     from fedmoments.federation.store import FederationStore
 
@@ -88,18 +91,30 @@ def test_two_parties_with_kits_type_one_command_each(run: Any, kits: Any, featur
         )
         for name, part in (("clinic", "1/2"), ("lab", "2/2"))
     ]
-    serving = ["--keys", "keys", "--port", str(port), "--desk", str(desk), "--wait", "400"]
-    try:
-        served = subprocess.run(
-            [*command, "server", "run", "fed.ledger", *serving, "--nodes", "2", "--quorum", "2", "--out", "run"],
-            check=False, timeout=HANG, capture_output=True, text=True,
+    watched = choose_port("127.0.0.1")
+    serving = ["--keys", "keys", "--port", str(port), "--desk", str(desk), "--wait", "400", "--page", str(watched)]
+    with Path("server.log").open("w") as log:
+        server = subprocess.Popen(
+            [*command, "server", "run", "fed.ledger", *serving, "--nodes", "2", "--quorum", "2", "--log-json"],
+            stderr=log, stdout=log,
         )  # fmt: skip
-        assert served.returncode == 0, served.stderr
+    try:
+        until(lambda: "live page" in Path("server.log").read_text() or server.poll() is not None)
+        browser.get(f"http://127.0.0.1:{watched}/")
+        seen = set()
+        while server.poll() is None:
+            seen |= set(re.findall(r"(?:clinic|lab) (\w+)", browser.find_element("id", "parties").text))
+        assert server.returncode == 0, Path("server.log").read_text()
         outcomes = [json.loads(party.communicate(timeout=HANG)[0]) for party in parties]
     finally:
-        for party in parties:
-            party.kill()
-            party.communicate()
+        for process in (server, *parties):
+            process.kill()
+            process.communicate()
+    assert "contributed" in seen
+    assert seen & {"enrolled", "connected", "measuring"}
+    said = [entry["message"] for entry in browser.get_log("browser")]
+    assert not [words for words in said if "net::ERR" not in words]  # the server's end is no fault of the page
+    assert {json.loads(line)["level"] for line in Path("server.log").read_text().splitlines() if line[:1] == "{"}
     assert [outcome["acknowledged"] for outcome in outcomes] == [True, True]
     with FederationStore.open("fed.ledger") as store:
         assert [contributor.client for contributor in store.status().contributors] == ["clinic", "lab"]

@@ -370,7 +370,9 @@ def _take_part(own: ClientSettings, path: Path, join: Joining, *, json: bool) ->
     samples = [path for path in own.files if path.exists()]
     config, key = {"client-config": str(path.resolve())}, keys / f"{own.name}.node"
     node = join.node(place, config, key, secrets=[keys], private=samples)
-    outcome = ClientWatch(place, node).run(stay=join.stay, timeout=join.timeout)
+    watch = ClientWatch(place, node)
+    with join.showing(watch.numbers):
+        outcome = watch.run(stay=join.stay, timeout=join.timeout)
     if json:
         print_json({"client": own.name, "acknowledged": outcome.good, **outcome.document()})
     else:

@@ -4,6 +4,7 @@ import json as json_module
 import re
 import socket
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 from fedmoments.cli.federation_runs import tell
 from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.output import plural, print_line, print_table, readable_bytes
+from fedmoments.federation.outbox.progress import read_progress
 
 __all__ = ["ClientWatch", "Outcome"]
 
 #: Seconds between two looks.
 LOOK = 0.5
+#: Seconds between two lines on how far encoding is.
+OFTEN = 10.0
 #: Seconds that a node stays after the server closed the run: its last reply must have been fetched.
 SETTLE = 5.0
 #: Seconds that a node stays after a refusal or after having declined, for the server may still ask for a test.
@@ -108,6 +112,7 @@ class ClientWatch:
         self._read = self.record.stat().st_size if self.record.exists() else 0
         self._raised: list[str] = []
         self._gone, self._asked = False, 0.0
+        self._told = -OFTEN
 
     def run(self, *, stay: bool, timeout: float | None) -> Outcome:
         """Start the node, stay until it may stop, stop it, and return what became of it.
@@ -178,6 +183,23 @@ class ClientWatch:
             tell("the server is gone, and holds all that was asked for")
         return gone
 
+    def numbers(self) -> tuple[dict[str, Any], str]:
+        """Return what a monitor gets of this client, and what is wrong."""
+        connected = self.node.alive and self.node.node_id is not None
+        counts = Counter(line["event"] for line in self.events)
+        progress = read_progress(self.folder)
+        numbers: dict[str, Any] = {
+            "fedmoments_connected": ("gauge", connected),
+            "fedmoments_events_total": ("counter", {("event", event): n for event, n in counts.items()}),
+            "fedmoments_bytes_sent_total": ("counter", sum(self._column_of("sent", "bytes"))),
+            "fedmoments_samples_encoded": ("gauge", progress["done"] if progress else 0),
+            "fedmoments_samples_to_encode": ("gauge", progress["total"] if progress else 0),
+        }
+        return numbers, "" if connected else "it is not connected to the server"
+
+    def _column_of(self, event: str, fact: str) -> list[int]:
+        return [line.get(fact, 0) for line in self.events if line["event"] == event]
+
     # ---------------------------------------------------------------------------------------------- looking
 
     def _look(self) -> None:
@@ -191,10 +213,18 @@ class ClientWatch:
             for line in _lines(new[:whole]):
                 self.events.append(line)
                 tell(_event_text(line))
+        self._look_at_progress()
         for failure in _RAISED.finditer(self.node.text()):
             if failure[0] not in self._raised:
                 self._raised.append(failure[0])
                 tell(f"this client's app failed: {failure[0]}")
+
+    def _look_at_progress(self) -> None:
+        """Say now and then how far encoding is: it may take hours."""
+        progress = read_progress(self.folder)
+        if progress and time.monotonic() - self._told >= OFTEN and progress["done"] < progress["total"]:
+            self._told = time.monotonic()
+            tell(f"encoding: {progress['done']:,} of {plural(progress['total'], 'sample')}")
 
     def _replied(self) -> bool:
         """Say whether the node has answered all that it received: the sign is given before the answer leaves."""

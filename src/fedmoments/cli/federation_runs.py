@@ -283,4 +283,5 @@ def _show_troubles(report: "Report", most: int = 5) -> None:
     if len(troubles) > most:
         print_line(f"note: … and {len(troubles) - most:,} more, all in federation.json")
     for failure in report.federation.failures[:most] if report.federation else ():
-        print_line(f"note: node {failure['node']} did not test the heads: {plain(failure['reason'])}")
+        who = failure.get("client") or f"node {failure['node']}"
+        print_line(f"note: {who} did not test the heads: {plain(failure['reason'])}")

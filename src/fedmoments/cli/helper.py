@@ -118,7 +118,8 @@ def _serve(own: HelperSettings, path: Path, join: Joining, key: Path) -> int:
         tell(f"connecting to {join.server}")
         node.start()
         tell(f"connected to {join.server} as node {node.node_id}; waiting to be asked")
-        _stay(place, node, stay=join.stay, timeout=join.timeout)
+        with join.showing(lambda: _numbers(place, node)):
+            _stay(place, node, stay=join.stay, timeout=join.timeout)
     except DeploymentError as error:
         fail(str(error))
     finally:
@@ -141,6 +142,16 @@ def _stay(place: Path, node: Any, *, stay: bool, timeout: float | None) -> None:
             closed = closed or time.monotonic()
             if time.monotonic() - closed > SETTLE:
                 return
+
+
+def _numbers(place: Path, node: Any) -> tuple[dict[str, Any], str]:
+    """Return what a monitor gets of a helper, and what is wrong."""
+    connected = node.alive and node.node_id is not None
+    numbers = {
+        "fedmoments_connected": ("gauge", connected),
+        "fedmoments_steps_answered_total": ("counter", _answered(place)),
+    }
+    return numbers, "" if connected else "it is not connected to the server"
 
 
 def _answered(place: Path) -> int:

@@ -1,13 +1,16 @@
 """What a client and a helper share: how they reach the server, how long they stay, where their settings are kept."""
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import typed
+from fedmoments.cli.output import LOG_JSON, log_json
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.files import FromFile
@@ -17,6 +20,8 @@ __all__ = ["Config", "Joining", "PlanOnly", "TermsFile", "keep_settings", "read_
 
 #: Seconds for which a node tries to reach a server that may start later.
 JOIN = 600.0
+#: Seconds after which a key that is refused gets advice.
+ADVICE = 60.0
 #: Seconds for which a refused key is tried again: a server that has just begun may still be registering keys.
 PATIENCE = 120.0
 
@@ -45,12 +50,41 @@ class Joining:
         "Without certificates, on this machine only: for trials.",
         "--insecure",
     )
+    metrics: str | None = _server(
+        None, "Serve /metrics and /health on this machine.", metavar="[PORT]", bare="127.0.0.1:0"
+    )
+    log_json: bool = option(False, LOG_JSON, "--log-json", group="Output")  # noqa: FBT003 - a default
+
+    @contextmanager
+    def showing(self, facts: Callable[[], Any]) -> Iterator[None]:
+        """Show a party's own numbers to a monitor meanwhile, if that was asked for; on this machine only.
+
+        Parameters
+        ----------
+        facts
+            As in :func:`fedmoments.federation.deploy.metrics.own_metrics`.
+        """
+        from fedmoments.cli.federation_runs import tell
+        from fedmoments.federation.deploy.metrics import own_metrics
+        from fedmoments.federation.deploy.network import is_loopback
+        from fedmoments.federation.deploy.web import Web, parse_address
+
+        if self.metrics is None:
+            yield
+            return
+        host, port = parse_address(self.metrics)
+        if not is_loopback(host):
+            raise InputError(f"a party's numbers are for this machine: --metrics PORT, not {self.metrics}")
+        with Web(own_metrics(facts), host, port, what="the monitor's page") as web:
+            tell(f"numbers for a monitor: {web.url}/metrics")
+            yield
 
     def require(self) -> None:
         """Refuse an address or a certificate that cannot lead to a server."""
         from fedmoments.extras import require
 
         require("flwr", "A client of a federation", "flower")
+        log_json(on=self.log_json)
         if self.server is None or not re.fullmatch(r".+:\d{1,5}", self.server):
             arrived = f", not {self.server!r}" if self.server else ""
             raise InputError(f"say where the server listens: --server HOST:PORT{arrived}")
@@ -110,19 +144,31 @@ class Joining:
             private=[*(private or []), *kept],
             timeout=self.timeout or JOIN,
             patience=min(PATIENCE, self.timeout or JOIN),
-            on_refused=_refused_key,
+            on_refused=_RefusedKey(),
             **more,
         )
 
 
-def _refused_key(_: str) -> None:
-    """Tell why a key may be refused, and that it is tried again."""
-    from fedmoments.cli.federation_runs import tell
+class _RefusedKey:
+    """Tells why a key may be refused: at first that it is tried again, and after a minute what can be done."""
 
-    tell(
-        "the server does not know this client's key (hand its .card to the operator, who enrols it and starts the "
-        "server again), is still registering keys, or believes that this client is there already; trying again"
-    )
+    def __init__(self) -> None:
+        self._start: float | None = None
+        self._advised = False
+
+    def __call__(self, _: str) -> None:
+        from fedmoments.cli.federation_runs import tell
+
+        now = time.monotonic()
+        if self._start is None:
+            self._start = now
+            tell("the server does not admit this key yet; trying again")
+        elif now - self._start > ADVICE and not self._advised:
+            self._advised = True
+            tell(
+                "the server still does not admit this key: if its card was not enrolled, hand it to the operator, who "
+                "enrols it and starts the server again; if this client was killed a moment ago, the server notices soon"
+            )
 
 
 def read_terms(path: Path | None) -> Any:

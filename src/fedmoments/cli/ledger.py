@@ -63,9 +63,19 @@ def status(
     ledger: Ledger,
     *,
     everybody: Everybody = False,
+    watch: Annotated[bool, typed("--watch", help="Look again every two seconds while a run lasts.")] = False,
+    home: Annotated[
+        Path | None,
+        typed(help="With --watch: folder of Flower's state.", metavar="FOLDER", shown="LEDGER.flower"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say who contributed what, which classes are covered, and what was refused."""
+    if watch:
+        from fedmoments.cli.watching import watch_run
+
+        watch_run(ledger, home or ledger.with_name(f"{ledger.name}.flower"), everybody=everybody, json=json)
+        return
     with open_ledger(ledger) as store:
         state, terms = store.status(), store.terms
         waiting = _not_in(store, state)

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, Literal, NoReturn
 
 import click
@@ -22,9 +23,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 __all__ = [
+    "LOG_JSON",
     "SHOWN",
     "fail",
     "fits_width",
+    "log_json",
     "plural",
     "print_clients",
     "print_files",
@@ -89,9 +92,29 @@ def fail(sentence: str) -> NoReturn:
 
 
 def print_note(sentence: str) -> None:
-    """Print one line on stderr, at once, whatever a sentence holds."""
-    sys.stderr.write(f"{visible(' '.join(sentence.split()))}\n")
+    """Print one line on stderr, at once, whatever a sentence holds; as JSON where logs are structured."""
+    line = " ".join(sentence.split())
+    sys.stderr.write(f"{_logged(line) if _LOG['json'] else visible(line)}\n")
     sys.stderr.flush()
+
+
+#: What the help says of structured lines.
+LOG_JSON = "Write every line on stderr as one JSON document."
+#: Whether lines on stderr are JSON documents: what a command that runs for long was asked for.
+_LOG = {"json": False}
+
+
+def log_json(*, on: bool) -> None:
+    """Let every line on stderr be one JSON document from now on, or words again."""
+    _LOG["json"] = on
+
+
+def _logged(line: str) -> str:
+    """Return a line as JSON: when, how serious, and the sentence."""
+    kind, colon, rest = line.partition(": ")
+    level, message = (kind, rest) if colon and kind in ("error", "warning", "note") else ("info", line)
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": moment, "level": level, "message": message})
 
 
 def print_line(text: str = "") -> None:

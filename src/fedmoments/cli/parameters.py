@@ -79,6 +79,8 @@ def _option(key: str, leaf: Leaf, attributes: dict[str, Any]) -> click.Parameter
     names = leaf.option.names if leaf.name in leaf.option.names else (leaf.name, *leaf.option.names)
     if _is_several(leaf):
         attributes = {"type": attributes["type"], "required": attributes["required"], "multiple": True}
+    if leaf.option.bare is not None:
+        attributes = {**attributes, "is_flag": False, "flag_value": leaf.option.bare}
     return _make_option([*names, key], leaf, metavar=leaf.option.metavar or None, **attributes)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedmoments.cli.federation_runs import fail_run, follow, tell, why
 from fedmoments.cli.given import Given
+from fedmoments.cli.output import LOG_JSON, log_json
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.settings.option import option
@@ -47,6 +48,12 @@ class Serving:
         metavar="PORT",
         shown="the port after --port",
     )
+    page: str | None = _server(
+        None,
+        "Serve a live page, /metrics and /health, on this machine, or elsewhere with TLS and a token.",
+        metavar="[HOST:PORT]",
+        bare="127.0.0.1:0",
+    )
     home: str | None = _server(None, "Folder for Flower's state and logs.", metavar="FOLDER", shown="LEDGER.flower")
     timeout: float | None = _server(
         None, "Seconds until it is given up.", metavar="SECONDS", shown="all waits together"
@@ -57,11 +64,19 @@ class Serving:
         "--insecure",
     )
 
+    log_json: bool = option(
+        False,  # noqa: FBT003 - a default
+        LOG_JSON,
+        "--log-json",
+        group="Output",
+    )
+
     def authority(self) -> Any:
         """Return the certificates of the folder that was named; None for a trial on this machine."""
         from fedmoments.federation.keys.expiry import require_valid
         from fedmoments.federation.keys.parties import Authority
 
+        log_json(on=self.log_json)
         if self.insecure == (self.keys is not None):
             raise InputError(
                 "say how clients know the server: --keys FOLDER with the certificates that 'fedmoments keys server' "
@@ -100,8 +115,29 @@ class Serving:
         home = FlowerHome(self.home or ledger.with_name(f"{ledger.name}.flower"))
         with serve(settings, home, authority=authority, host=self.host, port=self.port) as server:
             tell(f"serving at {server.link.address}, {'with TLS' if authority else 'without TLS'}; Ctrl-C stops it")
-            with self._desk(server, Path(settings.ledger), authority):
+            place = Path(settings.ledger)
+            with self._desk(server, place, authority), self._live(home.folder, place, authority):
                 return _finish(server, self.timeout or longest)
+
+    @contextmanager
+    def _live(self, home: Path, ledger: Path, authority: Any) -> Iterator[None]:
+        """Serve the live page meanwhile, if it was asked for."""
+        if self.page is None:
+            yield
+            return
+        from fedmoments.federation.deploy.live_page import LivePage
+        from fedmoments.federation.deploy.network import is_loopback
+        from fedmoments.federation.deploy.web import Web, parse_address
+
+        host, port = parse_address(self.page)
+        here = is_loopback(host)
+        if not here and authority is None:
+            raise InputError(f"a page at {host} wants TLS: give --keys, or leave the address out")
+        page = LivePage(ledger, home, "" if here else LivePage.new_token())
+        files = {} if here else {"certificate": authority.certificate, "key": authority.key}
+        with Web(page.app, host, port, **files) as web:
+            tell(f"live page: {web.url}/{f'?token={page.token}' if page.token else ''}")
+            yield
 
     @contextmanager
     def _desk(self, server: Any, ledger: Path, authority: Any) -> Iterator[None]:

@@ -26,7 +26,7 @@ from fedmoments.privacy.sketch_leaks import sketch_facts
 #: With more clients than this the page does not draw who holds what: all contributions would be read again.
 MOST_HOLDERS = 2000
 
-__all__ = ["federation_report", "logged_versions", "write_federation"]
+__all__ = ["federation_report", "logged_versions", "privacy_card_of", "write_federation"]
 
 
 def write_federation(
@@ -148,7 +148,7 @@ def federation_report(
         data,
         details=tuple(_detail(name, fit, tested.get(name)) for name, fit in fitted.items()),
         holders=_holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
-        privacy=_card(terms, status, source),
+        privacy=privacy_card_of(terms, status, source),
         federation=FederationEvents(terms.id, terms.name, state, **mode.noise.publishable(events)),
         bytes_per_number=8,
     )
@@ -183,7 +183,7 @@ def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadD
     return replace(detail, confusion=evaluation.confusion, calibration=from_plain(Reliability, calibration))
 
 
-def _card(terms: Terms, status: Status, source: Source | None) -> PrivacyCard:
+def privacy_card_of(terms: Terms, status: Status, source: Source | None) -> PrivacyCard:
     """Return the privacy card; what was withheld is unknown behind masks, and not published under noise."""
     withheld = None
     if terms.privacy.mode.is_open:

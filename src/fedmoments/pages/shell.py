@@ -27,6 +27,10 @@ __all__ = ["Opening", "Page", "Section", "Top", "section"]
 
 Subject = TypeVar("Subject")
 
+_ALONE = "This page is one file and fetches nothing."
+_ASKS = "This page only reads, and asks nobody but the server that it came from."
+_CONNECT = "connect-src 'self'; "
+
 
 @dataclass(frozen=True)
 class Opening(Generic[Subject]):
@@ -121,10 +125,21 @@ class Page(Generic[Subject]):
         Entry-point group of sections of other packages.
     styles
         Style sheets besides that of all pages: package and file name.
+    scripts
+        Scripts besides that of all pages. They may ask the server that the page came from, and nobody else.
     """
 
-    def __init__(self, brand: str, package: str, group: str, styles: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        brand: str,
+        package: str,
+        group: str,
+        styles: Sequence[tuple[str, str]] = (),
+        scripts: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self.brand = brand
+        self.asks = bool(scripts)
+        self.scripts = (("fedmoments.pages", "report.js"), *scripts)
         self.styles = (("fedmoments.pages", "report.css"), *styles)
         self.registry: Registry[Section[Subject]] = Registry(
             "section", group=group, accept=_accepted, built_in=lambda: _declared(package)
@@ -148,18 +163,20 @@ class Page(Generic[Subject]):
         """
         bodies = [(section, section(subject)) for section in self.sections()]
         present = [(section, body) for section, body in bodies if body is not None]
-        style = Html("".join(files(package).joinpath(name).read_text("utf-8") for package, name in self.styles))
-        script = Html(files("fedmoments.pages").joinpath("report.js").read_text("utf-8"))
+        style, script = (
+            Html("".join(files(package).joinpath(name).read_text("utf-8") for package, name in parts))
+            for parts in (self.styles, self.scripts)
+        )
         body = tag(
             "body",
             tag("a", "Skip to the results", href="#main", class_="skip"),
             self._header(top, [section for section, _ in present]),
             tag("main", *(_section(section, inner) for section, inner in present), id="main"),
-            _footer(version, created),
+            _footer(version, created, asks=self.asks),
             tag("div", id="tip", role="tooltip", hidden=True),
             tag("script", script),
         )
-        head = _head(top.window, style=style, script=script, version=version)
+        head = _head(top.window, style=style, script=script, version=version, asks=self.asks)
         return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
     def _header(self, top: Top, present: Sequence[Section[Subject]]) -> Html:
@@ -193,16 +210,16 @@ def _section(section: Section[Subject], inner: Html) -> Html:
     return tag("section", title, inner, id=section.name, aria_labelledby=f"{section.name}-title")
 
 
-def _footer(version: str, created: str) -> Html:
+def _footer(version: str, created: str, *, asks: bool) -> Html:
     origin = f"Made by fedmoments {version}".strip() + (f", {created}" if created else "")
-    return tag("footer", tag("p", f"{origin}. This page is one file and fetches nothing."))
+    return tag("footer", tag("p", f"{origin}. {_ASKS if asks else _ALONE}"))
 
 
-def _head(title: str, *, style: Html, script: Html, version: str) -> Html:
+def _head(title: str, *, style: Html, script: Html, version: str, asks: bool) -> Html:
     return tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script, asks=asks)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
@@ -213,10 +230,10 @@ def _head(title: str, *, style: Html, script: Html, version: str) -> Html:
     )
 
 
-def _policy(script: str) -> str:
+def _policy(script: str, *, asks: bool = False) -> str:
     """Return a policy under which only our own script runs and nothing is fetched, whatever a class is called."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{_CONNECT if asks else ''}base-uri 'none'; form-action 'none'"
     )

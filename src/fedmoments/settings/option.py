@@ -42,6 +42,8 @@ class Option:
         Whether it is typed without a name, by its place.
     least
         The least that a whole number may be; None: any.
+    bare
+        What it is when it is typed without a value; None: a value must be typed.
     """
 
     help: str
@@ -55,6 +57,7 @@ class Option:
     needs: str = ""
     argument: bool = False
     least: int | None = None
+    bare: str | None = None
 
 
 def option(default: Any, help: str, *names: str, repr: bool = True, **more: Any) -> Any:  # noqa: A002 - as field() has it

@@ -147,11 +147,13 @@ class ServerSettings(_Rounds):
         ``mad``: clients whose means lie far from the others' are left out of what is fitted; empty: nobody is.
     max_client_samples
         Clients that say they have more samples than this are left out of what is fitted; 0: any number.
+    place
+        Home of Flower's processes, where a run says what it is doing; empty: nowhere.
     """
 
     #: Key of a run's configuration that holds the path of the file.
     config_key: ClassVar[str] = "server-config"
-    paths: ClassVar[tuple[str, ...]] = ("ledger", "out")
+    paths: ClassVar[tuple[str, ...]] = ("ledger", "out", "place")
 
     ledger: str = ""
     out: str = option("", "Folder for classifiers, federation.json and report.html.", "-o", metavar="FOLDER", common=9)
@@ -183,6 +185,7 @@ class ServerSettings(_Rounds):
     max_client_samples: int = option(
         0, "Most samples that one client is believed to have.", metavar="N", group="Privacy", shown="any number"
     )
+    place: str = ""
 
     def __post_init__(self) -> None:
         self._check("quorum", "nodes", "rounds", "bundle_bytes")

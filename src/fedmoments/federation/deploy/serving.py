@@ -22,6 +22,9 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.files import write_whole
 from fedmoments.settings.server import ServerSettings, TuningSettings
 
+#: What a run says of itself; see :mod:`fedmoments.federation.flower.live`.
+LIVE = "live.json"
+
 __all__ = ["Server", "erase_messages", "helper_node_key", "serve"]
 
 
@@ -60,6 +63,9 @@ class Server:
         settings = replace(self.settings, ledger=str(Path(self.settings.ledger).resolve()))
         if settings.out:
             settings = replace(settings, out=str(Path(settings.out).resolve()))
+        if isinstance(settings, ServerSettings):
+            settings = replace(settings, place=str(self.link.home.folder))
+            (self.link.home.folder / LIVE).unlink(missing_ok=True)  # of a former run
         path = folder / f"{settings.config_key}.toml"
         write_whole(path, settings.to_toml().encode())
         federation: dict[str, ConfigValue] | None = None

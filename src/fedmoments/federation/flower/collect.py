@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
+from fedmoments.federation.flower.live import Live
 from fedmoments.federation.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
 from fedmoments.federation.flower.replies import Contributed, cleaned, read_contributed
 from fedmoments.federation.outbox.outbox import LEFT
@@ -108,6 +109,8 @@ class Collection:
         Of the round, from 1.
     progress
         Called with (nodes done, nodes asked, what happened).
+    live
+        Where the round says what it is doing.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class Collection:
         *,
         number: int,
         progress: Callable[[int, int, str], None] | None = None,
+        live: Live | None = None,
     ) -> None:
+        self._live = live or Live("", store)
         self.store, self.settings, self._mode = store, settings, store.terms.privacy.mode
         self.report = RoundReport(number)
         self.done: set[int] = set()
@@ -139,6 +144,7 @@ class Collection:
         start = time.monotonic()
         self._until = start + self.settings.deadline
         self.report.asked = list(nodes)
+        self._show()
         self._ask(nodes)
         while self._exchange.pending or self._wait_for_return():
             self._exchange.hear(self._take, until=self._until, idle=self._work)
@@ -154,8 +160,21 @@ class Collection:
     def _work(self) -> None:
         """Between two looks: commit what came, and ask nodes again that are back."""
         self._flush()
+        self._show()
         if self._away and time.monotonic() - self._looked >= LOOK:
             self._ask_returned()
+
+    def _show(self) -> None:
+        """Say for whom the round waits."""
+        pending = sorted(self._exchange.pending | set(self._away))
+        asked = self.report.asked
+        self._live.say(
+            phase=f"round {self.report.number} of {self.settings.rounds}",
+            waiting=f"waiting for {self._live.names(pending[:20])}{' …' if len(pending) > 20 else ''}",
+            here=[node for node in asked if node not in self._away],
+            asked=asked,
+            pending=pending,
+        )
 
     def _ask(self, nodes: list[int]) -> None:
         """Ask nodes from their first client on."""
@@ -310,10 +329,12 @@ class Collection:
     def _fail(self, failure: Failure) -> None:
         reason = cleaned(failure.reason, 500)
         facts = {"node": str(failure.node), "code": failure.code, "reason": reason}
+        if client := self._live.client(failure.node):
+            facts["client"] = client
         self.report.tell("failures", {**facts, "kind": failure.kind})
         self.store.note("node failed", kind=failure.kind, **facts)
         self._say(failure.node, f"failed: {reason[-200:]}")
 
     def _say(self, node: int, what: str) -> None:
         if self._progress:
-            self._progress(len(self.done), len(self.report.asked), f"node {node} {what}")
+            self._progress(len(self.done), len(self.report.asked), f"{self._live.name(node)} {what}")

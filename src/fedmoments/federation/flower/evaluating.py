@@ -18,6 +18,7 @@ from flwr.serverapp import Grid
 from fedmoments.errors import FedMomentsError, InputError, PrivacyError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
+from fedmoments.federation.flower.live import Live
 from fedmoments.federation.flower.messages import EVALUATE, content_of, read_content
 from fedmoments.federation.flower.replies import cleaned
 from fedmoments.federation.flower.secure import AloneRun, SecureRun
@@ -69,6 +70,8 @@ class EvaluationRound:
         The server's part of adding up.
     source
         What the heads were fitted from: results of clients that were left out of it count for nothing.
+    live
+        Where the test says how far it is.
     """
 
     def __init__(
@@ -80,7 +83,9 @@ class EvaluationRound:
         heads: Mapping[str, bytes],
         leading: SecureRun | AloneRun,
         source: Source,
+        live: Live | None = None,
     ) -> None:
+        self._live = live or Live("", store)
         self._grid, self._store, self._settings, self._leading = grid, store, settings, leading
         self._heads, self._digest = dict(heads), heads_digest(list(heads.values()))
         self._terms, self._mode = store.terms, store.terms.privacy.mode
@@ -101,7 +106,13 @@ class EvaluationRound:
         content = content_of({"terms": self._terms.to_json(), "over": True}, pack_bundle(list(self._heads.values())))
         for failure in exchange.ask(EVALUATE, dict.fromkeys(nodes, content)):
             self._take(failure)
-        exchange.hear(self._take, until=time.monotonic() + self._settings.deadline)
+
+        def show() -> None:
+            waiting = f"waiting for {self._live.names(sorted(exchange.pending)[:20])}"
+            self._live.say(phase="clients test the heads", waiting=waiting, here=nodes, asked=[], pending=[])
+
+        show()
+        exchange.hear(self._take, until=time.monotonic() + self._settings.deadline, idle=show)
         if isinstance(self._leading, SecureRun):
             self._open(self._leading)
         else:
@@ -126,6 +137,8 @@ class EvaluationRound:
 
     def _fail(self, node: int | str, reason: str, code: int = 0) -> None:
         facts = {"node": str(node), "code": code, "reason": cleaned(reason, 500)}
+        if isinstance(node, int) and (client := self._live.client(node)):
+            facts["client"] = client
         self.result.failures.append(facts)
         self._store.note("evaluation failed", **facts)
 
@@ -143,6 +156,9 @@ class EvaluationRound:
         noised = self._mode.noise.is_on
         classes = len(self._terms.classes)
         told = [LocalEvaluation.from_bytes(bytes(part), classes, noised=noised).bounded(most) for part in parts]
+        found = {name: (result.accuracy, result.n_samples) for name, result in zip(self._heads, told, strict=True)
+                 if result.n_samples}  # fmt: skip
+        self._live.tested(list(fields["clients"]), found)
         for name, result in zip(self._heads, told, strict=True):
             self.result.evaluations[name] += result
             if result.n_samples:

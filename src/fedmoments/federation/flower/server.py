@@ -16,6 +16,7 @@ from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.collect import Collection, RoundReport
 from fedmoments.federation.flower.evaluating import EvaluationRound
 from fedmoments.federation.flower.exchange import Exchange
+from fedmoments.federation.flower.live import Live
 from fedmoments.federation.flower.messages import ACKNOWLEDGE, content_of
 from fedmoments.federation.flower.secure import AloneRun, SecureRun, lead
 from fedmoments.federation.outcome import write_federation
@@ -89,45 +90,57 @@ def run_federation(grid: Grid, settings: ServerSettings, progress: Progress | No
     run = FederationRun()
     with FederationStore.open(settings.ledger) as store:
         store.note("run started", heads=list(settings.heads), rounds=settings.rounds)
+        live = Live(settings.place, store)
         dismissed = False
         try:
             require_served(store.terms, choose_heads(settings.heads, settings.hyper))
             require_filterable(store.terms, settings.robust, settings.max_client_samples)
             if settings.fit_each_round:
                 store.terms.privacy.mode.check_fits(settings.rounds)
-            _collect(grid, store, settings, run, progress)
-            _require_quorum(store, settings, run)
+            _collect(grid, store, settings, run, live=live, progress=progress)
+            _require_quorum(store, settings, run, live)
+            live.say(phase="fitting heads", at_once=True)
             _fit(store, settings, run)
             if not run.fitted:
                 reasons = " | ".join(f"{name}: {reason}" for name, reason in run.unfitted.items())
                 raise DeploymentError(f"no head could be fitted from what is in the ledger: {reasons}")
             if settings.evaluate:
-                _evaluate(grid, store, settings, run)
+                _evaluate(grid, store, settings, run, live)
                 dismissed = True
+        except FedMomentsError as error:
+            live.say(phase="the run failed", waiting=str(error)[:1000], at_once=True)
+            raise
         finally:
             if not dismissed:
                 dismiss(grid, settings)
         digests = {name: fitted.classifier.digest() for name, fitted in run.fitted.items()}
         store.note("run finished", digests=digests)
+        live.say(phase="the run is over", waiting="", asked=[], answered=[], at_once=True)
         if settings.out:
             write_federation(Path(settings.out), store, run.fitted, run.evaluations, _report(run), source=run.source)
     return run
 
 
 def _collect(
-    grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, progress: Progress | None
+    grid: Grid,
+    store: FederationStore,
+    settings: ServerSettings,
+    run: FederationRun,
+    *,
+    live: Live,
+    progress: Progress | None,
 ) -> None:
     """Run all rounds of collection."""
     mode = store.terms.privacy.mode
     run.leading = leader = lead(grid, store, settings, progress and (lambda what: progress(1, 1, what)))
-    nodes = wait_for_nodes(grid, settings, progress, helper=mode.has_helper)
+    nodes = wait_for_nodes(grid, settings, progress, helper=mode.has_helper, live=live)
     leader.prepare()
     finished: set[int] = set()
     draw = Random(settings.seed)  # noqa: S311 - chooses who is asked first, protects nothing
     for number in range(1, settings.rounds + 1):
         nodes = leader.clients(sorted(set(nodes) | set(grid.get_node_ids())))
         asked = _chosen(nodes, finished, settings.per_round, draw)
-        collection = Collection(grid, store, settings, number=number, progress=progress)
+        collection = Collection(grid, store, settings, number=number, progress=progress, live=live)
         run.rounds.append(collection.run(asked))
         finished |= collection.done
         last = number == settings.rounds
@@ -164,23 +177,43 @@ def dismiss(grid: Grid, settings: ServerSettings | TuningSettings) -> None:
 
 
 def wait_for_nodes(
-    grid: Grid, settings: ServerSettings | TuningSettings, progress: Progress | None, *, helper: bool = False
+    grid: Grid,
+    settings: ServerSettings | TuningSettings,
+    progress: Progress | None,
+    *,
+    helper: bool = False,
+    live: Live | None = None,
 ) -> list[int]:
     """Wait for as many nodes as were asked for, and for one more that is the helper; without that one, go on."""
     until = time.monotonic() + settings.wait
     while True:
         nodes = sorted(grid.get_node_ids())
         if progress:
-            progress(len(nodes), settings.nodes + helper, "nodes are here")
+            progress(len(nodes), settings.nodes + helper, f"nodes are here{_who(live, nodes)}")
+        if live:
+            here = f"{len(nodes)} of {settings.nodes + helper} nodes are here; missing: {_missing(live, nodes)}"
+            live.say(phase="waiting for nodes", waiting=here, here=nodes)
         over = time.monotonic() >= until
         if len(nodes) >= settings.nodes + (helper and not over):
             return nodes
         if over:
             raise DeploymentError(
-                f"{len(nodes)} of {settings.nodes} nodes came within {settings.wait:g} s: start the others, wait "
-                "longer (wait), or ask for fewer (nodes)"
+                f"{len(nodes)} of {settings.nodes} nodes came within {settings.wait:g} s{_who(live, nodes)}"
+                f"{f'; missing: {_missing(live, nodes)}' if live and live.absent(nodes) else ''}: start the others "
+                "('fedmoments client' there), wait longer (--wait SECONDS), or ask for fewer (--nodes N)"
             )
         time.sleep(settings.poll)
+
+
+def _who(live: Live | None, nodes: list[int]) -> str:
+    """Return who came, in brackets, where that is known."""
+    known = [name for node in nodes if live and (name := live.client(node))]
+    return f" ({', '.join(known[:20])}{' …' if len(known) > 20 else ''})" if known else ""
+
+
+def _missing(live: Live, nodes: list[int]) -> str:
+    absent = live.absent(nodes)
+    return f"{', '.join(absent[:20])}{' …' if len(absent) > 20 else ''}" or "nobody who is enrolled"
 
 
 def _chosen(nodes: list[int], finished: set[int], per_round: int, draw: Random) -> list[int]:
@@ -189,26 +222,37 @@ def _chosen(nodes: list[int], finished: set[int], per_round: int, draw: Random) 
     return sorted(draw.sample(left, per_round)) if 0 < per_round < len(left) else left
 
 
-def _require_quorum(store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+def _require_quorum(store: FederationStore, settings: ServerSettings, run: FederationRun, live: Live) -> None:
     clients = store.terms.privacy.mode.contributors(store.status())
     if clients < settings.quorum:
         store.note("no quorum", clients=clients, quorum=settings.quorum)
         troubles = [
-            f"{fact.get('client') or fact.get('node')}: {fact.get('why') or fact.get('reason') or fact.get('sentence')}"
+            f"{fact.get('client') or live.name(int(fact.get('node', 0)))}: "
+            f"{fact.get('why') or fact.get('reason') or fact.get('sentence')}"
             for report in run.rounds
             for fact in [*report.declined, *report.refused, *report.failures]
         ]
         raise DeploymentError(
-            f"{clients} clients with samples are in the ledger, but {settings.quorum} were asked for (quorum): what "
-            f"they sent is kept, so run again when more are there. {' | '.join(troubles[:5])}"
+            f"{clients} clients with samples are in the ledger, but {settings.quorum} were asked for (quorum). What "
+            "they sent is kept: start the same command again when more are there, or with a lower --quorum, or let "
+            f"'fedmoments refit' fit heads from what is in{_not_in(store)}. {' | '.join(troubles[:5])}"
         )
 
 
-def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun) -> None:
+def _not_in(store: FederationStore) -> str:
+    """Return who is enrolled and has contributed nothing, where single contributions are seen."""
+    if not store.terms.privacy.mode.reads_contributions:
+        return ""
+    present = {contributor.client for contributor in store.status().contributors}
+    absent = [one.client for one in store.enrolled() if one.status == "enrolled" and one.client not in present]
+    return f" (not in: {', '.join(absent[:10])}{' …' if len(absent) > 10 else ''})" if absent else ""
+
+
+def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, live: Live) -> None:
     """Broadcast the heads, and add up what nodes found on data of theirs."""
     heads = {name: fitted.classifier.to_bytes() for name, fitted in run.fitted.items()}
     source = run.source or source_of(store)
-    tested = EvaluationRound(grid, store, settings, heads=heads, leading=run.leading, source=source).run()
+    tested = EvaluationRound(grid, store, settings, heads=heads, leading=run.leading, source=source, live=live).run()
     run.evaluations, run.spread, run.failures = tested.evaluations, tested.spread, tested.failures
     if store.terms.privacy.mode.has_helper:
         dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over

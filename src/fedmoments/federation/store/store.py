@@ -338,9 +338,9 @@ class FederationStore(MaskedLedger):
         with self._database.writing(f"the note {event!r} was not written") as connection:
             return audit.append(connection, "note", details)
 
-    def audit(self) -> Iterator[Entry]:
-        """Yield the entries of the log in order, those included that are written meanwhile."""
-        last = 0
+    def audit(self, after: int = 0) -> Iterator[Entry]:
+        """Yield the entries of the log in order, those behind a number, those included that are written meanwhile."""
+        last = after
         while True:
             with self._database.reading(settled=False) as connection:
                 page = list(audit.entries(connection, after=last, at_most=500))

@@ -1,0 +1,147 @@
+"""Looking at a federation that runs, or that ran: ledger, invitations and what the run says of itself, as one view."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fedmoments.federation.enrolment.invitations import Invitation, Invitations, invitations_of
+from fedmoments.federation.flower.live import read_live
+from fedmoments.federation.outcome import privacy_card_of
+from fedmoments.federation.store import FederationStore
+from fedmoments.federation.store.status import Status
+from fedmoments.pages.live_view import LiveView, Party
+
+__all__ = ["Viewer"]
+
+#: Seconds after which what a run said last is not shown any more.
+SILENT = 120.0
+#: What the log notes of a party that is not in.
+_TROUBLES = ("declined", "node failed")
+
+
+def _is_silent(live: dict[str, Any]) -> bool:
+    """Say whether a run said nothing for long though it was not over: its process is gone, or it fits or adds up."""
+    last = live.get("time")
+    over = str(live.get("phase", "")).startswith("the run")
+    return isinstance(last, float) and not over and time.time() - last > SILENT
+
+
+class Viewer:
+    """Looks at one federation again and again; what has not changed is not read again.
+
+    Parameters
+    ----------
+    ledger, home
+        The federation's, and that of Flower's processes.
+    """
+
+    def __init__(self, ledger: Path, home: Path) -> None:
+        self._ledger, self._home = ledger, home
+        self._last: tuple[Any, LiveView] | None = None
+        self._read = 0
+        self._rounds: list[dict[str, Any]] = []
+        self._troubles: dict[str, tuple[str, str]] = {}
+        self._accuracy: dict[str, float | None] = {}
+        self._phase = "no run was started yet"
+
+    def look(self) -> LiveView:
+        """Return the federation as it is now; the same object as before where nothing changed."""
+        live = read_live(self._home)
+        with FederationStore.open(self._ledger) as store:
+            for entry in store.audit(self._read):
+                self._read = entry.seq
+                self._take(entry.event, entry.details)
+            invited: tuple[Invitation, ...] = ()
+            if invitations_of(self._ledger).exists():
+                with Invitations(self._ledger, store.terms.id) as invitations:
+                    invited = invitations.all()
+            silent = _is_silent(live)
+            mark = (self._read, live.get("time"), invited, silent)
+            if self._last is None or self._last[0] != mark:
+                self._last = (mark, self._view(store, {} if silent else live, invited))
+        return self._last[1]
+
+    def _take(self, event: str, facts: dict[str, Any]) -> None:
+        note = facts.get("note") if event == "note" else ""
+        if note == "run started":
+            self._rounds, self._troubles, self._accuracy, self._phase = [], {}, {}, "a run has started"
+        elif note == "run finished":
+            self._phase = "the run is over"
+        elif note == "round closed":
+            self._rounds.append(facts)
+        elif note == "evaluated":
+            self._accuracy = dict(facts.get("accuracy") or {})
+        elif event == "refused" and facts.get("client"):
+            self._troubles[facts["client"]] = ("refused", str(facts.get("sentence", "")))
+        elif note in _TROUBLES:
+            for trouble in facts.get("clients", [facts]):
+                why = str(trouble.get("why") or trouble.get("reason") or "")
+                who = str(trouble.get("client") or f"node {facts.get('node')}")
+                self._troubles[who] = ("refused" if note == "declined" else "failed", why)
+        elif event in ("joined", "replaced", "reported"):
+            self._troubles.pop(str(facts.get("client")), None)
+
+    def _view(self, store: FederationStore, live: dict[str, Any], invited: tuple[Invitation, ...]) -> LiveView:
+        status, terms = store.status(), store.terms
+        counts = terms.privacy.mode.counts_samples
+        return LiveView(
+            name=terms.name,
+            federation=terms.id,
+            phase=str(live.get("phase", self._phase)),
+            waiting=str(live.get("waiting", "")),
+            parties=tuple(self._parties(store, status, live, invited)),
+            classes=dict(zip(terms.classes, status.class_counts, strict=True)) if counts else {},
+            n_classes=len(terms.classes),
+            covered=status.classes_covered if counts else 0,
+            clients=status.clients,
+            samples=status.samples if counts else 0,
+            bytes=status.bytes,
+            rounds=tuple(self._rounds),
+            accuracy=dict(self._accuracy),
+            refusals=tuple(
+                f"{entry.details.get('client') or 'somebody'}: {entry.details.get('sentence')}"
+                for entry in status.last_refusals
+            ),
+            refused=status.refused,
+            card=privacy_card_of(terms, status, None),
+        )
+
+    def _parties(
+        self, store: FederationStore, status: Status, live: dict[str, Any], invited: tuple[Invitation, ...]
+    ) -> list[Party]:
+        contributed = {contributor.client: contributor for contributor in status.contributors}
+        reported = {*status.waiting, *(client for batch in store.batches() for client in batch.clients)}
+        here, pending = (self._clients(store, live.get(key)) for key in ("here", "pending"))
+        sites = live.get("sites") if isinstance(live.get("sites"), dict) else {}
+        parties = []
+        for member in store.enrolled():
+            name = member.client
+            state, detail = "enrolled", ""
+            if member.status == "revoked":
+                state = "revoked"
+            elif name in contributed or name in reported:
+                state = "contributed"
+            elif name in self._troubles:
+                state, detail = self._troubles[name]
+            elif name in pending:
+                state = "measuring"
+            elif name in here:
+                state = "connected"
+            mine = contributed.get(name)
+            samples, size = (mine.samples, mine.bytes) if mine else (None, None)
+            found = {head: each["accuracy"] for head, each in sites.get(name, {}).items()} if sites else {}
+            parties.append(Party(name, state, detail[:300], samples, size, found))
+        known = {party.name for party in parties}
+        parties += [
+            Party(one.client, "invited", f"until {one.expires[:10]}" if one.is_open else "the kit has ended")
+            for one in invited
+            if one.client not in known
+        ]
+        others = {who: trouble for who, trouble in self._troubles.items() if who not in known}
+        return parties + [Party(who, state, why[:300]) for who, (state, why) in others.items()]
+
+    def _clients(self, store: FederationStore, nodes: Any) -> set[str]:
+        from fedmoments.federation.flower.live import Live
+
+        names = Live(str(self._home), store)
+        return {names.client(node) for node in nodes if isinstance(node, int)} if isinstance(nodes, list) else set()
