@@ -27,13 +27,14 @@ from fedmoments.samples.encoders.packages import PackagedFile
 
 # The function has the module's name, and hides it in the package.
 install_module = importlib.import_module("fedmoments.samples.encoders.install")
-BUNDLED = ("efficientnet-lite0", "minilm", "mobilenet-v2", "squeezenet-1.1", "wordllama")
+BUNDLED = ("efficientnet-lite0", "minilm", "mobilenet-v2", "squeezenet-1.1", "wordllama", "use-multilingual")
 
 
-def test_every_encoder_of_the_issue_is_there() -> None:
+def test_the_names_of_encoders_are_pinned() -> None:
     assert set(encoder_names()) == {
         *BUNDLED,
         "identity",
+        "join:A+B",
         "onnx:FILE",
         "torch:MODULE:FUNCTION",
         "timm:NAME",
@@ -49,7 +50,7 @@ def test_every_entry_describes_itself(name: str) -> None:
     entry = encoders()[name]
     assert entry.description
     assert len(entry.description) < 100
-    assert entry.extra in ("", "torch", "text", "onnx", "timm")
+    assert entry.extra in ("", "torch", "text", "multilingual", "onnx", "timm")
     assert bool(entry.argument) == name.endswith(":")
     assert (entry.dim is not None and bool(entry.licence)) == bool(entry.packages) == (name in BUNDLED)
     assert {file.package for file in entry.files} <= set(entry.packages)
