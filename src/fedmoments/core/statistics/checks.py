@@ -45,7 +45,9 @@ def check_features(X: ArrayLike, dim: int | None = None) -> NDArray[np.floating]
     """Return X as a finite float matrix (n, d), or say in one sentence what is wrong with it."""
     array = check_shape(X, dim)
     with np.errstate(over="ignore", invalid="ignore"):
-        finite = all(np.isfinite(array[block].sum(dtype=np.float64)) for block in blocks(len(array), 256))
+        # A sum is finite only if all of it is; that of float32 is quick, but may overflow.
+        finite = all(np.isfinite(array[block].sum()) for block in blocks(len(array), 256))
+        finite = finite or all(np.isfinite(array[block].sum(dtype=np.float64)) for block in blocks(len(array), 256))
     if not finite:
         raise first_bad_row(array)
     return array

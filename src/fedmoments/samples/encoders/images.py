@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, MissingExtraError
 from fedmoments.extras import require
+from fedmoments.samples.encoders.dicom import dicom_pixels, is_dicom
 
 __all__ = ["IMAGENET", "ImagePreprocessing", "open_image"]
 
@@ -172,6 +173,8 @@ def open_image(sample: Any, pillow: Any, enough: float) -> Any:
         return _opened(sample, pillow, enough, upright)
     except InputError:
         raise
+    except MissingExtraError:
+        raise
     except FileNotFoundError as error:
         raise InputError("there is no such file") from error
     except pillow.UnidentifiedImageError as error:
@@ -187,6 +190,8 @@ def _opened(sample: Any, pillow: Any, enough: float, upright: Any) -> Any:
     if isinstance(sample, pillow.Image):
         _refuse_bomb(sample, pillow)
         return _rgb(upright(sample))
+    if is_dicom(sample):
+        return _rgb(pillow.fromarray(dicom_pixels(sample, pillow.MAX_IMAGE_PIXELS)))
     with pillow.open(sample if isinstance(sample, Path) else io.BytesIO(sample)) as image:
         _refuse_bomb(image, pillow)
         fraction = enough / min(image.size)

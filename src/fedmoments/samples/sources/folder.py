@@ -27,7 +27,7 @@ __all__ = ["IMAGE_ENDINGS", "SOURCES", "images_below", "load_folder"]
 IMAGE_ENDINGS = frozenset(
     {
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".gif", ".bmp", ".tif", ".tiff"),
-        *(".pbm", ".pgm", ".ppm", ".pnm"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".dcm", ".dicom"),
     }
 )
 _OF_THE_SYSTEM = frozenset({"desktop.ini", "thumbs.db"})
