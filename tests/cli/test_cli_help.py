@@ -54,7 +54,7 @@ def test_all_commands_are_there() -> None:
     federation = {"client", "federate", "helper", "leave", "refit", "rejoin", "status"}
     federation |= {"keys client", "keys helper", "keys renew", "keys rotate", "keys server", "witness"}
     server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "invite", "revoke", "run", "tune")}
-    ledger = {f"ledger {name}" for name in ("log", "restore", "snapshot", "verify")}
+    ledger = {f"ledger {name}" for name in ("drift", "log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
     others |= {"card", "compare", "export", "reproduce", "serve"}
     assert files | federation | server | ledger | others == set(COMMANDS)

@@ -37,6 +37,7 @@ KEYS: Commands = {
 LEDGER: Commands = {
     "verify": ("ledger:verify", "Check and replay the log."),
     "log": ("ledger:log", "Show what happened."),
+    "drift": ("drift:drift", "Compare new contributions with old ones."),
     "snapshot": ("ledger:snapshot", "Copy a ledger."),
     "restore": ("ledger:restore", "Make a ledger from a snapshot."),
 }

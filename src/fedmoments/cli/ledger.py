@@ -205,7 +205,7 @@ def refit(
     server: Annotated[
         Given[ServerSettings],
         Taken(
-            only=("heads", "hyper", "robust", "max_client_samples"),
+            only=("heads", "hyper", "robust", "max_client_samples", "half_life"),
             help={"heads": "Names, separated by commas; fedcof, or all that the terms serve, by default."},
         ),
     ],
@@ -225,7 +225,7 @@ def refit(
     with open_ledger(ledger) as store:
         own = server.build() if "heads" in server.values else server.build(heads=default_heads(store))
         check_served(store.terms, own.heads, own.hyper)
-        source = source_of(store, robust=own.robust, max_samples=own.max_client_samples)
+        source = source_of(store, robust=own.robust, max_samples=own.max_client_samples, half_life=own.half_life)
         fitted = fit_heads(store, own.heads, own.hyper, source=source)
         store.note("refitted", digests={name: outcome.classifier.digest() for name, outcome in fitted.items()})
         files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []}, source=source)

@@ -14,6 +14,7 @@ from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Head, make_head
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, InputError, MissingMomentError, UnknownNameError
+from fedmoments.federation.ageing import aged_statistics
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.robust import suspects
@@ -79,7 +80,7 @@ def require_filterable(terms: Terms, robust: str, max_samples: int) -> None:
         terms.privacy.mode.check_filter(asked)
 
 
-def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0) -> Source:
+def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0, half_life: float = 0.0) -> Source:
     """Return what heads are fitted from: everything, what a filter leaves of it, or the release of it.
 
     Parameters
@@ -90,6 +91,9 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0)
         ``mad``: leave out clients whose statistics lie far from the others'. All contributions are in memory then.
     max_samples
         Leave out clients that say they have more samples than this; 0: any number.
+    half_life
+        Days after which a contribution weighs half as much (:mod:`fedmoments.federation.ageing`); 0: all weigh the
+        same.
 
     Raises
     ------
@@ -97,6 +101,10 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0)
         When a release of the present state is needed, and the budget does not allow one; nothing is lost then.
     """
     require_filterable(store.terms, robust, max_samples)
+    if half_life:
+        if robust or max_samples:
+            raise InputError("a half-life and a filter of clients are not applied together: choose one")
+        return Source(aged_statistics(store, half_life))
     if not robust and not max_samples:
         statistics, noise = store.terms.privacy.mode.read(store)
         return Source(statistics, noise=noise)

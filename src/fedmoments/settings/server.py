@@ -177,6 +177,12 @@ class ServerSettings(_Rounds):
     poll: float = _federation(0.5, "Seconds between two looks for replies when none came.", metavar="SECONDS")
     bundle_bytes: int = _federation(2**26, "Most bytes that a node may send in one reply.", metavar="BYTES")
     fit_each_round: bool = _federation(False, "Fit heads after every round.")
+    half_life: float = _federation(
+        0.0,
+        "Days after which a contribution weighs half as much in a head, for heads on sums.",
+        metavar="DAYS",
+        shown="all weigh the same",
+    )
     evaluate: bool = _federation(True, "Ask clients to test the heads.")
     again: bool = _federation(False, "Ask also for what was acknowledged before, after a restore.")
     robust: str = option(
@@ -191,6 +197,8 @@ class ServerSettings(_Rounds):
         self._check("quorum", "nodes", "rounds", "bundle_bytes")
         if self.per_round < 0:
             raise InputError(f"per_round must be 0 or more, not {self.per_round}")
+        if not self.half_life >= 0:
+            raise InputError(f"half_life must be 0 days or more, not {self.half_life}")
 
 
 @dataclass(frozen=True)

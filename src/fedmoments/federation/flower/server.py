@@ -159,7 +159,9 @@ def _fit(store: FederationStore, settings: ServerSettings, run: FederationRun) -
         run.unfitted[name] = str(error)
         store.note("not fitted", head=name, reason=str(error)[:500])
 
-    run.source = source_of(store, robust=settings.robust, max_samples=settings.max_client_samples)
+    run.source = source_of(
+        store, robust=settings.robust, max_samples=settings.max_client_samples, half_life=settings.half_life
+    )
     if run.source.dropped:
         dropped = dict(list(run.source.dropped.items())[:MOST_TOLD])
         store.note("left out", count=len(run.source.dropped), clients=dropped)
