@@ -141,6 +141,22 @@ def test_a_difference_of_few_samples_is_refused_and_named_to_its_own_party_only(
     assert held(ledger).counts.tolist() == [5, 8, 0]
 
 
+def test_a_difference_from_any_former_version_must_be_wide(ledger: Path) -> None:
+    """Six samples go and five come back: wide changes both, and together the sums of the one that stayed away."""
+    one = party(ledger, {"cat": 20, "dog": 8}, policy={"min_count": 5})
+    ask(ledger, one)
+    forget(one.settings, [f"train sample {place}" for place in range(6)])
+    assert ask(ledger, one).clients == ("clinic",)
+    note = one.folder / FORGOTTEN
+    note.write_text(note.read_text().splitlines()[0] + "\n")
+    offer = one.offer(_terms(ledger))
+    assert offer.clients == ()
+    assert "differs from one that it sent" in offer.declined[0]["why"]
+    assert "1 of cat" in offer.declined[0]["details"]
+    note.unlink()
+    assert ask(ledger, one).clients == ("clinic",)  # the very samples of the first version tell nothing new
+
+
 def _terms(ledger: Path) -> Any:
     with FederationStore.open(ledger) as store:
         return store.terms
@@ -162,10 +178,10 @@ def test_under_secure_sums_a_client_does_not_report_other_samples(tmp_path: Path
 def test_an_outbox_of_the_first_build_is_brought_up(tmp_path: Path) -> None:
     Outbox(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "outbox.db")
-    connection.executescript("DROP TABLE samples; PRAGMA user_version = 1;")
+    connection.executescript("DROP TABLE samples; DROP TABLE withdrawals; PRAGMA user_version = 1;")
     connection.close()
     with Outbox(tmp_path) as outbox:
-        assert outbox.measured("ab" * 32, "clinic") is None
+        assert outbox.measured("ab" * 32, "clinic") == ()
     names = sqlite3.connect(tmp_path / "outbox.db").execute("SELECT name FROM sqlite_master WHERE name = 'samples'")
     assert names.fetchone() == ("samples",)
 

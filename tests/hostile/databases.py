@@ -4,21 +4,28 @@ Each parser changes values in any table, or bytes anywhere, makes the checksum r
 product would: to fit, to verify, to show, to restore, to send.
 """
 
+import base64
 import hashlib
+import json
 import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.hostile.mutations import HOSTILE, changed_bytes, changed_text
-from tests.hostile.parsers import X, Y, _repacked, parser, terms
+from tests.hostile.parsers import CARD, X, Y, _repacked, parser, terms
 
 import fedmoments as fm
+from fedmoments.federation.drawing_up import amend_terms
+from fedmoments.federation.enrolment.kit import Kit, check_stricter, statement
+from fedmoments.federation.keys.parties import make_authority
 from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.own_memory import FORGOTTEN, HELD_OUT, remembered_data
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.store.journal import journal_of
@@ -26,7 +33,10 @@ from fedmoments.federation.terms import Terms
 from fedmoments.federation.transparency.heads import LogHead
 from fedmoments.federation.transparency.notebook import Noted
 from fedmoments.samples.splits.split import Split
+from fedmoments.settings.client import ClientSettings
+from fedmoments.settings.policy import PolicyRules
 from fedmoments.wire import IdentityKey, encode
+from fedmoments.wire.withdrawal import DOMAIN, Withdrawal, read_withdrawal
 
 Rng = np.random.Generator
 #: Values of a cell that SQLite can hold.
@@ -235,3 +245,80 @@ def splits(rng: Rng) -> Any:
         path.write_bytes(_repacked(path.read_bytes(), "split", rng))
         split = Split.load(path)
         return split.n_clients, split.digest()
+
+
+@cache
+def kit() -> Kit:
+    """Return a sound kit."""
+    with tempfile.TemporaryDirectory() as name:
+        root = make_authority(name, ["localhost"]).root.read_text()
+    token = base64.urlsafe_b64encode(bytes(range(32))).decode()
+    return Kit("clinic", "localhost:9092", "localhost:9093", root, terms("gram"), token, "2030-01-01T00:00:00+00:00")
+
+
+@parser
+def kits(rng: Rng) -> Any:
+    read = Kit.from_bytes(changed_text(kit().to_bytes().decode(), rng).encode("utf-8", "surrogatepass"))
+    check_stricter(read.policy)
+    return read.to_bytes(), statement(read.terms.id, "card")
+
+
+@parser
+def rules_of_kits(rng: Rng) -> Any:
+    """Whatever rules a kit proposes, none is looser than the built-in ones."""
+    names = list(asdict(PolicyRules()))
+    policy = {str(rng.choice(names)): HOSTILE[rng.integers(len(HOSTILE))] for _ in range(int(rng.integers(1, 3)))}
+    read = Kit.from_bytes(replace(kit(), policy={}).to_bytes().replace(b'"policy": {}', _json(policy)))
+    rules, own = PolicyRules.from_dict(read.policy), PolicyRules()
+    assert rules.min_count >= own.min_count
+    assert rules.max_heads <= own.max_heads
+    assert (rules.tuning, rules.allow_evaluation, rules.maps) == (own.tuning, own.allow_evaluation, own.maps)
+    return rules
+
+
+def _json(policy: dict[str, Any]) -> bytes:
+    return b'"policy": ' + json.dumps(policy).encode("utf-8", "surrogatepass")
+
+
+@parser
+def requests_to_enrol(rng: Rng) -> Any:
+    from fedmoments.federation.enrolment.desk import _asked
+
+    body = json.dumps({"token": "x" * 44, "card": CARD, "proof": "00" * 64})
+    return _asked(changed_text(body, rng).encode("utf-8", "surrogatepass"))
+
+
+@parser
+def withdrawals(rng: Rng) -> Any:
+    key = IdentityKey.generate()
+    word = Withdrawal("ab" * 32, "clinic", 1)
+    text = DOMAIN + changed_text(json.dumps(asdict(word)), rng).encode("utf-8", "surrogatepass")
+    return read_withdrawal(key.sign(text) + text, lambda _: key.public)
+
+
+@cache
+def _amended() -> str:
+    key = IdentityKey.generate()
+    first = replace(terms("gram"), server=key.public.hex)
+    return amend_terms(amend_terms(first, ["yak"], key), ["emu", "gnu"], key).to_json()
+
+
+@parser
+def amended_terms(rng: Rng) -> Any:
+    read = Terms.from_json(changed_text(_amended(), rng))
+    return [stage.id for stage in read.stages], read.digest
+
+
+@parser
+def memories_of_samples(rng: Rng) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        room = Path(name)
+        np.savez(room / "own.npz", x_train=X.astype(np.float32), y_train=Y)
+        own = ClientSettings(data=f"npz:{room / 'own.npz'}", folder=str(room), name="clinic", key_seed="s")
+        remembered_data(own, keep=True)
+        digest = json.loads((room / HELD_OUT).read_text())["held_out"][0]
+        held = changed_text((room / HELD_OUT).read_text(), rng).encode("utf-8", "surrogatepass")
+        (room / (HELD_OUT if rng.integers(2) else FORGOTTEN)).write_bytes(held)
+        if rng.integers(2):
+            (room / FORGOTTEN).write_bytes(changed_bytes(f"{digest} row 3\n".encode(), rng))
+        return remembered_data(own, keep=False)

@@ -140,7 +140,7 @@ def _held_out(path: Path) -> tuple[set[str], set[str]]:
     try:
         document = json.loads(path.read_bytes())
         return set(map(str, document["held_out"])), set(map(str, document["data"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(
             f"{path} is damaged: restore it; without it, samples to test on would be measured"
         ) from error
@@ -150,7 +150,8 @@ def _forgotten(place: Path) -> dict[str, str]:
     path = place / FORGOTTEN
     if not path.exists():
         return {}
-    lines = [line.partition(" ") for line in path.read_text("utf-8").splitlines() if line.strip()]
+    text = path.read_bytes().decode("utf-8", "replace")
+    lines = [line.partition(" ") for line in text.splitlines() if line.strip()]
     if any(len(digest) != 64 or not set(digest) <= set("0123456789abcdef") for digest, _, _ in lines):
         raise FileFormatError(f"{path} is damaged: restore it; without it, samples that were forgotten would come back")
     return {digest: name for digest, _, name in lines}

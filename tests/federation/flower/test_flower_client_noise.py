@@ -16,6 +16,7 @@ from fedmoments.federation.results import fit_heads
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.report import make_open_report, read_report
 from fedmoments.wire import IdentityKey
+from fedmoments.wire.withdrawal import Withdrawal, make_withdrawal
 
 MEANS = ("fedcof", "fedncm")
 LOCAL = Agreed(epsilon=8.0, noise="local")
@@ -167,3 +168,19 @@ def test_a_deployed_simulation_and_a_federation_have_the_same_noise(make: Made) 
         form = store.terms.privacy.mode.noise.release_form(store.terms)  # type: ignore[attr-defined]
     assert facts is not None
     assert facts["noise"]["sums"] == pytest.approx(form.describe()["noise"]["sums"] * np.sqrt(12))
+
+
+def test_an_old_withdrawal_takes_no_later_report_out(make: Made) -> None:
+    """A client's word that version 1 is to go must not be good against version 2, whoever repeats it."""
+    plan = make(heads=("fedncm",), privacy=Agreed(epsilon=8.0, noise="local", releases=2))
+    with opened(plan) as store:
+        key, terms = IdentityKey.generate(), store.terms
+        store.enrol("ward", key.public)
+        word = make_withdrawal(Withdrawal(terms.id, "ward", 1), key)
+        for version in (1, 2):
+            vector = np.zeros(terms.layout.size, np.int64)
+            data = make_open_report(vector, terms.context, client="ward", version=version, key=key)
+            assert not isinstance(store.report_many([data])[0], RefusedError)
+            answer = store.withdraw(word)
+            assert isinstance(answer, RefusedError) == (version == 2)
+        assert [client for client, _ in store.reported()] == ["ward"]

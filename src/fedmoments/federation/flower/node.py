@@ -434,10 +434,12 @@ class NoOutbox:
         """Remember no source."""
         return ()
 
-    def measured(self, terms_id: str, client: str) -> None:
-        """Remember no sample, and nobody who left."""
+    def measured(self, terms_id: str, client: str) -> tuple[bytes, ...]:  # noqa: ARG002
+        """Remember no sample."""
+        return ()
 
-    departure = measured
+    def departure(self, terms_id: str, client: str) -> None:
+        """Remember nobody who left."""
 
     def _forget(self, *_: object, **__: object) -> None:
         """Keep nothing."""

@@ -6,6 +6,7 @@ its rules allow sends nothing.
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,13 +63,13 @@ def changed_samples(former: bytes, now: bytes) -> dict[int, int]:
     return {int(label): int(n) for label, n in zip(labels, counts, strict=True) if n}
 
 
-def require_wide_change(former: bytes | None, now: bytes, terms: Terms, client: str, rules: PolicyRules) -> None:
-    """Refuse a new version whose difference from the former would tell of fewer samples than the rules allow.
+def require_wide_change(formers: Iterable[bytes], now: bytes, terms: Terms, client: str, rules: PolicyRules) -> None:
+    """Refuse a new version whose difference from any former would tell of fewer samples than the rules allow.
 
     Parameters
     ----------
-    former, now
-        Keys of the samples of both; None: there is no former one, or it was sent before keys were kept.
+    formers, now
+        Keys of the samples of all that were sent, which a server may have kept, and of what would be.
     terms, client, rules
         For whom, whose, and what it allows.
 
@@ -77,10 +78,15 @@ def require_wide_change(former: bytes | None, now: bytes, terms: Terms, client: 
     PolicyError
         With how many samples of which class as a note, which stays on this machine.
     """
-    changed = {} if former is None else changed_samples(former, now)
-    mode = terms.privacy.mode
-    if not changed:
+    if terms.privacy.mode.adds_reports:  # every version has noise of its own, which the client's account counts
         return
+    for former in formers:
+        if changed := changed_samples(former, now):
+            _require_wide(changed, terms, client, rules)
+
+
+def _require_wide(changed: Mapping[int, int], terms: Terms, client: str, rules: PolicyRules) -> None:
+    mode = terms.privacy.mode
     named = ", ".join(f"{n:,} of {terms.classes[label]}" for label, n in list(changed.items())[:10])
     if not mode.reads_contributions:
         error = PolicyError(
@@ -92,7 +98,7 @@ def require_wide_change(former: bytes | None, now: bytes, terms: Terms, client: 
         raise error
     if min(changed.values()) < rules.min_count and not rules.small_changes:
         error = PolicyError(
-            f"client '{client}' has a new version that differs from the last one in fewer samples of a class than "
+            f"client '{client}' has a new version that differs from one that it sent in fewer samples of a class than "
             "min_count: whoever holds both can subtract them, and has the sums of these samples alone"
         )
         advice = f"change {rules.min_count} of a class together, or allow it with --small-changes"

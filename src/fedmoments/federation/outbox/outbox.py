@@ -332,14 +332,10 @@ class Outbox:
         query = "SELECT source FROM contributions WHERE federation = ? AND client = ? ORDER BY version"
         return tuple(source for (source,) in self._database.rows(query, terms_id, client))
 
-    def measured(self, terms_id: str, client: str) -> bytes | None:
-        """Return the keys of the samples of a client's newest contribution; None if they are not known."""
-        rows = self._database.rows(
-            "SELECT keys FROM contributions LEFT JOIN samples USING (federation, client, version) "
-            "WHERE federation = ? AND client = ? ORDER BY version DESC LIMIT 1",
-            *(terms_id, client),
-        )
-        return rows[0][0] if rows else None
+    def measured(self, terms_id: str, client: str) -> tuple[bytes, ...]:
+        """Return the keys of the samples of all of a client's contributions, as far as they are known."""
+        query = "SELECT keys FROM samples WHERE federation = ? AND client = ? ORDER BY version"
+        return tuple(keys for (keys,) in self._database.rows(query, terms_id, client))
 
     def pending(self, terms_id: str) -> tuple[str, ...]:
         """Return the clients whose newest contribution, or its withdrawal, has no receipt and was not forgotten."""
@@ -471,7 +467,7 @@ class Outbox:
             *(
                 terms_id,
                 client,
-                version if 1 <= version <= MOST_VERSIONS else 0,
+                version if type(version) is int and 1 <= version <= MOST_VERSIONS else 0,
             ),  # what SQLite cannot hold was not made
         )
         if not rows:

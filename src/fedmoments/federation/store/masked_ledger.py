@@ -91,8 +91,10 @@ class MaskedLedger(ShownLog):
         try:
             with self._database.reading(settled=False) as connection:
                 asked = read_withdrawal(data, partial(key_of, connection))
+                held = "SELECT client, version FROM contributions UNION SELECT client, version FROM reports"
                 row = connection.execute(
-                    "SELECT version FROM contributions WHERE client = ?", (asked.client,)
+                    f"SELECT max(version) FROM ({held}) WHERE client = ? GROUP BY client",  # noqa: S608 - constant
+                    (asked.client,),
                 ).fetchone()
             if asked.federation != self.terms.id:
                 raise RefusedError(Reason.FEDERATION, "this withdrawal is from another federation", asked.client)
