@@ -38,6 +38,10 @@ def predict(
     ] = None,
     running: Annotated[Running, Taken(only=("runtime", "device", "threads", "batch_size", "readers", "trust"))],
     top: Annotated[int, typed(help="Classes to show for each.", least=1)] = 3,
+    abstain: Annotated[
+        str | None,
+        typed(help="Call samples 'unknown' that are newer than all but this share of familiar ones: 1% or 0.01."),
+    ] = None,
     table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
     json: Json = False,
 ) -> None:
@@ -56,7 +60,7 @@ def predict(
         why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
         raise InputError(f"there is nothing to classify: {why}")
     with progress_bar("classifying") as move:
-        how = {"batch_size": running.batch_size, "readers": running.readers}
+        how = {"batch_size": running.batch_size, "readers": running.readers, "abstain": _share(abstain)}
         answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **how)
     if json:
         unread = [{"where": problem.where, "why": problem.why} for problem in problems]
@@ -72,8 +76,23 @@ def predict(
         (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
 
 
+def _share(text: str | None) -> float | None:
+    """Return a share from 0 to 1 of "1%" or "0.01"."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < 1.0:
+        raise InputError(f"a share is a number between 0 and 1, or between 0% and 100%, not {text!r}")
+    return value
+
+
 def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
     (name, share), *others = answer.ranked[:top]
+    if answer.novel:
+        return answer.name, "", f"nearest: {name}"
     return name, f"{100 * share:.1f}", ", ".join(f"{other} {100 * value:.1f}" for other, value in others)
 
 
@@ -81,8 +100,9 @@ def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
     """Print one row a sample: its name, then classes with their probabilities, likeliest first."""
     most = min(top, max((len(answer.ranked) for _, answer in answers), default=0))
     header = [column for place in range(1, most + 1) for column in (f"class_{place}", f"probability_{place}")]
+    unknown = ["unknown"] if any(answer.novel for _, answer in answers) else []
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["sample", *header])
+    writer.writerow(["sample", *header, *unknown])
     for source, answer in answers:
         cells = (cell for name, share in answer.ranked[:most] for cell in (visible(name), share))
-        writer.writerow([visible(source), *cells])
+        writer.writerow([visible(source), *cells, *([str(answer.novel).lower()] if unknown else [])])

@@ -13,7 +13,10 @@ from fedmoments.handover.model import Model
 from fedmoments.samples.encoders.pipeline import EncodedSamples, Progress, encode_samples
 from fedmoments.samples.samples import Problem, Samples
 
-__all__ = ["Answer", "answers_of", "encoded", "predict"]
+__all__ = ["UNKNOWN", "Answer", "answers_of", "encoded", "predict"]
+
+#: What a sample is called that is new to the classifier, where it may abstain.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,28 @@ class Answer:
     --------
     >>> Answer((("cat", 0.75), ("dog", 0.25))).to_dict(top=1)
     {'class': 'cat', 'probability': 0.75, 'top': [{'class': 'cat', 'probability': 0.75}]}
+    >>> Answer((("cat", 0.75), ("dog", 0.25)), novel=True).name
+    'unknown'
     """
 
     ranked: tuple[tuple[str, float], ...]
+    novel: bool = False
+
+    @property
+    def name(self) -> str:
+        """The likeliest class, or "unknown"."""
+        return UNKNOWN if self.novel else self.ranked[0][0]
 
     def to_dict(self, top: int) -> dict[str, Any]:
         """Return the class, its probability and the likeliest classes, ready for JSON."""
-        name, share = self.ranked[0]
         likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
-        return {"class": name, "probability": share, "top": likeliest}
+        return {"class": self.name, "probability": None if self.novel else self.ranked[0][1], "top": likeliest}
 
 
-def answers_of(classifier: Classifier, features: NDArray[Any]) -> Iterator[Answer]:
+def answers_of(classifier: Classifier, features: NDArray[Any], *, abstain: float | None = None) -> Iterator[Answer]:
     """Yield what a classifier says of features (n, d), in their order.
+
+    With ``abstain``, samples are unknown that are newer than all but this share of what it was fitted from.
 
     Examples
     --------
@@ -49,8 +61,9 @@ def answers_of(classifier: Classifier, features: NDArray[Any]) -> Iterator[Answe
     for block in blocks(len(features)):
         shares = classifier.predict_proba(features[block])
         order = np.argsort(-shares, axis=1, kind="stable")
-        for share, best in zip(shares, order, strict=True):
-            yield Answer(tuple((names[label], float(share[label])) for label in best))
+        novel = np.zeros(len(shares), np.bool_) if abstain is None else classifier.unknown(features[block], abstain)
+        for share, best, new in zip(shares, order, novel.tolist(), strict=True):
+            yield Answer(tuple((names[label], float(share[label])) for label in best), new)
 
 
 def encoded(model: Model, samples: Samples, progress: Progress | None = None, **options: Any) -> EncodedSamples:
@@ -69,7 +82,7 @@ def encoded(model: Model, samples: Samples, progress: Progress | None = None, **
 
 
 def predict(
-    model: Model, samples: Samples, *, progress: Progress | None = None, **options: Any
+    model: Model, samples: Samples, *, abstain: float | None = None, progress: Progress | None = None, **options: Any
 ) -> tuple[list[tuple[str, Answer]], tuple[Problem, ...]]:
     """Return the names of samples with their answers, in order, and what could not be read.
 
@@ -79,6 +92,8 @@ def predict(
         Classifier and encoder.
     samples
         Their labels are not looked at.
+    abstain
+        As in :func:`answers_of`.
     progress, options
         As in :func:`encoded`.
 
@@ -92,4 +107,5 @@ def predict(
     """
     done = encoded(model, samples, progress, cache_dir=False, **options)
     names = [samples.source(int(place)) for place in done.kept]
-    return list(zip(names, answers_of(model.classifier, done.features), strict=True)), done.problems
+    answers = answers_of(model.classifier, done.features, abstain=abstain)
+    return list(zip(names, answers, strict=True)), done.problems

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fedmoments as fm
+from fedmoments.cli.app import app
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.jobs import run_job
 
@@ -161,3 +163,23 @@ def test_rows_of_comma_separated_values_say_what_json_says(run: Any, model: str)
     assert float(row["probability_2"]) == each["top"][1]["probability"]
     assert "not read: nowhere.jpg" in result.stderr
     assert "two ways to print" in run(*arguments, "--csv", "--json", code=2).stderr
+
+
+def test_what_is_new_is_called_unknown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = 3.0 * np.random.default_rng(1).normal(size=(3, 16))[y] + rng.normal(size=(300, 16))
+    fm.fit("gh-lda", {"a": (X, y)}, class_names=["a", "b", "c"]).save(tmp_path / "head.safetensors")
+    np.savez(tmp_path / "new.npz", x=np.vstack([X[:5], 60 + X[:2]]))
+    words = ["predict", str(tmp_path / "head.safetensors"), str(tmp_path / "new.npz"), "--abstain", "1%"]
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["predictions"]
+    assert [answer["class"] for answer in found[5:]] == ["unknown", "unknown"]
+    assert found[5]["probability"] is None
+    assert [answer["class"] for answer in found[:5]] == ["a", "b", "c", "a", "b"]
+    assert "unknown" in CliRunner().invoke(app, words).stdout
+    assert CliRunner().invoke(app, [*words, "--csv"]).stdout.splitlines()[-1].endswith("true")
+    refused = CliRunner().invoke(app, [*words[:-1], "200%"])
+    assert refused.exit_code != 0
+    assert "between 0 and 1" in refused.output

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.classifier.familiar import Distance, Familiar
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.notebook import html_table
 from fedmoments.errors import InputError, UnknownNameError, reading
@@ -44,6 +45,8 @@ class Classifier(ABC):
         Notes of origin that travel in the file's header (head, hyper-parameters, fingerprint …), JSON-able.
     temperature
         T > 0: softmax(scores / T) are the probabilities. Heads give it in closed form.
+    familiar
+        Moments of what it was fitted from, by which it knows what is new to it; None where nothing is known of them.
 
     Examples
     --------
@@ -53,7 +56,7 @@ class Classifier(ABC):
     >>> classifier.predict_names([[0.0, 2.0], [2.0, 0.1]])
     ['up', 'right']
     >>> classifier.predict_proba([[1.0, 1.0]]).round(2)
-    array([[0.57, 0.43]])
+    array([[0.53, 0.47]])
     """
 
     present: NDArray[np.bool_]
@@ -61,6 +64,7 @@ class Classifier(ABC):
     feature_map: FeatureMap | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
     temperature: float = 1.0
+    familiar: Familiar | None = None
 
     kind: ClassVar[str]
     #: By which power of the features each array grows; those inside a subspace, which has a unit of its own, do not.
@@ -79,6 +83,10 @@ class Classifier(ABC):
                 f"a classifier of {self.n_classes} classes needs as many names, not {len(self.class_names)}"
             )
         object.__setattr__(self, "temperature", _checked_temperature(self.temperature))
+        if self.familiar is not None and len(self.familiar.shares) != self.n_classes:
+            raise InputError(
+                f"a classifier of {self.n_classes} classes has seen as many, not {len(self.familiar.shares)}"
+            )
 
     # ---------------------------------------------------------------------------------------------- to implement
 
@@ -110,6 +118,17 @@ class Classifier(ABC):
         X
             (n, d) features. float32 is scored in float32, anything else in float64.
         """
+        features, mapped = self._mapped(X)
+        dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
+        scores = self._scores(mapped.astype(dtype, copy=False), self._arrays_of[dtype])
+        scores[:, ~self.present] = -np.inf
+        unsure = ~np.isfinite(scores.max(axis=1, initial=-np.inf))  # NaN in one, or overflow in all
+        if unsure.any():
+            raise InputError(self._whose_fault(int(np.argmax(unsure)), features, mapped))
+        return scores
+
+    def _mapped(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return features (n, d) as an array, and behind the feature map; refuse what cannot be scored."""
         features = np.asarray(X)
         if features.ndim != 2:
             raise InputError(
@@ -117,19 +136,13 @@ class Classifier(ABC):
             )
         if features.dtype.kind not in "fiub":
             raise InputError(f"features must be numbers; an array of type {features.dtype} arrived")
-        dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
         mapped = self.feature_map(features) if self.feature_map else features
         if mapped.shape[1] != self.dim:
             raise InputError(
                 f"this classifier scores features of {self.dim} dimensions, but {mapped.shape[1]} arrived: "
                 "was another encoder or feature map used?"
             )
-        scores = self._scores(mapped.astype(dtype, copy=False), self._arrays_of[dtype])
-        scores[:, ~self.present] = -np.inf
-        unsure = ~np.isfinite(scores.max(axis=1, initial=-np.inf))  # NaN in one, or overflow in all
-        if unsure.any():
-            raise InputError(self._whose_fault(int(np.argmax(unsure)), features, mapped))
-        return scores
+        return features, mapped
 
     def _whose_fault(self, row: int, features: NDArray[Any], mapped: NDArray[Any]) -> str:
         """Return why a sample has no score: its features, the feature map, or the classifier itself."""
@@ -190,6 +203,58 @@ class Classifier(ABC):
         scores /= scores.sum(axis=1, keepdims=True)
         return scores
 
+    def novelty(self, X: ArrayLike, kind: Distance = "relative") -> NDArray[np.float64]:
+        """Return how far samples lie from all that the classifier was fitted from, (n,).
+
+        Parameters
+        ----------
+        X
+            (n, d) features.
+        kind
+            ``relative``: about 0 for samples of the classes, about 1 for samples that belong to none of them;
+            ``mahalanobis``: squared distance to the nearest class by dimension, about 1 for samples of the classes.
+
+        Raises
+        ------
+        InputError
+            When nothing is known of what it was fitted from: FedNCM's counts and sums hold no spread.
+
+        Examples
+        --------
+        >>> import fedmoments as fm
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.arange(400) % 2
+        >>> classifier = fm.fit("gh-lda", {"a": (rng.normal(size=(400, 8)) + 4 * y[:, None], y)})
+        >>> classifier.novelty([[0.0] * 8, [4.0] * 8, [-4.0] * 8]).round(1)
+        array([-0.2, -0.2,  2.1])
+        >>> classifier.unknown([[0.0] * 8, [-40.0] * 8], share=0.01)
+        array([False,  True])
+        """
+        if self.familiar is None:
+            raise InputError(
+                "this classifier does not know what is new to it: its file is of a former version, or its head (such as"
+                " fedncm) is fitted from statistics without a spread inside classes; fit fedcof, sketch or gh-lda"
+            )
+        features, mapped = self._mapped(X)
+        found = self.familiar.distances(mapped, kind)
+        unsure = ~np.isfinite(found)
+        if unsure.any():
+            raise InputError(self._whose_fault(int(np.argmax(unsure)), features, mapped))
+        return found
+
+    def unknown(self, X: ArrayLike, share: float = 0.01) -> NDArray[np.bool_]:
+        """Return which samples (n,) are newer than all but about this share of what the classifier was fitted from.
+
+        By either distance, each with half of the share: relative ones see nothing of directions in which classes do not
+        differ, Mahalanobis distances little of samples between classes.
+        """
+        kinds: tuple[Distance, ...] = ("relative", "mahalanobis")
+        found = np.zeros(len(np.asarray(X)), np.bool_)
+        for kind in kinds:
+            distances = self.novelty(X, kind)
+            found |= distances > (self.familiar.threshold(share / 2, kind) if self.familiar else 0.0)
+        return found
+
     def named(self, class_names: Sequence[str]) -> Self:
         """Return the same classifier with class names."""
         return replace(self, class_names=tuple(class_names))
@@ -201,6 +266,10 @@ class Classifier(ABC):
     def tempered(self, temperature: float) -> Self:
         """Return the same classifier with another temperature."""
         return replace(self, temperature=temperature)
+
+    def knowing(self, familiar: Familiar | None) -> Self:
+        """Return the same classifier with moments of what it was fitted from."""
+        return replace(self, familiar=familiar)
 
     def mapped(self, feature_map: FeatureMap | None) -> Self:
         """Return the same classifier behind a feature map."""
@@ -231,7 +300,9 @@ class Classifier(ABC):
         scaled: dict[str, Any] = {
             name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
         }
-        return replace(self, temperature=math.ldexp(self.temperature, score_degree * exponent), **scaled)
+        seen = self.familiar.times_power(exponent) if self.familiar else None
+        warmth = math.ldexp(self.temperature, score_degree * exponent)
+        return replace(self, temperature=warmth, familiar=seen, **scaled)
 
     # ---------------------------------------------------------------------------------------------- arrays and files
 
@@ -279,14 +350,15 @@ class Classifier(ABC):
             "info": dict(self.info),
             "temperature": self.temperature,
         }
-        return pack_tensors("classifier", {"present": self.present, **dict(self.arrays())}, header)
+        seen = self.familiar.tensors() if self.familiar else {}
+        return pack_tensors("classifier", {"present": self.present, **dict(self.arrays()), **seen}, header)
 
 
 def _checked_temperature(value: object) -> float:
     """Return a temperature, or refuse what no score can be divided by."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < math.inf:
         raise InputError(f"temperature must be positive, not {value}")
-    return float(value)
+    return float(f"{float(value):.15g}")  # so many digits tell every number from its neighbours, in files too
 
 
 class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
@@ -341,12 +413,14 @@ def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], h
         names, info = header["class_names"], header["info"]
         if not all(isinstance(name, str) for name in names) or not isinstance(info, dict):
             raise InputError("class names must be texts, and notes of origin a table")
+        familiar = Familiar.taken_from(tensors)
         classifier = _KINDS[kind](
             **tensors,
             class_names=tuple(names),
             feature_map=from_description(described) if described else None,
             info=info,
             temperature=header.get("temperature", 1.0),
+            familiar=familiar,
         )
         _try_out(classifier)
     return classifier
@@ -363,6 +437,8 @@ def _try_out(classifier: Classifier) -> None:
             scores = [classifier._scores(np.zeros((n, classifier.dim)), arrays) for n in (1, 2)]
     except Exception as error:
         raise InputError(f"its arrays do not fit each other ({error})") from error
+    if classifier.familiar is not None and classifier.familiar.means.shape[1] != classifier.dim:
+        raise InputError(f"it scores {classifier.dim} dimensions, but has seen {classifier.familiar.means.shape[1]}")
     if [own.shape for own in scores] != [(1, classifier.n_classes), (2, classifier.n_classes)]:
         raise InputError(
             f"its arrays give scores of shape {scores[0].shape} to one sample of {classifier.n_classes} classes"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import Shrinkage, covariance_source, require
+from fedmoments.core.heads.familiarity import familiar_of
 from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
@@ -80,7 +81,8 @@ class Head(ABC):
     def _tempered(self, stats: Statistics) -> Classifier:
         """Solve, note whose work it is, and give the classifier its temperature."""
         solved = self.solve(stats)
-        classifier = solved.noting(**{"head": type(self).__name__, **solved.info})
+        seen = familiar_of(stats, self.needs)
+        classifier = solved.noting(**{"head": type(self).__name__, **solved.info}).knowing(seen)
         if type(classifier).gradients is Classifier.gradients:  # of its own kind: nobody knows its margins
             return classifier
         try:

@@ -1,0 +1,46 @@
+"""What a head has seen: the means and variances of its statistics, for the classifier that it fits."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedmoments.core.classifier.familiar import LEAST_SHARE, Familiar
+from fedmoments.core.gaussian import ClassGaussians, covariance_source
+
+if TYPE_CHECKING:
+    from fedmoments.core.statistics import Statistics, StatisticsSpec
+
+__all__ = ["familiar_of"]
+
+#: Where variances inside classes come from, the best first.
+SOURCES = ("exact", "diagonal", "free", "sketch", "spherical")
+
+
+def familiar_of(stats: "Statistics", needs: "StatisticsSpec") -> Familiar | None:
+    """Return what was seen by a head that needs ``needs``; None where that holds no spread inside classes.
+
+    What else travelled along does not count: one name of a head is one classifier.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import Statistics, StatisticsSpec
+    >>> stats = Statistics.of([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1], StatisticsSpec.of("gram"), n_classes=2)
+    >>> familiar_of(stats, StatisticsSpec.of("gram")).variances
+    array([2.])
+    >>> familiar_of(stats, StatisticsSpec()) is None
+    True
+    """
+    source = next((name for name in SOURCES if covariance_source(name).pooled_needs <= needs), None)
+    if source is None:
+        return None
+    gaussians = ClassGaussians(stats, source)
+    if source == "free" and stats.spec.keeps_clients_apart:
+        scatter, dof = gaussians.class_variances()
+        variances = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
+    else:
+        pooled = gaussians.scatter
+        variances = np.diagonal(pooled.scaled(1.0)) / max(pooled.weight, 1.0)
+    variances = np.maximum(variances, LEAST_SHARE * float(variances.mean()))
+    if not (np.isfinite(variances).all() and (variances > 0).all()) or not np.isfinite(gaussians.means).all():
+        return None
+    return Familiar(gaussians.means, variances, stats.counts / stats.n_samples)
