@@ -68,6 +68,8 @@ class Features:
         What all clients apply to features before they measure, or None; it is not applied yet.
     advised_map
         The same, where all heads of a federation leave the map to a rule (``Head.map_rule``), and nobody named one.
+    names
+        (C, d) features of the class names, which count as one sample of each class, or None.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Features:
     ids: NDArray[Any] | None = None
     public_map: FeatureMap | None = None
     advised_map: FeatureMap | None = None
+    names: NDArray[np.floating[Any]] | None = None
 
     @property
     def dim(self) -> int:

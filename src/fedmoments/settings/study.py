@@ -76,6 +76,9 @@ class StudySettings(Encoding, SampleSource, FromFile):
         metavar="K,…",
         kind="numbers or words",
     )
+    names: bool = _federation(
+        False, "Let every class name count as one sample of its class, encoded as a sentence: for text and few samples."
+    )
     feature_map: str = _federation(
         "",
         "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "

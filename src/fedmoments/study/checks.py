@@ -73,6 +73,8 @@ def check_study(settings: StudySettings) -> None:
     Traceback (most recent call last):
     fedmoments.errors.UnknownNameError: unknown head 'fedcov': did you mean 'fedcof'? ...
     """
+    if settings.names and settings.privacy:
+        raise InputError("--names adds what no client measured, which no protection is simulated with: leave one out")
     methods = choose_methods(all_names(settings.heads), settings.hyper)
     _check_rounds(settings, [name for name, method in methods.items() if isinstance(method, Baseline)])
     check_federations(settings)

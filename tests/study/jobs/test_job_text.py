@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import fedmoments as fm
 
 SENTENCES = ("--text", "sentence", "--label", "topic")
 
@@ -46,6 +49,25 @@ def test_a_second_file_is_the_test_part(run: Any, sentences: str) -> None:
     arguments = ("--test", "later.csv", "--encoder", "letters", "--heads", "fedncm", "--clients", "3", "--seeds", "1")
     data = json.loads(run("simulate", sentences, *SENTENCES, *arguments, "--json").stdout)["data"]
     assert (data["train"], data["test"]) == (90, 20)
+
+
+def test_names_count_as_one_sample_of_each_class(run: Any, sentences: str) -> None:
+    arguments = ("--encoder", "letters", "--heads", "fedncm,auto", "--clients", "3", "--seeds", "1", "--out")
+    run("simulate", sentences, *SENTENCES, *arguments, "plain")
+    run("simulate", sentences, *SENTENCES, "--names", *arguments, "named")
+    plain, named = (fm.load(f"{folder}/heads/fedncm.safetensors") for folder in ("plain", "named"))
+    rows = [json.loads(Path(f"{folder}/results.json").read_text("utf-8"))["rows"] for folder in ("plain", "named")]
+    assert plain.digest() != named.digest()
+    uploads = [[row["up_bytes_per_client"] for row in each] for each in rows]
+    assert uploads[0] == uploads[1]  # names are public: nobody sends them
+
+
+def test_names_of_features_and_under_protection_are_refused(run: Any, sentences: str, tmp_path: Path) -> None:
+    protected = ("--encoder", "letters", "--heads", "fedncm", "--clients", "3", "--names", "--secure", "sums")
+    assert "leave one out" in run("simulate", sentences, *SENTENCES, *protected, code=2).stderr
+    np.savez(tmp_path / "f.npz", x_train=np.eye(4), y_train=[0, 1, 0, 1], x_test=np.eye(4), y_test=[0, 1, 0, 1])
+    given = ("simulate", str(tmp_path / "f.npz"), "--heads", "fedncm", "--clients", "2", "--split", "iid", "--names")
+    assert "these samples are features" in run(*given, code=2).stderr
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from fedmoments.core.observations.parts import Data
 from fedmoments.core.observations.parts import Problem as SampleProblem
 from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
+from fedmoments.samples.class_words import name_features
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
@@ -66,8 +67,9 @@ class Encoded:
         for keys in (self.features.domains, self.features.ids):
             groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
+        names = "names" if self.features.names is not None else ""
         maps = [each.fingerprint() if each else "" for each in (self.features.public_map, self.features.advised_map)]
-        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps]
+        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps, names]
 
     def describe(self) -> Data:
         """Return what results say of the data."""
@@ -118,6 +120,7 @@ def encode_data(
         class_names=data.class_names,
         domains=train.domains,
         ids=train.clients,
+        names=name_features(data.class_names, encoder, data.modality) if config.names else None,
     )
     problems = tuple(dict.fromkeys(train.problems + test.problems))
     options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}

@@ -163,8 +163,18 @@ class Federation:
     def merged(self) -> Statistics:
         """The contributions of all clients, serving every head that has no feature map of its own; measured once."""
         if self._merged is None:
-            self._merged = self._measured(self.spec, self.form.fixed_point)
+            self._merged = self._with_names(self._measured(self.spec, self.form.fixed_point))
         return self._merged
+
+    def _with_names(self, received: Statistics) -> Statistics:
+        """Return what clients sent and what class names say, if they count: one sample a class of one more party."""
+        names = self.features.names
+        if names is None:
+            return received
+        mapped = np.asarray(self.feature_map(names) if self.feature_map else names)
+        labels, form = np.arange(self.features.n_classes), self.form.fixed_point
+        own = Statistics.of(mapped, labels, received.spec, n_classes=len(labels), seed=self.seed, fixed_point=form)
+        return received + own
 
     def in_turns(self, groups: Sequence[NDArray[np.int64]]) -> Iterator[Statistics]:
         """Yield the merged statistics after each group of clients, which together hold all samples.
@@ -184,7 +194,7 @@ class Federation:
             yield total
         order = np.concatenate([np.sort(group) for group in groups]) if groups else np.zeros(0, np.int64)
         if self._merged is None and total is not None and len(order) == self.n_senders:
-            self._merged = by_client(total, order)
+            self._merged = self._with_names(by_client(total, order))
 
     def observed(self, spec: StatisticsSpec) -> Statistics:
         """Return statistics of these clients for a closer look, in float64.
