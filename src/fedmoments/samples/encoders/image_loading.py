@@ -8,7 +8,7 @@ from typing import Any
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 from fedmoments.samples.encoders.encoder import Encoder, fingerprint_of
-from fedmoments.samples.encoders.entry import Options
+from fedmoments.samples.encoders.entry import EncoderEntry, Options
 from fedmoments.samples.encoders.image_encoder import described
 from fedmoments.samples.encoders.images import ImagePreprocessing
 from fedmoments.samples.encoders.onnx_export import cached_export
@@ -56,6 +56,35 @@ class PackagedImages:
         path = cached_export(fingerprint, lambda: self._on_torch(images, pooling, Options(threads=1)), options.cache)
         weights = self.file.sha256
         return OnnxImageEncoder(self.name, images, pooling=pooling, weights_hash=weights, path=path, **options.run())
+
+    def entry(
+        self, description: str, licence: str, *, needs: tuple[str, ...] = (), code: tuple[str, ...] = ()
+    ) -> EncoderEntry:
+        """Return what the registry knows of it.
+
+        Parameters
+        ----------
+        description, licence
+            In a line each.
+        needs, code
+            Modules that it imports besides torch and Pillow, and packages of code besides that of the weights.
+        """
+        return EncoderEntry(
+            name=self.name,
+            description=description,
+            load=self.load,
+            modality="image",
+            dim=self.dim,
+            size=self.images.size,
+            takes=IMAGE_OPTIONS,
+            runtimes=("torch", "onnx"),
+            extra="torch",
+            needs=("torch", "PIL", *needs),
+            packages=(*code, self.file.package),
+            files=(self.file,),
+            licence=licence,
+            non_negative=True,
+        )
 
     def _on_torch(self, images: ImagePreprocessing, pooling: str, options: Options) -> TorchImageEncoder:
         require("torch", f"The encoder '{self.name}'", "torch")

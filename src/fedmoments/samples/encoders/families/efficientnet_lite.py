@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.extras import require
-from fedmoments.samples.encoders.entry import EncoderEntry
-from fedmoments.samples.encoders.image_loading import IMAGE_OPTIONS, PackagedImages
+from fedmoments.samples.encoders.image_loading import PackagedImages
 from fedmoments.samples.encoders.images import ImagePreprocessing
 from fedmoments.samples.encoders.packages import PackagedFile
 from fedmoments.samples.encoders.torch_runtime import load_state
@@ -24,7 +23,7 @@ _WEIGHTS = PackagedFile(
 
 def _build(weights: Path, size: int) -> Any:
     package = require("efficientnet_lite_pytorch", f"The encoder '{_NAME}'", "torch")
-    from fedmoments.samples.encoders.modules.squeezenet import EfficientNetLite0
+    from fedmoments.samples.encoders.modules.image_networks import EfficientNetLite0
 
     network = EfficientNetLite0(package, size)
     network.net.load_state_dict(load_state(weights))
@@ -41,20 +40,10 @@ _PACKAGED = PackagedImages(
 )
 
 ENCODERS = (
-    EncoderEntry(
-        name=_NAME,
-        description="EfficientNet-Lite0, ImageNet: the default for images",
-        load=_PACKAGED.load,
-        modality="image",
-        dim=_PACKAGED.dim,
-        size=_PACKAGED.images.size,
-        takes=IMAGE_OPTIONS,
-        runtimes=("torch", "onnx"),
-        extra="torch",
-        needs=("torch", "PIL", "efficientnet_lite_pytorch"),
-        packages=(_CODE, _WEIGHTS.package),
-        files=(_WEIGHTS,),
-        licence="Apache-2.0",
-        non_negative=True,
+    _PACKAGED.entry(
+        "EfficientNet-Lite0, ImageNet: the default for images",
+        "Apache-2.0",
+        needs=("efficientnet_lite_pytorch",),
+        code=(_CODE,),
     ),
 )

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fedmoments.samples.encoders.entry import EncoderEntry
-from fedmoments.samples.encoders.image_loading import IMAGE_OPTIONS, PackagedImages
+from fedmoments.samples.encoders.image_loading import PackagedImages
 from fedmoments.samples.encoders.images import IMAGENET
 from fedmoments.samples.encoders.packages import PackagedFile
 from fedmoments.samples.encoders.torch_runtime import load_state
@@ -21,7 +20,7 @@ _WEIGHTS = PackagedFile(
 
 
 def _build(weights: Path, _size: int) -> Any:
-    from fedmoments.samples.encoders.modules.squeezenet import MobileNetV2
+    from fedmoments.samples.encoders.modules.image_networks import MobileNetV2
 
     network = MobileNetV2()
     network.load_state_dict(load_state(weights))
@@ -31,20 +30,7 @@ def _build(weights: Path, _size: int) -> Any:
 _PACKAGED = PackagedImages(_NAME, _WEIGHTS, 1280, IMAGENET, _build)
 
 ENCODERS = (
-    EncoderEntry(
-        name=_NAME,
-        description="MobileNetV2, ImageNet, torchvision's weights",
-        load=_PACKAGED.load,
-        modality="image",
-        dim=_PACKAGED.dim,
-        size=_PACKAGED.images.size,
-        takes=IMAGE_OPTIONS,
-        runtimes=("torch", "onnx"),
-        extra="torch",
-        needs=("torch", "PIL"),
-        packages=(_WEIGHTS.package,),
-        files=(_WEIGHTS,),
-        licence="BSD-3-Clause (weights of torchvision), MIT (package)",
-        non_negative=True,
+    _PACKAGED.entry(
+        "MobileNetV2, ImageNet, torchvision's weights", "BSD-3-Clause (weights of torchvision), MIT (package)"
     ),
 )

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.extras import require
-from fedmoments.samples.encoders.entry import EncoderEntry
-from fedmoments.samples.encoders.image_loading import IMAGE_OPTIONS, PackagedImages
+from fedmoments.samples.encoders.image_loading import PackagedImages
 from fedmoments.samples.encoders.images import ImagePreprocessing
 from fedmoments.samples.encoders.packages import PackagedFile
 
@@ -23,7 +22,7 @@ _WEIGHTS = PackagedFile(
 def _build(weights: Path, _size: int) -> Any:
     torch = require("torch", f"The encoder '{_NAME}'", "torch")
     h5py = require("h5py", f"The encoder '{_NAME}'", "torch")
-    from fedmoments.samples.encoders.modules.squeezenet import SqueezeNet
+    from fedmoments.samples.encoders.modules.image_networks import SqueezeNet
 
     network = SqueezeNet()
     state = {}
@@ -45,21 +44,4 @@ _PACKAGED = PackagedImages(
     _build,
 )
 
-ENCODERS = (
-    EncoderEntry(
-        name=_NAME,
-        description="SqueezeNet 1.1, ImageNet: small and fast",
-        load=_PACKAGED.load,
-        modality="image",
-        dim=_PACKAGED.dim,
-        size=_PACKAGED.images.size,
-        takes=IMAGE_OPTIONS,
-        runtimes=("torch", "onnx"),
-        extra="torch",
-        needs=("torch", "PIL", "h5py"),
-        packages=(_WEIGHTS.package,),
-        files=(_WEIGHTS,),
-        licence="BSD-3-Clause",
-        non_negative=True,
-    ),
-)
+ENCODERS = (_PACKAGED.entry("SqueezeNet 1.1, ImageNet: small and fast", "BSD-3-Clause", needs=("h5py",)),)

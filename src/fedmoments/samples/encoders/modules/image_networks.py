@@ -1,4 +1,6 @@
-"""SqueezeNet 1.1 (Iandola et al., 2016, arXiv:1602.07360) as Keras has it: no padding but in the 3 × 3 expansions.
+"""Networks for images, as their packages have them.
+
+SqueezeNet 1.1 (Iandola et al., 2016, arXiv:1602.07360) as Keras has it: no padding but in the 3 × 3 expansions.
 
 EfficientNet-Lite0 (Tan and Le, 2019, arXiv:1905.11946; no squeeze-and-excitation, ReLU6) of its PyPI package.
 
