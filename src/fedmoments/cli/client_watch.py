@@ -375,5 +375,10 @@ def _revealed(line: dict[str, Any]) -> str:
     findings = line.get("reveals", {})
     revealed = [f"{kind} of {n:,}" for level in ("exposed", "weak") for kind, n in findings.get(level, {}).items()]
     kept = line.get("kept_back", {}).get("samples", 0)
+    names = line.get("classes_kept_back", [])
+    unreadable = line.get("unreadable", {})
+    of = f", among them all of {', '.join(names)}" if names else ""
+    if unreadable:
+        of += f"; {plural(unreadable['samples'], 'file')} could not be read: {', '.join(unreadable['names'])}"
     whom = "to both servers together" if line.get("secure") else "to the server"
-    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are kept back"
+    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are kept back{of}"

@@ -330,6 +330,32 @@ class Statistics:
             dropped = (*dropped, "row_labels", "row_counts", "row_owners")
         return replace(self, spec=spec, arrays=arrays, **{name: self._apart()[name][:0] for name in dropped})
 
+    def to_bytes(self) -> bytes:
+        """Return the statistics as bytes, for a message or a column of a table: checksummed, never pickle.
+
+        Examples
+        --------
+        >>> stats = Statistics.of([[1.0, 2.0]], [0], StatisticsSpec.of("gram"), n_classes=2)
+        >>> Statistics.from_bytes(stats.to_bytes()) == stats
+        True
+        """
+        from fedmoments.core.statistics.files import pack_statistics
+
+        return pack_statistics(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Statistics":
+        """Read what :meth:`to_bytes` returned, whoever sent it; cap the size of what arrives before.
+
+        Raises
+        ------
+        FileFormatError
+            When the bytes are damaged, are something else, or hold numbers that no data could have.
+        """
+        from fedmoments.core.statistics.files import unpack_statistics
+
+        return unpack_statistics(data, "the statistics")
+
     def quantized(self, fixed_point: FixedPoint) -> "Statistics":
         """Return these statistics in fixed point, every number rounded to the agreed resolution.
 

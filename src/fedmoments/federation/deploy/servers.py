@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedmoments.errors import InputError
@@ -61,6 +62,7 @@ class SuperLink(Process):
                 f"a SuperLink without certificates speaks plain HTTP and lets everybody in: it must listen at "
                 f"127.0.0.1 or localhost, not at {host!r}; make certificates and pass the authority to listen there"
             )
+        _require_plain_path()
         self.home, self.authority, self.simulation, self.timeout = home, authority, simulation, timeout
         self.host, self.port = host, choose_port(host, port)
         self.secret = superexec_secret(home.of(name) / "superexec.secret")
@@ -119,6 +121,27 @@ class SuperLink(Process):
         arguments += ["--ssl-ca-certfile", self.authority.root, "--ssl-certfile", self.authority.certificate]
         arguments += ["--ssl-keyfile", self.authority.key]
         return arguments if self.simulation else [*arguments, "--enable-supernode-auth"]
+
+
+def _require_plain_path(folder: str | None = None) -> None:
+    """Refuse an environment whose path Flower cannot use: it splits its list of migrations at commas and spaces.
+
+    It then makes no tables, and all that one reads is "Internal server error".
+
+    Examples
+    --------
+    >>> _require_plain_path("/srv/a,b/.venv/lib")
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: Flower is installed in /srv/a,b/.venv/lib, and a path with a comma or a space ...
+    """
+    if folder is None:
+        spec = find_spec("flwr")
+        folder = str(Path(spec.origin).parent) if spec and spec.origin else ""
+    if "," in folder or " " in folder:
+        raise InputError(
+            f"Flower is installed in {folder}, and a path with a comma or a space makes it skip the tables of its "
+            "database: make the virtual environment in a folder without them"
+        )
 
 
 class SuperExec(Process):

@@ -1,6 +1,6 @@
 """Which samples a client of this node measures: its own that its policy lets out, and those that others hand to it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -16,6 +16,10 @@ from fedmoments.privacy.small_classes import NOBODY, hand_over
 from fedmoments.wire import Withheld
 
 __all__ = ["Chooser", "Chosen"]
+
+
+#: Names that a client's own record lists.
+MOST_NAMES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,12 @@ class Chooser:
         of_own = chosen.y[: int(mask[: len(pool.y) - n_taken].sum())]  # own samples come first
         withheld = Withheld(len(set(own.y.tolist()) - set(of_own.tolist())), len(own.y) - len(of_own))
         notes = self._notes(chosen, withheld, given, taken)
+        gone = sorted(set(own.y.tolist()) - set(of_own.tolist()))
+        if gone:
+            notes["classes_kept_back"] = [self.terms.classes[label] for label in gone[:MOST_NAMES]]
+        if unreadable := self.holdings.unreadable:
+            notes["unreadable"] = {"samples": len(unreadable), "names": list(unreadable[:MOST_NAMES])}
+            withheld = replace(withheld, samples=withheld.samples + len(unreadable))
         source = sha256(f"{own.digest()}{pool.digest()}".encode()).hexdigest() if self._shares else own.digest()
         return Chosen(chosen, withheld if self.policy.report_withheld else Withheld(), notes, source)
 

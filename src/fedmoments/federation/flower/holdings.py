@@ -77,6 +77,8 @@ class Holdings:
         self._data, self._encoder, self._labels, self._splits = base.data, base.encoder, base.labels, base.splits
         self._numbers = self._own_numbers()
         self._parts: dict[int, tuple[Floats, Ints]] = {}
+        #: Training samples of this node that could not be read, by name; known once they were encoded.
+        self.unreadable: tuple[str, ...] = ()
         self.clients = tuple(self._numbers)
         self.unknown = base.unknown
 
@@ -155,6 +157,9 @@ class Holdings:
                         self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict
                     )
                 self._parts[part] = (encoded.features, mine[encoded.kept])
+                if not part:
+                    gone = np.setdiff1d(np.arange(len(own)), encoded.kept)
+                    self.unreadable = tuple(own.source(place) for place in gone.tolist())
         return self._parts[part]
 
 

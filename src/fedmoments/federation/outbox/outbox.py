@@ -98,7 +98,8 @@ class Outbox:
                         or declined), ``federation`` (id), ``name``, ``client``, ``version``, ``digest``,
                         ``moments``, ``bytes``, ``classes``, ``samples``, ``withheld``, ``seq`` and ``chain`` of the
                         receipt, ``sentence``;
-                        of an audit: ``policy``, ``kept_back``, ``merged``, ``one_mean``, ``reveals`` and ``replaces``;
+                        of an audit: ``policy``, ``kept_back``, ``classes_kept_back``, ``unreadable``, ``merged``,
+                        ``one_mean``, ``reveals`` and ``replaces``;
                         of tuning: ``run``, ``round``, ``stage`` and ``part``; of a test: ``heads`` and ``told``;
                         what does not apply is left out
     ==================  ============================================================================================

@@ -67,6 +67,8 @@ def load_folder(
         raise InputError(f"{root} is not a folder: folder:PATH needs one, with a folder for each class")
     problems = Problems(strict=strict)
     parts = _parts(root, problems)
+    if not domains:
+        _notice_domains(root, parts["train"], problems)
     rows = {name: _part(root, path, problems, with_domains=domains) for name, path in parts.items()}
     if not rows["train"][1]:
         raise InputError(f"{root} holds no class folders: images must be in PATH/CLASS/, or in PATH/DOMAIN/CLASS/")
@@ -80,6 +82,20 @@ def load_folder(
         seed=seed,
         class_names=sorted_names(rows["train"][1]),
     )
+
+
+def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
+    """Note that what looks like classes may be domains: several folders that hold the same folders and no image."""
+    folders = [entry for entry in part.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    inside = [{entry.name for entry in folder.iterdir() if entry.is_dir()} for folder in folders]
+    same = len(folders) > 1 and len(inside[0]) > 1 and all(names == inside[0] for names in inside)
+    if same and not any(entry.suffix.lower() in IMAGE_ENDINGS for folder in folders for entry in folder.iterdir()):
+        problems.add(
+            _name(root, part) or str(root),
+            f"{', '.join(sorted_names({folder.name for folder in folders})[:4])} hold the same folders "
+            f"({', '.join(sorted_names(inside[0])[:4])}): if the former are domains and the latter are classes, add "
+            "--domains",
+        )
 
 
 def _parts(root: Path, problems: Problems) -> dict[str, Path]:

@@ -1,0 +1,52 @@
+"""Unreadable files and classes that rules keep back: named in the party's own record, counted for the server."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("PIL")
+pytest.importorskip("torch")
+
+from fedmoments.federation.drawing_up import draw_up_terms
+from fedmoments.federation.flower.node import Node
+from fedmoments.federation.keys import make_client
+from fedmoments.federation.keys.parties import load_identity
+from fedmoments.samples.reading import choose_encoder, read_data
+from fedmoments.settings.client import ClientSettings
+from fedmoments.settings.server import TermsSettings
+from fedmoments.wire import decode, unpack_bundle
+
+
+def test_unreadable_files_are_named_at_home_and_counted_in_the_contribution(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for name, n in (("cat", 6), ("dog", 6), ("owl", 2)):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(n):
+            Image.fromarray(rng.integers(0, 255, (32, 32, 3), np.uint8)).save(folder / f"{number}.png")
+    for broken in ("cat/x.png", "dog/y.png", "dog/z.png"):
+        (tmp_path / "photos" / broken).write_bytes(b"no image")
+    keys = make_client(tmp_path / "keys", "clinic")
+    settings = ClientSettings(
+        name="clinic", keys=str(keys.folder), folder=str(tmp_path / "clinic"), data=f"folder:{tmp_path / 'photos'}",
+        test_share=0.0, cache=str(tmp_path / "cache"),
+    )  # fmt: skip
+    encoder = choose_encoder(settings.with_encoder(None, size=32), "image", None)
+    classes = read_data(settings).class_names
+    terms = draw_up_terms("pets", TermsSettings(size=32), encoder, classes, ["fedncm"])
+    offer = Node(settings).contribute(terms, most_bytes=2**30)
+    assert not offer.declined
+    (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)
+    sent = decode(item, terms.agreement, lambda _: load_identity(keys.identity).public)
+    assert sent.statistics.n_samples == 12
+    assert (sent.withheld.classes, sent.withheld.samples) == (1, 2 + 3)
+    lines = [json.loads(line) for line in (tmp_path / "clinic" / "record.jsonl").read_text().splitlines()]
+    audited = next(line for line in lines if line["event"] == "audited")
+    assert audited["classes_kept_back"] == ["owl"]
+    assert audited["unreadable"]["samples"] == 3
+    assert sorted(Path(name).name for name in audited["unreadable"]["names"]) == ["x.png", "y.png", "z.png"]
