@@ -17,7 +17,7 @@ from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 
-__all__ = ["Columns", "Parties", "as_array", "columns_matching", "parties_of", "table_matrix"]
+__all__ = ["Columns", "Parties", "as_array", "columns_matching", "number_columns", "parties_of", "table_matrix"]
 
 Pair = tuple[ArrayLike, ArrayLike]
 #: Anything that :func:`parties_of` reads; tables have no common type.
@@ -224,6 +224,15 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
         raise InputError(f"features are columns of numbers, or one column of vectors of numbers, but {what}")
     parts = [_plain(table[name], name) for name in names]
     return np.column_stack([part.astype(np.result_type(np.float32, part.dtype), copy=False) for part in parts])
+
+
+def number_columns(schema: Any) -> list[str]:
+    """Return the columns of an Arrow schema that hold numbers; those of vectors of numbers, where there are any."""
+    arrow = require("pyarrow", "Reading a table", "tables")
+    test = arrow.types
+    numbers = [each.name for each in schema if test.is_integer(each.type) or test.is_floating(each.type)]
+    vectors = [each.name for each in schema if _is_vector(arrow, each.type)]
+    return vectors or numbers
 
 
 def _is_vector(arrow: Any, kind: Any) -> bool:

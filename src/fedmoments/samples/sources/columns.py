@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fedmoments.core.parties import columns_matching
 from fedmoments.errors import InputError
+from fedmoments.samples.samples import Modality
 
 __all__ = ["Columns", "choose_columns", "guess_column", "label_name"]
 
@@ -24,11 +27,18 @@ class Columns:
     client: str | None = None
     domain: str | None = None
     split: str | None = None
+    features: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
         """The columns to read."""
-        return tuple(name for name in (self.item, self.label, self.client, self.domain, self.split) if name)
+        named = (*(self.features or (self.item,)), self.label, self.client, self.domain, self.split)
+        return tuple(name for name in named if name)
+
+    @property
+    def modality(self) -> Modality:
+        """What samples are: those of ``features`` are rows of numbers."""
+        return "features" if self.features else "image" if self.is_image else "text"
 
 
 def choose_columns(
@@ -41,13 +51,20 @@ def choose_columns(
     client: str | None = None,
     domain: str | None = None,
     split: str | None = None,
+    features: str | None = None,
+    numbers: Any = (),
 ) -> Columns:
     """Check the columns that were given, and guess text or image and label when they were not.
+
+    ``features`` are names or patterns of columns of numbers, ``a,b,emb*``; where nothing else is a sample, the columns
+    that are known to hold ``numbers``.
 
     Examples
     --------
     >>> choose_columns("t.csv", ["text", "category"])
-    Columns(item='text', is_image=False, label='category', client=None, domain=None, split=None)
+    Columns(item='text', is_image=False, label='category', client=None, domain=None, split=None, features=())
+    >>> choose_columns("t.csv", ["age", "emb0", "emb1", "label"], features="emb*").features
+    ('emb0', 'emb1')
     >>> choose_columns("t.csv", ["a", "b"], text="a", label="c")
     Traceback (most recent call last):
     ...
@@ -55,15 +72,40 @@ def choose_columns(
     """
     given = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
     _check_given(whose, present, given)
+    if features is not None and (text or image):
+        raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
+    if features is not None:
+        label = label or guess_column("label", present)
+        rest = [name for name in present if name not in (label, client, domain, split)]
+        names = columns_matching(rest, [name.strip() for name in features.split(",")])
+        return _of_numbers(whose, present, names, (label, client, domain, split))
     if text is None and image is None:
         text = guess_column("text", present, label)
         image = None if text else guess_column("image", present, label)
     label = label or guess_column("label", present, text or image)
     item = text or image
+    names = [name for name in numbers if name not in (label, client, domain, split)]
+    if item is None and names and label is not None:
+        return _of_numbers(whose, present, names, (label, client, domain, split))
     if item is None or label is None:
         missing = "text or image" if item is None else "label"
         raise InputError(f"which column of {whose} is {missing}? Name it; the columns are {_listed(present)}")
     return Columns(item, text is None, label, client, domain, split)
+
+
+def _of_numbers(
+    whose: str,
+    present: Sequence[str],
+    names: Sequence[str],
+    keys: tuple[str | None, str | None, str | None, str | None],
+) -> Columns:
+    """Return the columns of a table whose samples are rows of numbers."""
+    label, client, domain, split = keys
+    if label is None:
+        raise InputError(f"which column of {whose} is label? Name it; the columns are {_listed(present)}")
+    return Columns(
+        names[0], is_image=False, label=label, client=client, domain=domain, split=split, features=tuple(names)
+    )
 
 
 def _check_given(whose: str, present: Sequence[str], given: Mapping[str, str | None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns
-from fedmoments.samples.sources.items import image_cell, text_cell
+from fedmoments.samples.sources.items import image_cell, number_cells, text_cell
 from fedmoments.samples.sources.rows import Problems, Rows
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.table import Record, load_table, read_rows
@@ -24,6 +24,7 @@ def load_csv(
     *,
     text: str | None = None,
     image: str | None = None,
+    features: str | None = None,
     label: str | None = None,
     client: str | None = None,
     domain: str | None = None,
@@ -43,6 +44,8 @@ def load_csv(
     text, image, label
         Columns of the samples (texts, or paths of images relative to the file) and of their classes; guessed from
         their names when not given.
+    features
+        Columns of numbers instead, by names or patterns: ``a,b,c``, ``emb*``, or one column of vectors.
     client, domain
         Columns of who holds a sample and where it is from, if there are.
     split
@@ -66,6 +69,7 @@ def load_csv(
     (('farewell', 'greeting'), ['hello', 'bye'], ['its text is empty'])
     """
     named = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
+    named["features"] = features
     given: dict[str, Any] = {"test": test, "test_share": test_share, "seed": seed, "strict": strict}
     return load_table("csv", argument, lambda path: _Csv(path, delimiter), named, **given)
 
@@ -76,12 +80,13 @@ class _Csv:
     def __init__(self, path: Path, delimiter: str | None) -> None:
         self.path, self.delimiter = path, delimiter
         self.names = csv_header(path, delimiter)
+        self.numbers: tuple[str, ...] = ()  # cells are text until somebody says that they are numbers
 
     def class_names(self, label: str) -> tuple[str, ...]:  # noqa: ARG002 - no names stand in such a file
         return ()
 
     def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:  # noqa: ARG002
-        cell = image_cell(self.path.parent) if columns.is_image else text_cell
+        cell = number_cells if columns.features else image_cell(self.path.parent) if columns.is_image else text_cell
         return read_rows(self.path.name, csv_records(self.path, self.delimiter), columns, problems, cell)
 
 

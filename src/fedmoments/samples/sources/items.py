@@ -1,12 +1,15 @@
-"""Samples out of table cells: sentences, paths of images, bytes of images."""
+"""Samples out of table cells: sentences, paths of images, bytes of images, numbers."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmoments.errors import InputError
 
-__all__ = ["image_cell", "text_cell"]
+__all__ = ["image_cell", "number_cells", "text_cell"]
 
 
 def text_cell(_: int, value: Any) -> str:
@@ -22,6 +25,29 @@ def text_cell(_: int, value: Any) -> str:
     if value is None or value != value or not str(value).strip():  # noqa: PLR0124 - only NaN differs from itself
         raise InputError("its text is empty")
     return str(value)
+
+
+def number_cells(_: int, values: list[Any]) -> NDArray[np.float64]:
+    """Return the cells of a row as one vector; a cell may hold a vector itself.
+
+    Examples
+    --------
+    >>> number_cells(0, ["1.5", 2, [3.0, 4.0]])
+    array([1.5, 2. , 3. , 4. ])
+    >>> number_cells(0, ["many"])
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: one of its features is 'many', not a finite number
+    """
+    numbers: list[float] = []
+    for value in values:
+        for number in value if isinstance(value, list) else [value]:
+            try:
+                numbers.append(float(number))
+            except (TypeError, ValueError):
+                raise InputError(f"one of its features is {number!r}, not a finite number") from None
+            if not np.isfinite(numbers[-1]):
+                raise InputError(f"one of its features is {number!r}, not a finite number")
+    return np.array(numbers)
 
 
 def image_cell(folder: Path) -> Callable[[int, Any], Path | bytes]:

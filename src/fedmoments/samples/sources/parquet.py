@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.parties import number_columns
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns
-from fedmoments.samples.sources.items import image_cell, text_cell
+from fedmoments.samples.sources.items import image_cell, number_cells, text_cell
 from fedmoments.samples.sources.rows import Problems, Rows
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.stored_images import StoredImages, chosen_images, place_cell
@@ -27,6 +28,7 @@ def load_parquet(
     *,
     text: str | None = None,
     image: str | None = None,
+    features: str | None = None,
     label: str | None = None,
     client: str | None = None,
     domain: str | None = None,
@@ -48,6 +50,8 @@ def load_parquet(
     text, image, label
         Columns of the samples (texts; or images as bytes, as paths relative to the file, or as a struct of both) and
         of their classes; guessed from their names when not given.
+    features
+        Columns of numbers instead, by names or patterns: ``a,b,c``, ``emb*``, or one column of vectors.
     client, domain
         Columns of who holds a sample and where it is from, if there are.
     split
@@ -60,6 +64,7 @@ def load_parquet(
         Whether to stop at the first problem.
     """
     named = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
+    named["features"] = features
     given: dict[str, Any] = {"test": test, "test_share": test_share, "seed": seed, "strict": strict}
     return load_table("parquet", argument, _Parquet, named, **given)
 
@@ -76,6 +81,7 @@ class _Parquet:
         except (ValueError, OSError) as error:  # Arrow's errors are these
             raise FileFormatError(f"{path} is not a sound Parquet file ({error})") from error
         self.path, self.names = path, list(self.source.schema.names)
+        self.numbers = number_columns(self.source.schema)
 
     def class_names(self, label: str) -> Sequence[str]:
         """Return the class names in the metadata that ``datasets`` writes, if there are."""
@@ -93,7 +99,8 @@ class _Parquet:
         folder = self.path if self.path.is_dir() else self.path.parent
         cells = table.column(columns.item)
         stored = columns.is_image and str(cells.type) not in _TEXT
-        item = place_cell if stored else image_cell(folder) if columns.is_image else text_cell
+        item: Any = place_cell if stored else image_cell(folder) if columns.is_image else text_cell
+        item = number_cells if columns.features else item
         parts = read_rows(self.path.name, _records(table, columns, classes), columns, problems, item)
         if stored:
             images = StoredImages(lambda place: cells[place].as_py(), len(cells), folder)
@@ -119,4 +126,4 @@ def _class_name(number: Any, classes: Sequence[str]) -> str | None:
     return classes[number] if isinstance(number, int) and 0 <= number < len(classes) else None
 
 
-SOURCES = (Source("parquet", "PATH", "a table of texts or images", load_parquet, (".parquet", ".pq")),)
+SOURCES = (Source("parquet", "PATH", "a table of texts, images or numbers", load_parquet, (".parquet", ".pq")),)

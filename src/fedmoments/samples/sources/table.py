@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns, choose_columns, label_name
@@ -23,6 +26,10 @@ class TableFile(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """Its columns."""
+
+    @property
+    def numbers(self) -> Sequence[str]:
+        """Those of them that are known to hold numbers, or vectors of numbers."""
 
     def class_names(self, label: str) -> Sequence[str]:
         """Return the names of the classes, where the file has them in an order; else nothing."""
@@ -53,7 +60,7 @@ def load_table(
     open_table
         Opens a file.
     named
-        Columns that were named: text, image, label, client, domain, split.
+        Columns that were named: text, image, features, label, client, domain, split.
     test_share, seed, strict
         As in :func:`~fedmoments.samples.sources.rows.assemble` and ``Problems``.
     """
@@ -62,20 +69,20 @@ def load_table(
     problems = Problems(strict=strict)
     path = Path(argument).expanduser()
     table = open_table(path)
-    columns = choose_columns(str(path), table.names, **named)
+    columns = choose_columns(str(path), table.names, numbers=table.numbers, **named)
     classes = table.class_names(columns.label)
     parts = table.rows(columns, classes, problems)
     if test is not None:
         second = Path(test).expanduser()
         other = open_table(second)
-        same = {"image" if columns.is_image else "text": columns.item, "label": columns.label}
+        same = {columns.modality: ",".join(columns.features) or columns.item, "label": columns.label}
         kept = {what: named[what] for what in ("client", "domain") if named[what] in other.names}
         parts["test"] = other.rows(choose_columns(str(second), other.names, **same, **kept), classes, problems)["train"]
     return assemble(
         f"{kind}:{argument}",
         parts["train"],
         parts.get("test"),
-        "image" if columns.is_image else "text",
+        columns.modality,
         problems,
         test_share=test_share,
         seed=seed,
@@ -127,10 +134,24 @@ def read_rows(
             if isinstance(record, str):
                 raise InputError(record)
             keys = _keys(record, columns)
-            _add(parts[part], keys, where, item(number - 1, record.get(columns.item)))
+            value = [record.get(name) for name in columns.features] if columns.features else record.get(columns.item)
+            _add(parts[part], keys, where, item(number - 1, value))
         except InputError as error:
             problems.add(where, str(error))
+    if columns.features:
+        for rows in parts.values():
+            rows.items = _matrix(whose, rows.items)
     return parts
+
+
+def _matrix(whose: str, vectors: Any) -> NDArray[Any]:
+    """Return rows of numbers as one array (n, d)."""
+    lengths = {len(vector) for vector in vectors}
+    if len(lengths) > 1:
+        raise InputError(
+            f"the vectors of {whose} have {min(lengths)} to {max(lengths)} numbers: all need the same length"
+        )
+    return np.stack(vectors) if len(vectors) else np.zeros((0, 1))
 
 
 def _part(record: Record, column: str) -> str:
