@@ -23,6 +23,7 @@ from fedmoments.federation.flower.live import LIVE, REGISTERED, Live
 from fedmoments.federation.keys import make_authority
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, encode
 
@@ -32,10 +33,12 @@ EVIL = '<img src=x onerror="alert(1)">'
 class Town:
     """A ledger with some parties, and the home of a run."""
 
-    def __init__(self, folder: Path, n: int = 6) -> None:
-        fingerprint = Fingerprint("none", "none", None, (EVIL, "dog"))
-        spec = StatisticsSpec.of("client_means")
-        self.terms = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 3, spec)
+    def __init__(self, folder: Path, n: int = 6, epsilon: float | None = None) -> None:
+        agreed = Agreed(epsilon=epsilon)
+        fingerprint = Fingerprint("none", "none", agreed.mode.noise.bounded(None), (EVIL, "dog"))
+        spec, form = StatisticsSpec.of("client_means"), agreed.mode.noise.form()
+        encoder: dict[str, Any] = {"name": "identity", "options": {}}
+        self.terms = Terms("pets", encoder, fingerprint, 3, spec, fixed_point=form, privacy=agreed)
         self.ledger, self.home = folder / "ledger", folder / "home"
         (self.home / "superlink").mkdir(parents=True)
         self.keys = {f"clinic-{number}": IdentityKey.generate() for number in range(n)}
@@ -45,7 +48,7 @@ class Town:
         (self.home / REGISTERED).write_text(json.dumps(nodes))
 
     def contribute(self, *names: str) -> None:
-        stats = Statistics.of(np.ones((4, 3)), [0, 1, 1, 1], self.terms.spec, n_classes=2)
+        stats = Statistics.of(np.ones((4, 3)) / 2, [0, 1, 1, 1], self.terms.spec, n_classes=2)
         with FederationStore.open(self.ledger) as store:
             store.submit_many(
                 [encode(stats, self.terms.agreement, client=name, version=1, key=self.keys[name]) for name in names]
@@ -58,6 +61,21 @@ class Town:
 @pytest.fixture
 def town(tmp_path: Path) -> Town:
     return Town(tmp_path)
+
+
+def test_under_an_epsilon_the_page_holds_nothing_of_the_exact_sums(tmp_path: Path) -> None:
+    """Counts, and bytes, which tell how many classes a party holds, have no noise on them."""
+    town = Town(tmp_path, epsilon=2.0)
+    town.contribute("clinic-0", "clinic-1")
+    with FederationStore.open(town.ledger) as store:
+        store.note("round closed", round=1, asked=2, accepted=2, bytes=1234, refused=0, declined=0, failures=0)
+        exact = store.status()
+    view = Viewer(town.ledger, town.home).look()
+    assert (exact.samples, exact.class_counts) == (8, (2, 6))
+    assert (view.samples, view.classes, view.covered, view.clients) == (0, {}, 0, 2)
+    assert {(party.samples, party.bytes) for party in view.parties} == {(None, None)}
+    dense = 8 * town.terms.layout.size
+    assert (view.bytes, [told["bytes"] for told in view.rounds]) == (2 * dense, [2 * dense])
 
 
 def test_a_party_is_shown_in_the_state_that_it_is_in(town: Town) -> None:

@@ -83,7 +83,8 @@ class Viewer:
 
     def _view(self, store: FederationStore, live: dict[str, Any], invited: tuple[Invitation, ...]) -> LiveView:
         status, terms = store.status(), store.terms
-        counts = terms.privacy.mode.counts_samples
+        mode, dense = terms.privacy.mode, 8 * terms.layout.size
+        counts = mode.is_in_ledger  # a page is read by others: under an epsilon it holds nothing of the exact sums
         return LiveView(
             name=terms.name,
             federation=terms.id,
@@ -95,11 +96,15 @@ class Viewer:
             covered=status.classes_covered if counts else 0,
             clients=status.clients,
             samples=status.samples if counts else 0,
-            bytes=status.bytes,
-            rounds=tuple(self._rounds),
+            bytes=mode.publishable_bytes(status.bytes, dense=dense * status.clients),
+            rounds=tuple(
+                {**told, "bytes": mode.publishable_bytes(told.get("bytes", 0), dense=dense * told.get("accepted", 0))}
+                for told in self._rounds
+            ),
             accuracy=dict(self._accuracy),
             refusals=tuple(
-                f"{entry.details.get('client') or 'somebody'}: {entry.details.get('sentence')}"
+                f"{entry.details.get('client') or 'somebody'}: "
+                f"{entry.details.get('reason' if mode.noise.is_on else 'sentence')}"
                 for entry in status.last_refusals
             ),
             refused=status.refused,
@@ -128,7 +133,8 @@ class Viewer:
             elif name in here:
                 state = "connected"
             mine = contributed.get(name)
-            samples, size = (mine.samples, mine.bytes) if mine else (None, None)
+            told = mine if store.terms.privacy.mode.is_open else None
+            samples, size = (told.samples, told.bytes) if told else (None, None)
             found = {head: each["accuracy"] for head, each in sites.get(name, {}).items()} if sites else {}
             parties.append(Party(name, state, detail[:300], samples, size, found))
         known = {party.name for party in parties}
