@@ -137,7 +137,6 @@ def test_headers_of_arrays_that_are_damaged_are_refused(refuse: Any, workshop: P
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("measure", "PATH", *MEASURE),
         ("predict", "PATH", "photo.jpg"),
         ("split", "PATH", "--clients", "3", "--out", "out.file"),
         ("merge", "PATH", "--out", "out.file"),
@@ -152,6 +151,10 @@ def test_missing_files_and_directories_are_refused(refuse: Any, arguments: Any) 
 
     assert sentence("nowhere") == "error: nowhere does not exist\n"
     assert sentence("runs") == "error: runs is a directory, but a file was asked for\n"
+
+
+def test_measure_refuses_what_is_not_there(refuse: Any) -> None:
+    assert refuse("measure", "nowhere", *MEASURE) == "error: nowhere does not exist\n"
 
 
 def test_data_that_are_not_there_are_refused(refuse: Any, workshop: Path) -> None:

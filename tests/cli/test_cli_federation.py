@@ -124,7 +124,7 @@ def test_create_refuses_what_makes_no_terms(refuse: Any, run: Any, features: str
     assert "--dim D" in sentence("--encoder", "identity", "--classes", "a,b")
     assert "'cats.txt' is neither" in sentence("--encoder", "identity", "--dim", "3", "--classes", "cats.txt")
     assert "unknown head 'fedcov'" in sentence("--data", features, "--heads", "fedcov")
-    assert "feature map of its own" in sentence("--data", features, "--heads", "fed3r-rf")
+    assert "need a kernel width" in sentence("--data", features, "--heads", "fed3r-rf")
     assert "rows" in sentence("--data", features, "--rows", "int4")
     Path("latin.txt").write_bytes(b"caf\xe9\nbar\n")
     assert "not in UTF-8" in sentence("--encoder", "identity", "--dim", "3", "--classes", "latin.txt")
