@@ -39,9 +39,18 @@ from fedmoments.study.simulation.fit import (
     predict_blocks,
     why_not_fitted,
 )
-from fedmoments.study.simulation.merging import by_client, serve, side_by_side
 from fedmoments.study.simulation.methods import Method
-from fedmoments.study.simulation.payload import Form, choose_form, coded_size, room_of, sent_by, withhold
+from fedmoments.study.simulation.payload import (
+    Form,
+    by_client,
+    choose_form,
+    coded_size,
+    room_of,
+    sent_by,
+    serve,
+    side_by_side,
+    withhold,
+)
 from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.shield import Shield
 

@@ -18,7 +18,7 @@ from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.samples.splits.draws import generator, shuffle
 from fedmoments.study.simulation.fit import fit_notes, predict_blocks
 from fedmoments.study.simulation.measuring import Federation
-from fedmoments.study.simulation.merging import serve
+from fedmoments.study.simulation.payload import serve
 
 __all__ = ["Participation", "participants", "simulate_rounds"]
 
