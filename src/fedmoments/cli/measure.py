@@ -227,7 +227,7 @@ def stacked_map(
         A map that comes first, and as the options say.
     """
     from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, compose
-    from fedmoments.study.simulation.projection import make_projection
+    from fedmoments.study.simulation.methods import make_projection
 
     if (fourier is None) != (bandwidth is None):
         raise InputError("--fourier and --bandwidth belong together: give both or none")

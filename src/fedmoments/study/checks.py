@@ -22,8 +22,7 @@ from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.setting import SWEPT
 from fedmoments.settings.study import StudySettings, TuningStudy
 from fedmoments.study.baselines import Baseline
-from fedmoments.study.simulation.methods import all_names, choose_methods
-from fedmoments.study.simulation.projection import parse_projection
+from fedmoments.study.simulation.methods import all_names, choose_methods, parse_projection
 from fedmoments.study.simulation.rounds import Participation
 
 __all__ = [

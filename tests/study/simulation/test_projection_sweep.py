@@ -20,7 +20,7 @@ from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs import run_job
 from fedmoments.study.simulation import simulate, upload_size
-from fedmoments.study.simulation.projection import parse_projection
+from fedmoments.study.simulation.methods import parse_projection
 
 DIM, CLASSES, CLIENTS, SPLIT = 40, 5, 7, "dirichlet:0.5"
 HEADS = ("fedncm", "fedcof", "fed3r", "gh-nb", "gh-lda", "gh-qda")

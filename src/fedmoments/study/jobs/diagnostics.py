@@ -17,8 +17,8 @@ from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs.encoding import encode_data
+from fedmoments.study.simulation.methods import make_projection, map_features
 from fedmoments.study.simulation.points import Point, make_split
-from fedmoments.study.simulation.projection import make_projection, map_features
 from fedmoments.study.simulation.sweep import split_report
 
 __all__ = [

@@ -39,7 +39,7 @@ from fedmoments.study.simulation.fit import (
     predict_blocks,
     why_not_fitted,
 )
-from fedmoments.study.simulation.methods import Method
+from fedmoments.study.simulation.methods import Method, map_features
 from fedmoments.study.simulation.payload import (
     Form,
     by_client,
@@ -51,7 +51,6 @@ from fedmoments.study.simulation.payload import (
     side_by_side,
     withhold,
 )
-from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.shield import Shield
 
 __all__ = ["Federation"]

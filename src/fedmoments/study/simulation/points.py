@@ -19,8 +19,7 @@ from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.setting import SWEPT
 from fedmoments.study.simulation.measuring import Federation
-from fedmoments.study.simulation.methods import Method
-from fedmoments.study.simulation.projection import make_projection
+from fedmoments.study.simulation.methods import Method, make_projection
 
 __all__ = ["Point", "Sweeps", "federation_of", "is_sketched", "leaves_map", "make_split", "methods_in", "settings_of"]
 

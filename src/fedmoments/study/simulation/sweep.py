@@ -24,7 +24,7 @@ from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory, identity_of
 from fedmoments.study.simulation.fit import Fit
 from fedmoments.study.simulation.measuring import Federation
-from fedmoments.study.simulation.methods import Method, choose_methods, standard_heads
+from fedmoments.study.simulation.methods import Method, choose_methods, make_projection, standard_heads
 from fedmoments.study.simulation.payload import sent_by
 from fedmoments.study.simulation.points import (
     Point,
@@ -36,7 +36,6 @@ from fedmoments.study.simulation.points import (
     methods_in,
     settings_of,
 )
-from fedmoments.study.simulation.projection import make_projection
 
 __all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "simulate", "split_report", "standard_heads"]
 

@@ -20,8 +20,8 @@ from fedmoments.study.papers.engines.seeds import Spot
 from fedmoments.study.papers.engines.simulation import feasible
 from fedmoments.study.papers.world import World, known_settings
 from fedmoments.study.simulation.measuring import Federation
+from fedmoments.study.simulation.methods import map_features
 from fedmoments.study.simulation.points import make_split
-from fedmoments.study.simulation.projection import map_features
 from fedmoments.study.simulation.rounds import Participation, simulate_rounds
 
 __all__ = ["run"]
