@@ -1,6 +1,6 @@
 """A folder as on the Hugging Face hub: config.json, model.safetensors, preprocessor_config.json, README.md.
 
-``model.safetensors`` is the classifier file that docs/classifier-file.md specifies. With an encoder the folder also has
+``model.safetensors`` is the classifier file that docs/export.md specifies. With an encoder the folder also has
 ``encoder.onnx``, which takes what ``preprocessor_config.json`` describes, and the tokenizer of a text encoder.
 """
 
