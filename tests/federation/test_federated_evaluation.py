@@ -146,7 +146,7 @@ def test_what_cannot_be_tested_or_added_says_so() -> None:
 def test_absent_pairs_cost_no_bytes() -> None:
     X, y = draw(20, 1, n_classes=300)
     found = LocalEvaluation.of(classifier_of(300), X, y, 1.0)
-    assert len(found.to_bytes()) < 1500 < 300 * 300
+    assert len(found.to_bytes()) < 2200 < 300 * 300
 
 
 # ---------------------------------------------------------------------------------------------- refusals
@@ -272,7 +272,7 @@ def test_confidences_lie_in_their_bin_to_a_quarter_of_an_answer(place: int) -> N
         (b"\x80\x04K\x01.", Reason.BODY),
         (struct.pack("<Q", 2**63) + b"{}", Reason.BODY),
         (save({"cells": np.zeros(3, np.int64)}), Reason.BODY),
-        (bytes(16 * C * (C + 1) + 24 * N_BINS + 4096 + 1), Reason.OVERSIZED),
+        (bytes(16 * C * (C + 1) + 24 * N_BINS + 8 * 65 + 4096 + 1), Reason.OVERSIZED),
     ],
 )
 def test_bytes_that_are_no_evaluation_are_refused(data: bytes, reason: Reason) -> None:

@@ -42,6 +42,10 @@ def predict(
         str | None,
         typed(help="Call samples 'unknown' that are newer than all but this share of familiar ones: 1% or 0.01."),
     ] = None,
+    coverage: Annotated[
+        str | None,
+        typed(help="Show the classes that hold the true one with this probability: 95% or 0.95. Of tested heads."),
+    ] = None,
     table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
     json: Json = False,
 ) -> None:
@@ -60,8 +64,9 @@ def predict(
         why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
         raise InputError(f"there is nothing to classify: {why}")
     with progress_bar("classifying") as move:
-        how = {"batch_size": running.batch_size, "readers": running.readers, "abstain": _share(abstain)}
-        answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **how)
+        how = {"batch_size": running.batch_size, "readers": running.readers}
+        asked = {"abstain": _share(abstain), "coverage": _share(coverage)}
+        answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **asked, **how)
     if json:
         unread = [{"where": problem.where, "why": problem.why} for problem in problems]
         predictions = [{"source": source, **answer.to_dict(top)} for source, answer in answers]
@@ -71,7 +76,10 @@ def predict(
         _write_rows(answers, top)
     else:
         rows = [[source, *_shown(answer, top)] for source, answer in answers]
-        print_table(["sample", "class", "%", "then"], rows, right=["%"])
+        print_table(["sample", "class", "%", "set" if coverage else "then"], rows, right=["%"])
+        if coverage:
+            sizes = [len(answer.likely or ()) for _, answer in answers]
+            print_line(f"sets hold the true class with {coverage}; {sum(sizes) / len(sizes):.2f} classes on average")
     for problem in problems:
         (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
 
@@ -93,6 +101,8 @@ def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
     (name, share), *others = answer.ranked[:top]
     if answer.novel:
         return answer.name, "", f"nearest: {name}"
+    if answer.likely is not None:
+        return name, f"{100 * share:.1f}", ", ".join(answer.likely)
     return name, f"{100 * share:.1f}", ", ".join(f"{other} {100 * value:.1f}" for other, value in others)
 
 
@@ -101,8 +111,11 @@ def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
     most = min(top, max((len(answer.ranked) for _, answer in answers), default=0))
     header = [column for place in range(1, most + 1) for column in (f"class_{place}", f"probability_{place}")]
     unknown = ["unknown"] if any(answer.novel for _, answer in answers) else []
+    sets = ["set"] if any(answer.likely is not None for _, answer in answers) else []
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["sample", *header, *unknown])
+    writer.writerow(["sample", *header, *unknown, *sets])
     for source, answer in answers:
         cells = (cell for name, share in answer.ranked[:most] for cell in (visible(name), share))
-        writer.writerow([visible(source), *cells, *([str(answer.novel).lower()] if unknown else [])])
+        further = [str(answer.novel).lower()] if unknown else []
+        further += [visible(" | ".join(answer.likely or ()))] if sets else []
+        writer.writerow([visible(source), *cells, *further])

@@ -179,7 +179,8 @@ def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadD
     detail = HeadDetail(name, digest=fit.classifier.digest(), statistics_digest=fit.statistics_digest)
     if evaluation is None:
         return detail
-    calibration = evaluation.calibration(fit.classifier.temperature).to_dict()
+    tested = fit.classifier.ranks.temperature if fit.classifier.ranks else fit.classifier.temperature
+    calibration = evaluation.calibration(tested).to_dict()
     return replace(detail, confusion=evaluation.confusion, calibration=from_plain(Reliability, calibration))
 
 

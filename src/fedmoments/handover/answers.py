@@ -33,6 +33,8 @@ class Answer:
 
     ranked: tuple[tuple[str, float], ...]
     novel: bool = False
+    #: Classes that hold the true one with the coverage that was asked for.
+    likely: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -42,13 +44,23 @@ class Answer:
     def to_dict(self, top: int) -> dict[str, Any]:
         """Return the class, its probability and the likeliest classes, ready for JSON."""
         likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
-        return {"class": self.name, "probability": None if self.novel else self.ranked[0][1], "top": likeliest}
+        sets = {} if self.likely is None else {"set": list(self.likely)}
+        return {"class": self.name, "probability": None if self.novel else self.ranked[0][1], "top": likeliest, **sets}
 
 
-def answers_of(classifier: Classifier, features: NDArray[Any], *, abstain: float | None = None) -> Iterator[Answer]:
+def answers_of(
+    classifier: Classifier, features: NDArray[Any], *, abstain: float | None = None, coverage: float | None = None
+) -> Iterator[Answer]:
     """Yield what a classifier says of features (n, d), in their order.
 
-    With ``abstain``, samples are unknown that are newer than all but this share of what it was fitted from.
+    Parameters
+    ----------
+    classifier, features
+        What scores, and what is scored.
+    abstain
+        Samples are unknown that are newer than all but this share of what the classifier was fitted from.
+    coverage
+        With which probability the set of a sample holds its class; needs a classifier that was tested.
 
     Examples
     --------
@@ -62,8 +74,10 @@ def answers_of(classifier: Classifier, features: NDArray[Any], *, abstain: float
         shares = classifier.predict_proba(features[block])
         order = np.argsort(-shares, axis=1, kind="stable")
         novel = np.zeros(len(shares), np.bool_) if abstain is None else classifier.unknown(features[block], abstain)
-        for share, best, new in zip(shares, order, novel.tolist(), strict=True):
-            yield Answer(tuple((names[label], float(share[label])) for label in best), new)
+        held = None if coverage is None else classifier.prediction_sets(features[block], coverage)
+        for row, (share, best) in enumerate(zip(shares, order, strict=True)):
+            likely = None if held is None else tuple(names[label] for label in best if held[row, label])
+            yield Answer(tuple((names[label], float(share[label])) for label in best), bool(novel[row]), likely)
 
 
 def encoded(model: Model, samples: Samples, progress: Progress | None = None, **options: Any) -> EncodedSamples:
@@ -82,7 +96,13 @@ def encoded(model: Model, samples: Samples, progress: Progress | None = None, **
 
 
 def predict(
-    model: Model, samples: Samples, *, abstain: float | None = None, progress: Progress | None = None, **options: Any
+    model: Model,
+    samples: Samples,
+    *,
+    abstain: float | None = None,
+    coverage: float | None = None,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> tuple[list[tuple[str, Answer]], tuple[Problem, ...]]:
     """Return the names of samples with their answers, in order, and what could not be read.
 
@@ -92,7 +112,7 @@ def predict(
         Classifier and encoder.
     samples
         Their labels are not looked at.
-    abstain
+    abstain, coverage
         As in :func:`answers_of`.
     progress, options
         As in :func:`encoded`.
@@ -107,5 +127,5 @@ def predict(
     """
     done = encoded(model, samples, progress, cache_dir=False, **options)
     names = [samples.source(int(place)) for place in done.kept]
-    answers = answers_of(model.classifier, done.features, abstain=abstain)
+    answers = answers_of(model.classifier, done.features, abstain=abstain, coverage=coverage)
     return list(zip(names, answers, strict=True)), done.problems

@@ -91,6 +91,10 @@ def test_a_run_equals_merging_what_every_client_measured(make: Made) -> None:
     assert found.fitted["fedcof"].classifier.digest() == by_hand.digest()
     assert found.evaluations["fedcof"].n_samples == 90
     assert found.evaluations["fedcof"].accuracy > 0.9
+    ranks = found.fitted["fedcof"].classifier.ranks
+    assert ranks is not None
+    assert ranks.counts.sum() <= 90
+    assert ranks.temperature == by_hand.temperature
 
 
 @pytest.mark.parametrize("nodes", [1, 5, 12])

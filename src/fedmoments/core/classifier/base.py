@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier.familiar import Distance, Familiar
+from fedmoments.core.classifier.ranks import Ranks
 from fedmoments.core.maps import FeatureMap, from_description
 from fedmoments.core.notebook import html_table
 from fedmoments.errors import InputError, UnknownNameError, reading
@@ -47,6 +48,8 @@ class Classifier(ABC):
         T > 0: softmax(scores / T) are the probabilities. Heads give it in closed form.
     familiar
         Moments of what it was fitted from, by which it knows what is new to it; None where nothing is known of them.
+    ranks
+        How probable true classes were to samples that it was tested on, for prediction sets; None if it was not tested.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Classifier(ABC):
     info: Mapping[str, Any] = field(default_factory=dict)
     temperature: float = 1.0
     familiar: Familiar | None = None
+    ranks: Ranks | None = None
 
     kind: ClassVar[str]
     #: By which power of the features each array grows; those inside a subspace, which has a unit of its own, do not.
@@ -255,6 +259,31 @@ class Classifier(ABC):
             found |= distances > (self.familiar.threshold(share / 2, kind) if self.familiar else 0.0)
         return found
 
+    def prediction_sets(self, X: ArrayLike, coverage: float) -> NDArray[np.bool_]:
+        """Return which classes (n, C) are in the set of every sample; it holds the true one with this probability.
+
+        Parameters
+        ----------
+        X
+            (n, d) features, exchangeable with the samples that the classifier was tested on.
+        coverage
+            Between 0 and 1. Sets are never empty, and hold all classes where too few samples were tested.
+
+        Raises
+        ------
+        InputError
+            When the classifier was not tested: :meth:`ranked`.
+        """
+        if self.ranks is None:
+            raise InputError(
+                "this classifier has no prediction sets, because it was not tested on samples: let clients evaluate it,"
+                " or use classifier.ranked(Ranks.of(classifier, X, y)) with samples that it was not fitted from"
+            )
+        shares = self.predict_proba(X, temperature=self.ranks.temperature)
+        held = (shares >= self.ranks.threshold(coverage)) & self.present
+        held[np.arange(len(shares)), shares.argmax(axis=1)] = True
+        return held
+
     def named(self, class_names: Sequence[str]) -> Self:
         """Return the same classifier with class names."""
         return replace(self, class_names=tuple(class_names))
@@ -270,6 +299,10 @@ class Classifier(ABC):
     def knowing(self, familiar: Familiar | None) -> Self:
         """Return the same classifier with moments of what it was fitted from."""
         return replace(self, familiar=familiar)
+
+    def ranked(self, ranks: Ranks | None) -> Self:
+        """Return the same classifier with what a test found of the probabilities of true classes."""
+        return replace(self, ranks=ranks)
 
     def mapped(self, feature_map: FeatureMap | None) -> Self:
         """Return the same classifier behind a feature map."""
@@ -302,7 +335,7 @@ class Classifier(ABC):
         }
         seen = self.familiar.times_power(exponent) if self.familiar else None
         warmth = math.ldexp(self.temperature, score_degree * exponent)
-        return replace(self, temperature=warmth, familiar=seen, **scaled)
+        return replace(self, temperature=warmth, familiar=seen, ranks=None, **scaled)
 
     # ---------------------------------------------------------------------------------------------- arrays and files
 
@@ -350,6 +383,8 @@ class Classifier(ABC):
             "info": dict(self.info),
             "temperature": self.temperature,
         }
+        if self.ranks is not None:
+            header["ranks"] = self.ranks.to_dict()
         seen = self.familiar.tensors() if self.familiar else {}
         return pack_tensors("classifier", {"present": self.present, **dict(self.arrays()), **seen}, header)
 
@@ -421,6 +456,7 @@ def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], h
             info=info,
             temperature=header.get("temperature", 1.0),
             familiar=familiar,
+            ranks=Ranks.from_dict(header["ranks"]) if "ranks" in header else None,
         )
         _try_out(classifier)
     return classifier

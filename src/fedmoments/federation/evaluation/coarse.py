@@ -8,6 +8,8 @@ confusion table or a bin of confidence, and read its features from there, a numb
   would have to join is not told;
 - a bin of confidence is told where it has so many answers, and the answers in bins that are not told are none or at
   least so many;
+- ranks of true classes are told in bins of so many samples: smaller ones join the next bin of lower probability, which
+  widens prediction sets and breaks no guarantee;
 - right answers of a bin, and of all rows that are not told, are rounded by chance so that neither they nor the wrong
   ones are few, and are right on average; sums of confidences are rounded to quarters of an answer;
 - a sum of losses, of which one sample has at most 10 nats, is rounded by chance to tens of nats.
@@ -18,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_LOSS", "coarse_bins", "coarse_losses", "coarse_rows", "rounded_part"]
+__all__ = ["MOST_LOSS", "coarse_bins", "coarse_losses", "coarse_ranks", "coarse_rows", "rounded_part"]
 
 #: What one sample counts for at most in a sum of losses, in nats, and the unit that such a sum is rounded to: what a
 #: crafted head makes of a single sample moves the sum by one unit at most.
@@ -83,7 +85,38 @@ def coarse_rows(table: Ints, minimum: int) -> tuple[Ints, Ints]:
         if told[label] or not row[label]:
             cells[label, told] = row[told]
             others[label] = row[~told].sum()
+    counts = cells.sum(axis=1) + others
+    for label in np.argsort(counts, kind="stable")[np.sort(counts) > 0]:
+        if not 0 < table.sum() - counts.sum() < minimum:
+            break
+        cells[label], others[label], counts[label] = 0, 0, 0  # hides the few samples of rows that are not told
     return cells, others
+
+
+def coarse_ranks(counts: Ints, minimum: int) -> Ints:
+    """Return a histogram, likely samples first, with no count below ``minimum``: few join the next lower bin.
+
+    Of fewer samples than that in all, nothing is told.
+
+    Examples
+    --------
+    >>> coarse_ranks(np.array([9, 2, 4, 0, 7, 1]), 5).tolist()
+    [9, 0, 6, 0, 0, 8]
+    """
+    told = np.zeros_like(counts)
+    if counts.sum() < minimum:
+        return told
+    carried = 0
+    for place, count in enumerate(counts.tolist()):
+        carried += count
+        if carried >= minimum:
+            told[place], carried = carried, 0
+    if carried:  # too few at the end: the last bin that was told joins them
+        last = int(np.flatnonzero(told)[-1])
+        carried += int(told[last])
+        told[last] = 0
+        told[-1] += carried
+    return told
 
 
 def coarse_bins(

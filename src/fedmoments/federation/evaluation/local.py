@@ -2,8 +2,10 @@
 
 A party tests a classifier on its own held-out samples and tells only whole numbers that add up: how many samples were
 tested and how many answers were right, how many samples of a class were taken for which (the confusion table), and by
-confidence how many answers there were, how many were right, and the sum of their confidences in fixed point. Sums of
-whole numbers do not depend on their order. What leaves is coarse (:mod:`fedmoments.federation.evaluation.coarse`).
+confidence how many answers there were, how many were right, and the sum of their confidences in fixed point; further
+a histogram of how probable true classes were (for prediction sets), and sums of confidences at other temperatures (to
+choose one). Sums of whole numbers do not depend on their order. What leaves is coarse
+(:mod:`fedmoments.federation.evaluation.coarse`).
 """
 
 from dataclasses import dataclass
@@ -14,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier.ranks import N_RANKS, rank_counts
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.checks import check_labels, check_shape
 from fedmoments.errors import InputError, MergeError, RefusedError
-from fedmoments.federation.evaluation.coarse import coarse_bins, coarse_rows, rounded_part
+from fedmoments.federation.evaluation.coarse import coarse_bins, coarse_ranks, coarse_rows, rounded_part
 from fedmoments.federation.evaluation.figures import Calibration, Evaluation
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.wire import Reason
@@ -34,7 +37,9 @@ ONE = 2**32
 MOST_SAMPLES = 2**30
 #: Coarse sums of confidences are whole numbers of these: a quarter of an answer.
 STEP = ONE // 4
-_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences", "totals")
+#: Temperatures at which confidences are summed up besides, in those of the test: 1/16 to 16.
+WARMTHS = tuple(2.0 ** (power / 2) for power in range(-8, 9))
+_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences", "totals", "ranks", "warmer")
 #: What the header of the bytes may take.
 _HEADER_BYTES = 4096
 
@@ -57,6 +62,10 @@ class LocalEvaluation:
         (C,) samples of a class that were taken for classes which are not told; of a class that is told.
     totals
         (2,) samples tested, and right answers, of classes that are told or not.
+    ranks
+        (48,) samples by the probability of their class (:mod:`fedmoments.core.classifier.ranks`).
+    warmer
+        (17,) sums of confidences at the temperatures `WARMTHS`, in units of 2⁻³².
 
     Examples
     --------
@@ -77,6 +86,8 @@ class LocalEvaluation:
     confidences: Ints
     others: Ints
     totals: Ints
+    ranks: Ints
+    warmer: Ints
 
     # ---------------------------------------------------------------------------------------------- making one
 
@@ -124,6 +135,10 @@ class LocalEvaluation:
             np.add.at(evaluation.counts, place, 1)
             np.add.at(evaluation.hits, place[answers == labels[rows]], 1)
             np.add.at(evaluation.confidences, place, sure)
+            evaluation.ranks[:] += rank_counts(_shares_of(scores, labels[rows], temperature))
+            evaluation.warmer[:] += [
+                int(np.rint(ONE * _confidences(scores, temperature * warmth)).sum()) for warmth in WARMTHS
+            ]
         evaluation.totals[:] = len(chosen), np.trace(evaluation.confusion)
         return evaluation
 
@@ -140,7 +155,7 @@ class LocalEvaluation:
             raise InputError(
                 f"n_classes must be 1 or more and n_bins from 1 to {MOST_BINS}, not {n_classes} and {n_bins}"
             )
-        shapes = ((n_classes, n_classes), n_bins, n_bins, n_bins, n_classes, 2)
+        shapes = ((n_classes, n_classes), n_bins, n_bins, n_bins, n_classes, 2, N_RANKS, len(WARMTHS))
         return LocalEvaluation(*(np.zeros(shape, np.int64) for shape in shapes))
 
     def coarse(self, minimum: int) -> "LocalEvaluation":
@@ -162,7 +177,9 @@ class LocalEvaluation:
         draw = SystemRandom().random
         right += rounded_part(correct - right, samples - told, minimum, draw())
         bins = coarse_bins(self.counts, self.hits, self.confidences, minimum=minimum, step=STEP, draw=draw)
-        return LocalEvaluation(cells, *bins, others, np.array([samples, right], np.int64))
+        ranks, enough = coarse_ranks(self.ranks, minimum), samples >= minimum
+        warmer = (self.warmer + STEP // 2) // STEP * STEP * enough
+        return LocalEvaluation(cells, *bins, others, np.array([samples, right], np.int64), ranks, warmer)
 
     def noised(self, scale: float) -> "LocalEvaluation":
         """Return how many samples were tested and how many answers were right, with discrete Gaussian noise."""
@@ -177,7 +194,10 @@ class LocalEvaluation:
         claimed = int(self.totals[0])
         if claimed <= most:
             return self
-        return LocalEvaluation(*(array * most // claimed for array in vars(self).values()))
+        lighter = LocalEvaluation(*(array * most // claimed for array in vars(self).values()))
+        if self.ranks.any():  # what rounding took counts as improbable
+            lighter.ranks[-1] += most - lighter.ranks.sum()
+        return lighter
 
     def __add__(self, other: "LocalEvaluation") -> "LocalEvaluation":
         if not isinstance(other, LocalEvaluation):
@@ -237,26 +257,28 @@ class LocalEvaluation:
 
         table = np.column_stack([self.confusion, self.others]).reshape(-1)
         cells = np.flatnonzero(table).astype(np.int64)
-        arrays = (cells, table[cells], self.counts, self.hits, self.confidences, self.totals)
+        bins = (self.counts, self.hits, self.confidences)
+        arrays = (cells, table[cells], *bins, self.totals, self.ranks, self.warmer)
         named = dict(zip(_TENSORS, arrays, strict=True))
         return bytes(save({name: np.ascontiguousarray(array, "<i8") for name, array in named.items()}))
 
     def to_vector(self) -> NDArray[np.uint64]:
-        """Return what is masked, (2 + 2C + 3·bins,) uint64: of the table, samples and right answers of a class."""
+        """Return what is masked, (2 + 2C + 3·bins + 65,) uint64: of the table, samples and right answers of a class."""
         right = np.diagonal(self.confusion)
         told = self.confusion.sum(axis=1) + self.others
-        parts = (self.totals, told, right, self.counts, self.hits, self.confidences)
+        parts = (self.totals, told, right, self.counts, self.hits, self.confidences, self.ranks, self.warmer)
         return np.concatenate(parts).astype(np.int64).view(np.uint64)
 
     @staticmethod
     def from_vector(vector: NDArray[np.uint64], n_classes: int, n_bins: int = N_BINS) -> "LocalEvaluation":
         """Read a sum of what :meth:`to_vector` gave."""
         evaluation = LocalEvaluation.zero(n_classes, n_bins)
-        sizes = [2, n_classes, n_classes, n_bins, n_bins]
+        sizes = [2, n_classes, n_classes, n_bins, n_bins, n_bins, N_RANKS]
         parts = np.split(vector.view(np.int64), np.cumsum(sizes))
         np.fill_diagonal(evaluation.confusion, parts[2])
         evaluation.others[:] = parts[1] - parts[2]
-        places = (evaluation.totals, evaluation.counts, evaluation.hits, evaluation.confidences)
+        bins = (evaluation.counts, evaluation.hits, evaluation.confidences)
+        places = (evaluation.totals, *bins, evaluation.ranks, evaluation.warmer)
         for place, part in zip(places, (parts[0], *parts[3:]), strict=True):
             place[:] = part
         return evaluation
@@ -311,6 +333,13 @@ def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArr
     return np.asarray(1.0 / np.exp(below).sum(axis=1, dtype=np.float64))
 
 
+def _shares_of(scores: NDArray[np.floating[Any]], labels: Ints, temperature: float) -> NDArray[np.float64]:
+    """Return softmax(scores / temperature) of the class (n,) that is asked for each row."""
+    own = scores[np.arange(len(labels)), labels].astype(np.float64) - scores.max(axis=1)
+    with np.errstate(under="ignore"):
+        return np.asarray(np.exp(own / temperature) * _confidences(scores, temperature))
+
+
 def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEvaluation:
     """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
     n_classes, n_bins = len(evaluation.confusion), len(evaluation.counts)
@@ -319,7 +348,7 @@ def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEva
     table = np.zeros((n_classes, n_classes + 1), np.int64)
     table.reshape(-1)[tensors["cells"]] = tensors["cell_counts"]
     evaluation.confusion[:], evaluation.others[:] = table[:, :-1], table[:, -1]
-    for name in ("counts", "hits", "confidences", "totals"):
+    for name in ("counts", "hits", "confidences", "totals", "ranks", "warmer"):
         getattr(evaluation, name)[:] = tensors[name]
     if (np.abs(evaluation.totals) > MOST_SAMPLES).any():
         raise _Flaw(Reason.INCONSISTENT, f"is of more than {MOST_SAMPLES} samples")
@@ -337,7 +366,7 @@ def _check_counts(tensors: dict[str, Ints], n_cells: int) -> None:
         raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_cells - 1}")
     if (tensors["cell_counts"] < 1).any():
         raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
-    for name in ("cell_counts", "counts", "hits"):
+    for name in ("cell_counts", "counts", "hits", "ranks"):
         if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
             raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
 
@@ -347,7 +376,7 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    allowed = 16 * n_classes * (n_classes + 1) + 24 * n_bins + _HEADER_BYTES
+    allowed = 16 * n_classes * (n_classes + 1) + 24 * n_bins + 8 * (N_RANKS + len(WARMTHS)) + _HEADER_BYTES
     if len(data) > allowed:
         raise _Flaw(Reason.OVERSIZED, f"has {len(data)} bytes, more than the {allowed} that {n_classes} classes need")
     try:
@@ -357,7 +386,7 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     if set(tensors) != set(_TENSORS):
         raise _Flaw(Reason.BODY, f"holds {sorted(tensors)} where {sorted(_TENSORS)} were expected")
     length = tensors["cells"].shape[:1] or (0,)
-    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,), (2,)]
+    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,), (2,), (N_RANKS,), (len(WARMTHS),)]
     for name, shape in zip(_TENSORS, shapes, strict=True):
         array = tensors[name]
         if array.dtype != np.int64:
@@ -380,6 +409,10 @@ def _check_totals(evaluation: LocalEvaluation) -> None:
         )
     if correct - right > samples - rows or (evaluation.hits > evaluation.counts).any() or hits > samples:
         raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
+    if evaluation.ranks.sum() not in (0, samples):
+        raise _Flaw(Reason.INCONSISTENT, f"ranks {int(evaluation.ranks.sum())} of {samples} samples")
+    if ((evaluation.warmer < 0) | (evaluation.warmer > samples * ONE + STEP)).any():
+        raise _Flaw(Reason.OUT_OF_RANGE, f"has sums of confidences that {samples} samples cannot have")
     _check_bins(evaluation)
 
 

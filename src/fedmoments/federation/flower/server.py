@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.errors import DeploymentError, FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.evaluation.refining import refined
 from fedmoments.federation.flower.collect import Collection, RoundReport
 from fedmoments.federation.flower.evaluating import EvaluationRound
 from fedmoments.federation.flower.exchange import Exchange
@@ -252,10 +253,13 @@ def _not_in(store: FederationStore) -> str:
 
 def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run: FederationRun, live: Live) -> None:
     """Broadcast the heads, and add up what nodes found on data of theirs."""
-    heads = {name: fitted.classifier.to_bytes() for name, fitted in run.fitted.items()}
+    # what they have seen is of no use to a test
+    heads = {name: fitted.classifier.knowing(None).to_bytes() for name, fitted in run.fitted.items()}
     source = run.source or source_of(store)
     tested = EvaluationRound(grid, store, settings, heads=heads, leading=run.leading, source=source, live=live).run()
     run.evaluations, run.spread, run.failures = tested.evaluations, tested.spread, tested.failures
+    for name, fitted in run.fitted.items():
+        run.fitted[name] = replace(fitted, classifier=refined(fitted.classifier, run.evaluations[name]))
     if store.terms.privacy.mode.has_helper:
         dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
 
