@@ -55,7 +55,7 @@ class Receipt:
     def of(cls, federation: str, entry: Entry) -> "Receipt":
         """Return the receipt that belongs to an entry of the log; the same one every time."""
         facts = entry.details
-        who = (facts["client"], facts["version"], facts["digest"])
+        who = (facts["client"], facts["version"], facts.get("digest", ""))  # of a departure before a restore, none
         return cls(federation, *who, entry.seq, entry.hash, entry.event, entry.time, facts.get("counter", 0))
 
     @property
