@@ -200,3 +200,14 @@ def test_changed_samples_are_the_symmetric_difference_of_multisets(one: list[Any
     for (label, _), n in ((a - b) + (b - a)).items():
         expected[label] = expected.get(label, 0) + n
     assert changed_samples(keys(one), keys(two)) == expected
+
+
+def test_of_samples_with_the_same_content_as_many_are_held_out_as_were(tmp_path: Path) -> None:
+    arrays: Any = {"x_train": np.ones((20, DIM), np.float32), "y_train": np.arange(20) % 2}
+    np.savez(tmp_path / "a.npz", **arrays, classes=np.array(["cat", "dog"]))
+    one = Party("clinic", tmp_path / "clinic", str(tmp_path / "a.npz"))
+    one.folder.mkdir()
+    for _ in range(2):
+        data = remembered_data(one.settings, keep=True)
+        assert (len(data.train), len(data.test)) == (16, 4)
+        assert np.bincount(data.train.labels).tolist() == [8, 8]

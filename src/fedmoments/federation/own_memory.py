@@ -1,7 +1,7 @@
 """What a party remembers of its own samples, by their content: which are held out, and which are forgotten.
 
 ====================  ===========================================================================================
-``held-out.json``     SHA-256 of the samples that were held out to test, and of which data: whatever comes or goes
+``held-out.json``     content and class of the samples that were held out to test: whatever comes or goes
                       later, a sample that was tested on is never measured, and the others stay what they are
 ``forgotten.txt``     SHA-256 and name of samples that are as if they were not there, also in a copy elsewhere
 ====================  ===========================================================================================
@@ -10,7 +10,8 @@ Both lie in the party's own folder and never leave it.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,26 +121,50 @@ def _parts(settings: ClientSettings, place: Path | None, *, keep: bool) -> list[
         if len(in_order.test):  # a test part of its own
             parts.append(in_order)
             continue
-        digests = _hexes(in_order.train)
-        if source.data not in seen and known.isdisjoint(digests):
-            known |= set(_hexes(read_data(source).test))
+        if source.data not in seen and not _contents(known) & _contents(_keys(in_order.train)):
+            known += Counter(_keys(read_data(source).test))
         seen |= {source.data}
-        held = np.array([digest in known for digest in digests], bool)
+        held = _held(_keys(in_order.train), known)
         train, test = (in_order.train.take(np.flatnonzero(which)) for which in (~held, held))
         parts.append(DataSet(train, test, in_order.name, in_order.description))
     if keep and (known, seen) != _held_out(place / HELD_OUT):
-        document = {"data": sorted(seen), "held_out": sorted(known)}
+        document = {"data": sorted(seen), "held_out": sorted(known.elements())}
         write_whole(place / HELD_OUT, json.dumps(document, indent=1).encode())
     return parts
 
 
-def _held_out(path: Path) -> tuple[set[str], set[str]]:
-    """Return digests of what is held out, and of which data they were chosen."""
+def _held(keys: Sequence[str], known: Counter[str]) -> NDArray[np.bool_]:
+    """Return which samples are held out: as many of a content and class as were; then also under another class."""
+    left = Counter(known)
+    held = np.zeros(len(keys), bool)
+    for place, key in enumerate(keys):
+        if left[key] > 0:
+            held[place] = True
+            left[key] -= 1
+    others = Counter(key[:64] for key, n in left.items() for _ in range(n))
+    for place in np.flatnonzero(~held).tolist():
+        if others[keys[place][:64]] > 0:
+            held[place] = True
+            others[keys[place][:64]] -= 1
+    return held
+
+
+def _keys(part: Samples) -> list[str]:
+    """Return the content and the class of each sample."""
+    return [f"{digest} {part.class_names[label]}" for digest, label in zip(_hexes(part), part.labels, strict=True)]
+
+
+def _contents(keys: Iterable[str]) -> set[str]:
+    return {key[:64] for key in keys}
+
+
+def _held_out(path: Path) -> tuple[Counter[str], set[str]]:
+    """Return content and class of what is held out, and of which data they were chosen."""
     if not path.exists():
-        return set(), set()
+        return Counter(), set()
     try:
         document = json.loads(path.read_bytes())
-        return set(map(str, document["held_out"])), set(map(str, document["data"]))
+        return Counter(map(str, document["held_out"])), set(map(str, document["data"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(
             f"{path} is damaged: restore it; without it, samples to test on would be measured"
