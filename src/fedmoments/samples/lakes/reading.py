@@ -118,7 +118,9 @@ def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
     arrow = require("pyarrow", f"Reading {path.name}", "tables")
     try:
         if kind in (".parquet", ".pq"):
-            file = require("pyarrow.parquet", f"Reading {path.name}", "tables", "pyarrow").ParquetFile(path)
+            file = require("pyarrow.parquet", f"Reading {path.name}", "tables", "pyarrow").ParquetFile(
+                path, buffer_size=2**20
+            )
             names = chosen(file.schema_arrow.names)
             yield from file.iter_batches(batch_size=ROWS, columns=names, use_threads=False)
         elif kind in (".arrow", ".feather"):
