@@ -16,7 +16,9 @@ from fedmoments.errors import FileFormatError, InputError
 from fedmoments.pages import render, write_report
 
 VOID = {"meta", "link", "br", "img", "input", "wbr", "hr"}
-SECTIONS = {"bytes", "heads", "rounds", "holders", "classes", "calibration", "bias", "notes", "reproduce"}
+SECTIONS = {"bytes", "heads", "rounds", "holders", "classes", "calibration", "bias", "notes", "reproduce"} | {
+    "differences"
+}
 
 
 class Reader(HTMLParser):
