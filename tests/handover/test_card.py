@@ -15,8 +15,9 @@ import fedmoments as fm
 from fedmoments.cli.app import app
 from fedmoments.core.classifier.version import Version, version_of
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.interval import wilson
 from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
-from fedmoments.handover.card import TO_FILL_IN, model_card, wilson
+from fedmoments.handover.card import TO_FILL_IN, model_card
 from fedmoments.handover.evidence import Evidence
 
 PARTIES = {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])}

@@ -149,3 +149,17 @@ def test_two_baselines_that_do_better_are_both_named(make_row: Make) -> None:
     assert sentences(*rows)[1].endswith(
         " For no more bytes, the baseline b reaches 90.0 %. A baseline, c, reaches 96.0 % with 900 B a client."
     )
+
+
+def test_a_fitted_head_that_nobody_tested_is_not_called_unfitted(make_row: Make) -> None:
+    _, answered = sentences(make_row("fedcof", None, 100.0, reason="no client evaluated it"))
+    assert answered == "1 head fitted, not tested: no client evaluated it."
+
+
+def test_a_federation_says_who_tested_and_how_far_its_accuracy_is_known(make_row: Make) -> None:
+    federation = {"name": "wards", "spread": {"fedcof": {"nodes": 1, "lowest": 1.0, "median": 1.0, "highest": 1.0}}}
+    data = {"classes": 3, "test": 20}
+    page = render({"data": data, "seeds": 1, "rows": [make_row("fedcof", 1.0, 100.0)], "federation": federation})
+    said = html.unescape(re.sub("<[^>]+>", "", page)).replace("\u202f", " ")
+    assert "1 node tested fedcof on 20 samples held out" in said
+    assert "lies between 83.9 % and 100.0 % (95 % interval)" in said

@@ -11,7 +11,15 @@ from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain
-from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
+from fedmoments.core.observations.parts import (
+    UNTESTED,
+    Data,
+    FederationEvents,
+    HeadDetail,
+    Holders,
+    PrivacyCard,
+    Reliability,
+)
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.results import Fitted, Source, source_of
 from fedmoments.federation.store import FederationStore, Status
@@ -169,7 +177,7 @@ def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, n_clients: int, se
         up_floats=0,
         up_counts=0,
         fit_seconds=fit.seconds,
-        reason="no client evaluated it" if evaluation is None else None,
+        reason=UNTESTED if evaluation is None else None,
         coded_bytes=sent,
     )
 

@@ -12,11 +12,12 @@ import numpy as np
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import version_of
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.interval import wilson
 from fedmoments.handover.evidence import Evidence
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.registry import encoders
 
-__all__ = ["TO_FILL_IN", "model_card", "wilson"]
+__all__ = ["TO_FILL_IN", "model_card"]
 
 #: Marks what a person must write.
 TO_FILL_IN = "*To be filled in by a person before use.*"
@@ -26,8 +27,6 @@ ORIGIN = (
 )
 #: Class names, parties and sites that the card lists; the rest is counted.
 LISTED = 30
-#: Standard deviations of a normal distribution that hold 95 % of it.
-Z95 = 1.959963984540054
 
 
 def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence: Evidence | None = None) -> str:
@@ -62,22 +61,6 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence:
     }
     title = f"# Model card: {head}, {classifier.n_classes} classes"
     return "\n\n".join([title, ORIGIN, *(f"## {name}\n\n{text}" for name, text in sections.items())]) + "\n"
-
-
-def wilson(right: int, samples: int) -> tuple[float, float]:
-    """Return the interval of 95 % of a share by Wilson's score: it never leaves [0, 1], and serves few samples, too.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson(9, 10)], wilson(0, 0)
-    ([0.596, 0.982], (0.0, 1.0))
-    """
-    if not samples:
-        return 0.0, 1.0
-    share, spare = right / samples, Z95**2 / samples
-    middle = (share + spare / 2) / (1 + spare)
-    half = Z95 / (1 + spare) * float(np.sqrt(share * (1 - share) / samples + spare / (4 * samples)))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[str, str]:

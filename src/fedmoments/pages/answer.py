@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedmoments.core.observations import Report, Row
+from fedmoments.core.observations.interval import wilson
+from fedmoments.core.observations.parts import UNTESTED
 from fedmoments.pages.formats import bytes_, count, list_of, percent, points, times
 from fedmoments.pages.markup import Html, Node, join, tag
 from fedmoments.pages.reading import Panel, is_drawn, name_of, parties_words, place_of, rival_words
@@ -76,8 +78,23 @@ def answer(report: Report) -> Html:
         top = max(fitted, key=_reached)
         parts: list[Node] = [_name(report, top), " is the best head and reaches ", _accuracy(top), "."]
     else:
-        parts = [*_thrift(report, cheap), *_best(report, rows, cheap[0])]
-    return join([_where(report), *parts, better])
+        top = cheap[0]
+        parts = [*_thrift(report, cheap), *_best(report, rows, top)]
+    return join([_where(report), *parts, better, _tested(report, top)])
+
+
+def _tested(report: Report, row: Row) -> str:
+    """Return who tested a head of a federation, on how many samples, and how far its accuracy is known."""
+    n, accuracy = report.data.test, row.accuracy
+    if report.federation is None or not n or accuracy is None:
+        return ""
+    low, high = wilson(round(accuracy * n), n)
+    nodes = report.federation.spread.get(row.head, {}).get("nodes")
+    who = f"{count(nodes, 'node')} tested" if nodes else "Clients tested"
+    return (
+        f" {who} {row.head} on {count(n, 'sample')} held out: its accuracy on such samples lies "
+        f"between {percent(low)} and {percent(high)} (95 % interval)."
+    )
 
 
 def _where(report: Report) -> str:
@@ -227,7 +244,10 @@ def noise_words(report: Report, pair: tuple[float, float], deviation: float, see
 def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
     if baselines and not rows:
         return join(["No head was run, only baselines."])
-    reason = next((reason for row in rows for reason in row.reasons), None)
+    reasons = [reason for row in rows for reason in row.reasons]
+    reason = reasons[0] if reasons else None
+    if reasons and set(reasons) == {UNTESTED}:
+        return join([f"{count(len(rows), 'head')} fitted, not tested: {UNTESTED}."])
     return join(["No head could be fitted", f": {reason}" if reason else "", "."])
 
 

@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 
+#: Why a head of a federation has no accuracy.
+UNTESTED = "no client evaluated it"
+
+
 @dataclass(frozen=True)
 class Problem:
     """A sample that could not be used, and why."""
