@@ -137,7 +137,9 @@ def limit_sketch(stats: Statistics, share: float = SHARE, least: int = SPARE) ->
     # Rows come by falling singular value, those of a block together.
     block = np.repeat(np.arange(len(sketches)), sketches.sizes)
     kept = np.arange(len(block)) - sketches.starts[block] < np.array(most)[block]
-    lost = np.bincount(block[~kept], np.square(sketches.rows[~kept]).sum(axis=1), len(sketches))
+    # Added up as coded_factor adds up what it subtracts, so that a block without rows has its trace to the last bit.
+    cut = [sketches.rows[(block == place) & ~kept] for place in range(len(sketches))]
+    lost = np.array([float(np.square(rows).sum()) for rows in cut])
     return replace(
         stats,
         arrays={**stats.arrays, "scatter_sketch": np.ascontiguousarray(sketches.rows[kept])},
