@@ -199,3 +199,11 @@ def test_the_fingerprint_follows_size_crop_and_pooling_but_not_how_it_runs() -> 
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], reason: str, exports: Path) -> None:
     with pytest.raises(InputError, match=reason):
         load_encoder("squeezenet-1.1", **{"size": 96, "cache": exports, **settings})
+
+
+def test_the_larger_lite_recognises_the_photographs_too() -> None:
+    encoder = on_torch("efficientnet-lite2", 260)
+    coffee, camera, chelsea = encoder.classify(photographs(encoder)).argmax(1)
+    assert (coffee, camera) == (ESPRESSO, TRIPOD)
+    assert chelsea in (TABBY, TIGER_CAT, EGYPTIAN_CAT)
+    assert encoder.dim == 1280

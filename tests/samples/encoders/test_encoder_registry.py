@@ -27,7 +27,15 @@ from fedmoments.samples.encoders.packages import PackagedFile
 
 # The function has the module's name, and hides it in the package.
 install_module = importlib.import_module("fedmoments.samples.encoders.install")
-BUNDLED = ("efficientnet-lite0", "minilm", "mobilenet-v2", "squeezenet-1.1", "wordllama", "use-multilingual")
+BUNDLED = (
+    "efficientnet-lite0",
+    "efficientnet-lite2",
+    "minilm",
+    "mobilenet-v2",
+    "squeezenet-1.1",
+    "wordllama",
+    "use-multilingual",
+)
 
 
 def test_the_names_of_encoders_are_pinned() -> None:

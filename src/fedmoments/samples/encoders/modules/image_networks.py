@@ -12,23 +12,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["EfficientNetLite0", "MobileNetV2", "SqueezeNet"]
+__all__ = ["EfficientNetLite", "MobileNetV2", "SqueezeNet"]
 
 
-class EfficientNetLite0(nn.Module):
+class EfficientNetLite(nn.Module):
     """Maps (n, 1280, ⌈h/32⌉, ⌈w/32⌉) of images (n, 3, h, w).
 
     Parameters
     ----------
     package
         The imported package ``efficientnet_lite_pytorch``.
+    name
+        Of the variant, as the package has it.
     size
         Side of the images: TensorFlow's padding is asymmetric and depends on it.
     """
 
-    def __init__(self, package: Any, size: int) -> None:
+    def __init__(self, package: Any, name: str, size: int) -> None:
         super().__init__()
-        self.net = package.EfficientNet.from_name("efficientnet-lite0", image_size=size)
+        self.net = package.EfficientNet.from_name(name, image_size=size)
 
     def forward(self, x: Tensor) -> Tensor:
         maps: Tensor = self.net.extract_features(x)
