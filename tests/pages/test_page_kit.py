@@ -51,7 +51,7 @@ def anchors(page: str) -> list[str]:
 def test_a_section_of_ones_own_stands_at_its_place_and_only_where_it_applies(results: dict[str, Any]) -> None:
     page = render(results)
     found = anchors(page)
-    assert found[found.index("heads") + 1] == "own"
+    assert found[found.index("differences") + 1] == "own"
     assert "<p>4 rows</p>" in page
     assert '<a href="#own">Own</a>' in page
     assert "own" not in anchors(render({"rows": []}))

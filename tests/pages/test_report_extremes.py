@@ -75,7 +75,7 @@ def test_sweeps(make_row: Make, sweep: dict[str, list[Any]], charts: int) -> Non
         settings = [setting | {key: value} for setting in settings for value in values]
     rows = [make_row(head, 0.5 + i / 100, 100.0, **s) for i, s in enumerate(settings) for head in ("fedncm", "fedcof")]
     page = render({"data": {}, "seeds": 1, "rows": rows})
-    assert sections(page) == ["bytes", "heads", "sweep"]
+    assert sections(page) == ["bytes", "heads", "differences", "sweep"]
     assert page.count('<div class="facet">') == charts
     assert page.count("<option") == len(settings)
     assert "<script>" in html.unescape(page)
@@ -103,7 +103,7 @@ def test_a_thousand_classes_and_clients_stay_small(make_row: Make) -> None:
             "bias": bias(rng.normal(size=n_classes).tolist(), [30] * n_classes),
         }
     )
-    assert sections(page) == ["bytes", "heads", "holders", "classes", "bias"]
+    assert sections(page) == ["bytes", "heads", "differences", "holders", "classes", "bias"]
     assert len(page) < 1_000_000
 
 

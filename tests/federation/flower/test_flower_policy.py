@@ -103,7 +103,7 @@ def test_the_record_tells_what_is_revealed_before_it_tells_that_it_was_sent(tria
         assert mine[0]["reveals"].get("exposed", {}).get("sample", 0) == single
         assert mine[0]["policy"]["min_count"] == 1
         assert "replaces" not in mine[0]
-    offered(replace(open_handed, policy={"min_count": 2}), terms)
+    offered(replace(open_handed, policy={"min_count": 2, "small_changes": True}), terms)
     audits = [line for line in record(tmp_path / "box") if line["event"] == "audited"]
     assert {line["replaces"] for line in audits if line["version"] == 2} == {1}
 
