@@ -106,7 +106,9 @@ class FeatureShape:
         third = np.einsum("nd,nd,nd->d", away, away, away) / ((counts - 1) * (counts - 2) / counts).sum()
         with np.errstate(all="ignore"):
             skewness = third / second**1.5
-        varied = np.isfinite(skewness)
+        # Equal samples differ from their mean by its rounding alone, which has a skewness, too.
+        rounding = 4.0 * np.finfo(np.float64).eps * np.abs(features).max(axis=0)
+        varied = np.isfinite(skewness) & (second > rounding**2)
         typical = float(np.median(skewness[varied])) if varied.any() else 0.0
         return cls(non_negative=True, skewness=typical * SKEWED / _exponential(behind), n_samples=behind)
 

@@ -145,7 +145,7 @@ def check_stricter(policy: Mapping[str, Any]) -> None:
     >>> check_stricter({"min_count": 20, "max_bytes": 100_000})
     >>> check_stricter({"min_count": 1})
     Traceback (most recent call last):
-    fedmoments.errors.InputError: a kit may make the rules of a party stricter, but min_count = 1 is looser than 5, or ...
+    fedmoments.errors.InputError: a kit may make the rules of a party stricter, but min_count = 1 is looser ...
     """
     PolicyRules.from_dict(policy)
     built_in = PolicyRules()
