@@ -1,5 +1,6 @@
 """Files that say what the project is agree with the package, and machines can read them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ def test_the_citation_names_the_version_of_the_package() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == fedmoments.__version__
     assert citation["license"] == "Apache-2.0"
+
+
+def test_the_changelog_has_a_dated_entry_of_this_version() -> None:
+    entries = re.findall(
+        r"^## \[(.+?)\](?: - (\d{4}-\d{2}-\d{2}))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
+    dated = {version: date for version, date in entries if date}
+    assert fedmoments.__version__ in dated
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fedmoments.study.simulation import simulate
     from fedmoments.tuning.head_tuning import tune_head
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Accumulator",
