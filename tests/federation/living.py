@@ -37,6 +37,12 @@ def write_features(path: Path, counts: dict[str, int], seed: int) -> Path:
     return path
 
 
+def loaded(path: str | Path) -> dict[str, Any]:
+    """Return the arrays of a features file, which is closed again."""
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
 def new_ledger(path: Path, classes: tuple[str, ...], heads: tuple[str, ...] = ("fedcof",), **more: Any) -> Terms:
     """Make a ledger whose log is signed, as ``server create`` does."""
     terms = draw_up_terms("pets", EncoderChoice(), load_encoder("identity", dim=DIM), classes, heads, **more)

@@ -5,13 +5,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
 pytest.importorskip("flwr")
 
-from tests.federation.living import Party, ask, enrol, held, new_ledger, write_features
+from tests.federation.living import Party, ask, enrol, held, loaded, new_ledger, write_features
 
 from fedmoments.core.api import fit
 from fedmoments.core.statistics import Statistics
@@ -75,7 +74,7 @@ def test_class_incremental_is_fitting_at_once(ledger: Path, tmp_path: Path) -> N
     for head in HEADS:
         one, other = (fit(head, stats, class_names=OLD + NEW) for stats in (after, whole))
         assert one.to_bytes() == other.to_bytes()
-        assert "yak" in one.predict_names(np.load(second.data)["x_test"])
+        assert "yak" in one.predict_names(loaded(second.data)["x_test"])
     with FederationStore.open(ledger) as store:
         assert store.verify().whole
         store.leave("lab")

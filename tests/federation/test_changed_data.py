@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.federation.living import DIM, Party, ask, enrol, held, new_ledger, write_features
+from tests.federation.living import DIM, Party, ask, enrol, held, loaded, new_ledger, write_features
 
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.federation.outbox import Outbox
@@ -57,7 +57,7 @@ def test_added_data_are_measured_as_if_they_had_always_been_there(ledger: Path, 
     more = write_features(tmp_path / "more.npz", {"dog": 6, "yak": 7}, 2)
     one.changes["also"] = (str(more),)
     ask(ledger, one)
-    base, new = np.load(one.data), np.load(more)
+    base, new = loaded(one.data), loaded(more)
     labels = {"base": base["y_train"], "more": new["y_train"] + 1}
     together = {
         "x_train": np.concatenate([base["x_train"], new["x_train"]]),
@@ -75,7 +75,7 @@ def test_forgotten_samples_are_as_if_they_had_never_been_there(ledger: Path, tmp
     ask(ledger, one)
     assert forget(one.settings, ["train sample 3", "train sample 12"]) == 2
     ask(ledger, one)
-    base = np.load(one.data)
+    base = loaded(one.data)
     stays = np.setdiff1d(np.arange(17), [3, 12])
     arrays = {name: base[name] for name in ("x_test", "y_test", "classes")}
     left = only(tmp_path, {**arrays, "x_train": base["x_train"][stays], "y_train": base["y_train"][stays]})

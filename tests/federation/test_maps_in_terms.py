@@ -12,7 +12,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("click")
 
 from click.testing import CliRunner
-from tests.federation.living import DIM, Party, ask, enrol, held, write_features
+from tests.federation.living import DIM, Party, ask, enrol, held, loaded, write_features
 
 from fedmoments.cli.app import app
 from fedmoments.core.heads import make_head
@@ -55,7 +55,7 @@ def test_a_projection_in_the_terms_is_what_is_measured_behind(run: Any, tmp_path
     ask(tmp_path / "narrow.ledger", one)
     stats = held(tmp_path / "narrow.ledger")
     assert stats.dim == 3
-    arrays = np.load(one.data)
+    arrays = loaded(one.data)
     X = arrays["x_train"] / np.linalg.norm(arrays["x_train"], axis=1, keepdims=True)
     plain = Statistics.of(RandomProjection(DIM, 3, 0)(X), arrays["y_train"], stats.spec, n_classes=3)
     np.testing.assert_allclose(stats.gram, plain.gram, atol=1e-5)
@@ -72,7 +72,7 @@ def test_fourier_features_take_their_width_from_the_norms_of_a_first_exchange(ru
     with FederationStore.open(tmp_path / "rf.ledger") as store:
         terms = store.terms
     assert isinstance(terms.map_or_none, RandomFourier)
-    X = np.load(one.data)["x_train"].astype(float)
+    X = loaded(one.data)["x_train"].astype(float)
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(len(X), 1)]
     assert terms.map_or_none.bandwidth == pytest.approx(np.sqrt((distances**2).mean()), rel=1e-5)
     refused = one.offer(terms)
@@ -81,7 +81,7 @@ def test_fourier_features_take_their_width_from_the_norms_of_a_first_exchange(ru
     ask(tmp_path / "rf.ledger", one)
     with FederationStore.open(tmp_path / "rf.ledger") as store:
         (fitted,) = fit_heads(store, ["fed3r-rf"]).values()
-    test = np.load(one.data)
+    test = loaded(one.data)
     assert (fitted.classifier.predict(test["x_test"]) == test["y_test"]).mean() > 0.8
     assert make_head("fed3r-rf").has_own_map
 

@@ -237,7 +237,7 @@ class Free(CovarianceSource):
     def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
         rows = stats.rows
         scatter = np.zeros_like(means)
-        for block in blocks(len(rows)):  # all rows at once would be three more copies of them
+        for block in blocks(len(rows), 256):  # a large block would be three more copies of many rows
             labels = rows.labels[block]
             centred = rows.block_means(block) - means[labels]
             scatter += cell_sums(rows.counts[block, None] * centred**2, labels, stats.n_classes)

@@ -20,6 +20,7 @@ import binascii
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -167,7 +168,13 @@ def check_stricter(policy: Mapping[str, Any]) -> None:
 def check_certificate(pem: str) -> None:
     """Refuse text that is not exactly one certificate."""
     x509 = crypto("x509")
-    if len(pem) > MOST_CERTIFICATE or len(x509.load_pem_x509_certificates(pem.encode("ascii"))) != 1:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what the standard forbids is a warning yet: a number that is not positive
+        try:
+            count = 0 if len(pem) > MOST_CERTIFICATE else len(x509.load_pem_x509_certificates(pem.encode("ascii")))
+        except Warning as warning:
+            raise InputError(f"its certificate is not sound: {warning}") from warning
+    if count != 1:
         raise InputError("its certificate is not one certificate")
 
 

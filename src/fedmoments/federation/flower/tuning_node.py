@@ -408,6 +408,11 @@ class _Rows:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings, self.clients, self.unknown = holdings, holdings.clients, holdings.unknown
 
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Samples that could not be read, as the holdings have them."""
+        return self._holdings.unreadable
+
     def train(self, client: str) -> Held:
         """Return the rows of a client's training samples as features (n, 1)."""
         rows, labels = self._holdings.rows(client)

@@ -98,7 +98,7 @@ def encoder_names() -> tuple[str, ...]:
     Examples
     --------
     >>> [name for name in encoder_names() if "sentence" in name or "lite" in name]
-    ['efficientnet-lite0', 'sentence-transformers:NAME_OR_PATH']
+    ['efficientnet-lite0', 'efficientnet-lite2', 'sentence-transformers:NAME_OR_PATH']
     """
     return tuple(entry.usage for entry in encoders().values())
 
