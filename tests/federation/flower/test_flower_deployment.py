@@ -178,7 +178,8 @@ def test_tls_end_to_end(deployment: Deployment, digest: str, tmp_path: Path) -> 
             assert outbox.pending(federation) == ()
         record = (deployment.plan.folder / f"node-{node}" / "record.jsonl").read_text("utf-8")
         left = [json.loads(line) for line in record.splitlines() if json.loads(line)["federation"] == federation]
-        assert {each["event"] for each in left} == {"audited", "prepared", "sent", "acknowledged", "evaluated"}
+        happened = {"pinned", "audited", "prepared", "sent", "acknowledged", "evaluated"}
+        assert {each["event"] for each in left} == happened
 
 
 def test_a_client_app_that_raises(deployment: Deployment) -> None:
