@@ -10,7 +10,6 @@ from fedmoments.cli.generate import command, typed
 from fedmoments.cli.options import Json
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.simulate import run_study
-from fedmoments.core.observations import plain_moments
 
 __all__ = ["demo"]
 
@@ -66,6 +65,8 @@ def demo(
 
 def _show(outcome: Any, folder: Path) -> None:
     """Print the answer, the table that it comes from, where the report is, and what to try next."""
+    from fedmoments.core.observations import plain_moments
+
     rows = sorted(outcome.report.rows, key=lambda row: (row.up_bytes_per_client, -(row.accuracy or 0.0)))
     print_line(_answer(rows))
     print_line()
