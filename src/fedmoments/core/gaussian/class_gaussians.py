@@ -315,7 +315,9 @@ class ClassGaussians:
 
     def check_class(self, label: int, covariance: Floats, add: float) -> None:
         """Warn where rounding has taken digits from a class covariance (d, d), shrunk by ``add``·I."""
-        noise = float(self._class_noise[label].max(initial=0.0)) / max(int(self.counts[label]) - 1, 1)
+        # The steps of fixed point are as large in all directions of both classes, and the quadratic rule adds them up.
+        directions = 1.0 if self.stats.fixed_point is None else 4.0
+        noise = directions * float(self._class_noise[label].max(initial=0.0)) / max(int(self.counts[label]) - 1, 1)
         check_digits(self.stats, covariance, noise, add, f"the covariance of class {label}")
 
     @cached_property

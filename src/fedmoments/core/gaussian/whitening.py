@@ -61,6 +61,7 @@ def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
     if lower is None:
         raise NotEnoughDataError(
             f"the covariance of class {label} ({stats.counts[label]} samples, {stats.dim} dimensions) is singular: "
-            "use more pooling, more shrinkage or gh-lda"
+            "use more pooling, more shrinkage or gh-lda; if its samples differ, rounding has taken their spread: give "
+            "fixed point a smaller norm_bound or max_samples"
         )
     return np.asarray(lapack.dtrtri(lower, lower=1)[0])
