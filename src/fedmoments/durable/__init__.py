@@ -17,7 +17,7 @@ only then may anything be acknowledged. What holds, whatever fails:
 A write-ahead log works on a local disk only, not over a network file system.
 """
 
-from fedmoments.durable.file import MOST_BLOB_BYTES, Connection, DurableFile, erase_deleted
+from fedmoments.durable.file import MOST_BLOB_BYTES, Connection, DurableFile, change_other, erase_deleted
 from fedmoments.durable.kind import Companion, Kind
 from fedmoments.durable.placing import narrow, part_of, put_in_place, refuse_taken
 
@@ -27,6 +27,7 @@ __all__ = [
     "Connection",
     "DurableFile",
     "Kind",
+    "change_other",
     "erase_deleted",
     "narrow",
     "part_of",

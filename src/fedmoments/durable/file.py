@@ -398,5 +398,23 @@ def erase_deleted(path: Path) -> None:
         raise LedgerError(f"{path} cannot be rewritten ({error})") from error
 
 
+def change_other(path: Path, table: str, command: str, *values: float | str) -> None:
+    """Run one command on an SQLite file of another program, which no process may have open.
+
+    Nothing happens where the table is missing: a program that was killed while it began may have made none.
+
+    Raises
+    ------
+    LedgerError
+        When the table has other columns, or the file cannot be changed.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                connection.execute(command, values)
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path} cannot be changed ({error})") from error
+
+
 def _connect(address: str) -> Connection:
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)

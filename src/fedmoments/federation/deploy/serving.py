@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from fedmoments.durable import erase_deleted
+from fedmoments.durable import change_other, erase_deleted
 from fedmoments.durable.locks import lock
 from fedmoments.errors import DeploymentError, InputError, LedgerError
 from fedmoments.federation.deploy.app_folder import write_app
@@ -25,7 +26,7 @@ from fedmoments.settings.server import ServerSettings, TuningSettings
 #: What a run says of itself; see :mod:`fedmoments.federation.flower.live`.
 LIVE = "live.json"
 
-__all__ = ["Server", "erase_messages", "helper_node_key", "serve"]
+__all__ = ["Server", "erase_messages", "forget_presence", "helper_node_key", "serve"]
 
 
 class Server:
@@ -125,7 +126,7 @@ def serve(
     authority = None if authority is None else Authority(Path(authority.folder).resolve())
     with (
         _alone(home),
-        _erasing(database),
+        _clean(database),
         SuperLink(home, authority=authority, host=host, port=port, database=database) as link,
         SuperExec(link) as executor,
     ):
@@ -165,9 +166,34 @@ def erase_messages(database: Path) -> None:
         ) from error
 
 
+def forget_presence(database: Path) -> None:
+    """Let a SuperLink that starts now believe of no node that it is there; no process may have its database open.
+
+    A node that leaves after its server has stopped cannot say goodbye: for a minute the database calls it online. A
+    server that starts within that minute would take it for one of those it waits for, ask it, and wait for its answer
+    until the round is closed. A node that is there says so again within half a minute.
+
+    Raises
+    ------
+    DeploymentError
+        When the database is not as this release knows it.
+    """
+    if not database.exists():
+        return
+    try:
+        gone = "UPDATE node SET status = 'offline', online_until = ? WHERE status = 'online'"
+        change_other(database, "node", gone, time.time())
+    except LedgerError as error:
+        raise DeploymentError(
+            f"who was connected to the former server cannot be cleared ({error}): install flwr>=1.41,<1.43, or, "
+            f"with no server running, delete the folder {database.parent}"
+        ) from error
+
+
 @contextmanager
-def _erasing(database: Path) -> Iterator[None]:
-    """Erase what was sent when the SuperLink is gone."""
+def _clean(database: Path) -> Iterator[None]:
+    """Forget who was connected before a SuperLink starts, and erase what was sent when it is gone."""
+    forget_presence(database)
     try:
         yield
     finally:
