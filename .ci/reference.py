@@ -34,11 +34,11 @@ NAMES = {
     ),
     "Merge": ("Ledger",),
     "Heads": ("head_names", "make_head", "presets", "Head", "Preset", "Shrinkage", "ClassGaussians", "covariance_bias", "RecursiveRidge"),
-    "Results": ("Results", "Report", "Observation", "read_report", "diagnose"),
+    "Results": ("Results", "Report", "Observation", "read_report", "diagnose", "Callback"),
     "Train on": ("tune_head", "TuningPlan"),
     "Register": (
         "register_head", "register_moment", "register_encoder", "register_source", "register_split", "register_baseline",
-        "register_optimiser", "register_corruption", "register_privacy",
+        "register_optimiser", "register_corruption", "register_privacy", "register_tracker",
     ),
 }  # fmt: skip
 #: Tutorials that are notebooks, too.

@@ -14,6 +14,7 @@ from fedmoments import errors
 PINNED: dict[str, list[str]] = {
     "fedmoments": [
         "Accumulator",
+        "Callback",
         "ClassGaussians",
         "Classifier",
         "FixedPoint",
@@ -52,6 +53,7 @@ PINNED: dict[str, list[str]] = {
         "register_privacy",
         "register_source",
         "register_split",
+        "register_tracker",
         "save_statistics",
         "simulate",
         "spec_for",

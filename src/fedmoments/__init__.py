@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from fedmoments.settings.plan import TuningPlan
     from fedmoments.study.baselines import register_baseline
     from fedmoments.study.simulation import simulate
+    from fedmoments.study.tracking import Callback, register_tracker
     from fedmoments.tuning.head_tuning import tune_head
 
 __version__ = "0.2.0"
 
 __all__ = [
     "Accumulator",
+    "Callback",
     "ClassGaussians",
     "Classifier",
     "FixedPoint",
@@ -84,6 +86,7 @@ __all__ = [
     "register_privacy",
     "register_source",
     "register_split",
+    "register_tracker",
     "save_statistics",
     "simulate",
     "spec_for",
@@ -121,6 +124,7 @@ _ROOMS = {
     "fedmoments.settings.plan": ("TuningPlan",),
     "fedmoments.study.baselines": ("register_baseline",),
     "fedmoments.study.simulation": ("simulate",),
+    "fedmoments.study.tracking": ("Callback", "register_tracker"),
     "fedmoments.tuning.head_tuning": ("tune_head",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fedmoments.cli.generate import typed
 from fedmoments.cli.output import SHOWN
 
-__all__ = ["OF_SIMULATIONS", "Everybody", "Fresh", "Hyper", "Json", "example", "typed_command"]
+__all__ = ["OF_SIMULATIONS", "Everybody", "Fresh", "Hyper", "Json", "Track", "example", "typed_command"]
 
 Json = Annotated[bool, typed("--json", help="Print one JSON document on stdout, and nothing else.", group="Output")]
 Everybody = Annotated[bool, typed("--all", help=f"List all clients, not the first {SHOWN}.")]
@@ -23,6 +23,16 @@ Hyper = Annotated[
 ]
 Fresh = Annotated[
     bool, typed("--fresh", help="Forget what earlier runs measured, and measure it anew.", group="Output")
+]
+Track = Annotated[
+    tuple[str, ...],
+    typed(
+        "--track",
+        help="Log results while they are found: mlflow, tensorboard, or NAME:PLACE (a folder or a tracking URI). "
+        "mlflow uses MLFLOW_TRACKING_URI or ./mlruns, tensorboard the folder of --out.",
+        metavar="NAME,…",
+        group="Output",
+    ),
 ]
 #: Settings of a study that only a simulation has.
 OF_SIMULATIONS = (

@@ -35,6 +35,7 @@ __all__ = [
     "print_line",
     "print_note",
     "print_table",
+    "print_tracked",
     "progress_bar",
     "readable_bytes",
     "readable_seconds",
@@ -165,6 +166,13 @@ def print_files(files: Sequence[object]) -> None:
     """Print which files were written, if any were."""
     if files:
         print_line(f"wrote {', '.join(map(str, files))}")
+
+
+def print_tracked(trackers: Sequence[Any]) -> None:
+    """Print where results were logged, if they were."""
+    for tracker in trackers:
+        if tracker.place:
+            print_line(f"logged in {tracker.place}")
 
 
 def _widths(

@@ -1,12 +1,13 @@
 """``fedmoments simulate``: data and an encoder in, a table over heads and settings, classifiers and a report out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import Fresh, Json, example, typed_command
-from fedmoments.cli.output import plural, print_files, print_json, print_line, print_note, progress_bar
+from fedmoments.cli.options import Fresh, Json, Track, example, typed_command
+from fedmoments.cli.output import plural, print_files, print_json, print_line, print_note, print_tracked, progress_bar
 from fedmoments.cli.places import results_folder
 from fedmoments.cli.texts import listed
 from fedmoments.privacy.protection import Agreed, Protection
@@ -44,14 +45,17 @@ def simulate(
             common=6,
         ),
     ] = None,
+    track: Track = (),
     json: Json = False,
 ) -> None:
     """Simulate a federation: encode, split, measure, merge, fit and test, for all combinations of the settings."""
     from fedmoments.cli.simulation_tables import show_report
     from fedmoments.privacy.sweep import read_protections
+    from fedmoments.study.tracking import make_trackers
 
     settings = study.build(**splits_of(study, alpha))
-    outcome = run_study(settings, out, fresh=fresh, for_report=json or out is not None)
+    trackers = make_trackers(track, out)
+    outcome = run_study(settings, out, fresh=fresh, for_report=json or out is not None, callbacks=trackers)
     if json:
         print_json(outcome.document)
         return
@@ -59,6 +63,7 @@ def simulate(
     if outcome.resumed:
         print_line(f"{plural(outcome.resumed, 'result')} of an earlier run in {out} were kept")
     print_files(outcome.files)
+    print_tracked(trackers)
 
 
 def splits_of(study: Given[Any], alpha: str | None) -> dict[str, list[str]]:
@@ -69,7 +74,14 @@ def splits_of(study: Given[Any], alpha: str | None) -> dict[str, list[str]]:
     return {"splits": [*study.values.get("splits", ()), *short]}
 
 
-def run_study(study: StudySettings, out: Path | None, *, fresh: bool = False, for_report: bool = True) -> Any:
+def run_study(
+    study: StudySettings,
+    out: Path | None,
+    *,
+    fresh: bool = False,
+    for_report: bool = True,
+    callbacks: Sequence[Any] = (),
+) -> Any:
     """Run a study with a progress bar, and return its outcome; an interruption says what is kept."""
     from fedmoments.study.jobs import run_job
 
@@ -84,6 +96,7 @@ def run_study(study: StudySettings, out: Path | None, *, fresh: bool = False, fo
                 progress=progress,
                 fresh=fresh,
                 for_report=for_report,
+                callbacks=callbacks,
             )
     except KeyboardInterrupt:
         print_note(_interrupted(out))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Taken
-from fedmoments.cli.options import OF_SIMULATIONS, Fresh, Json, example, typed_command
+from fedmoments.cli.options import OF_SIMULATIONS, Fresh, Json, Track, example, typed_command
 from fedmoments.cli.output import (
     plural,
     print_files,
@@ -17,6 +17,7 @@ from fedmoments.cli.output import (
     print_line,
     print_note,
     print_table,
+    print_tracked,
     progress_bar,
     readable_bytes,
     readable_seconds,
@@ -219,6 +220,7 @@ def tune(
         Path | None,
         typed("--out", "-o", help="Folder for results.json, report.html, config.toml and what was tuned.", common=5),
     ] = None,
+    track: Track = (),
     json: Json = False,
 ) -> None:
     """Tune in rounds from closed-form heads and from a random start: accuracy against rounds, bytes and compute.
@@ -227,13 +229,21 @@ def tune(
     """
     from fedmoments.extras import require
     from fedmoments.study.jobs.tuning import run_tuning
+    from fedmoments.study.tracking import make_trackers
 
     require("flwr", "Tuning in rounds", "flower")
     results_folder(out)
+    trackers = make_trackers(track, out)
     try:
         with progress_bar("tuning") as progress:
             outcome = run_tuning(
-                study, out, command=typed_command(), cache_dir=study.cache, progress=progress, fresh=fresh
+                study,
+                out,
+                command=typed_command(),
+                cache_dir=study.cache,
+                progress=progress,
+                fresh=fresh,
+                callbacks=trackers,
             )
     except KeyboardInterrupt:
         kept = f"what was tuned is kept in {out}, the same command goes on from there" if out else "nothing is kept"
@@ -248,3 +258,4 @@ def tune(
     if outcome.replaced:
         print_line(f"{plural(outcome.replaced, 'run')} of an earlier job in {out} had other settings and were replaced")
     print_files(outcome.files)
+    print_tracked(trackers)

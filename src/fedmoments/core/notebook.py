@@ -1,11 +1,16 @@
 """What notebooks show of our values: one small table, whose text nobody's class name can turn into markup."""
 
-from collections.abc import Iterable, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from importlib import import_module
 from typing import Any
 
-__all__ = ["html_table"]
+__all__ = ["html_table", "notebook_progress", "progress_html"]
 
+#: Seconds between two drawings of a bar.
+REDRAW = 0.2
 #: Rows that a notebook shows; a last line says how many more there are.
 MOST_ROWS = 20
 
@@ -36,3 +41,41 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any
 
 def _line(kind: str, cells: Iterable[Any]) -> str:
     return f"<tr>{''.join(f'<{kind}>{escape(str(cell))}</{kind}>' for cell in cells)}</tr>"
+
+
+def notebook_progress(what: str) -> Callable[[int, int, str], None] | None:
+    """Return a callback (done, total, text) that draws a bar below the cell of a notebook; None outside of notebooks.
+
+    Examples
+    --------
+    >>> notebook_progress("simulating") is None
+    True
+    """
+    # Only IPython itself knows whether a notebook runs us, and where it does, it is imported already.
+    ipython = sys.modules.get("IPython")
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
+        return None
+    page: Any = import_module("IPython.display")
+    shown = page.display(page.HTML(progress_html(what, 0, 0, "")), display_id=True)
+    last = 0.0
+
+    def move(done: int, total: int, text: str = "") -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REDRAW or done >= total:
+            last = now
+            shown.update(page.HTML(progress_html(what, done, total, text)))
+
+    return move
+
+
+def progress_html(what: str, done: int, total: int, text: str) -> str:
+    """Return a bar as HTML; all text is escaped.
+
+    Examples
+    --------
+    >>> progress_html("simulating", 1, 4, "iid, <seed 0>")
+    'simulating <progress value="1" max="4"></progress> 1 of 4, iid, &lt;seed 0&gt;'
+    """
+    behind = f", {escape(text)}" if text else ""
+    return f'{escape(what)} <progress value="{done}" max="{max(total, 1)}"></progress> {done} of {total}{behind}'

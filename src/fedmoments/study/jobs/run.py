@@ -6,14 +6,14 @@ The files that a job leaves: results as JSON and CSV, the report, the configurat
 import csv
 import io
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.observations import SWEPT, Report, Results, Row
-from fedmoments.core.observations.parts import RoundCurve
+from fedmoments.core.observations.parts import RoundCurve, round_observations
 from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.settings.study import StudySettings
@@ -26,6 +26,7 @@ from fedmoments.study.simulation.methods import all_names
 from fedmoments.study.simulation.points import Point
 from fedmoments.study.simulation.rounds import Participation
 from fedmoments.study.simulation.sweep import Sweep, Table, plan_sweep
+from fedmoments.study.tracking import Callback, call_all, tracking
 
 __all__ = ["COLUMNS", "PROGRESS", "JobResult", "run_job", "to_csv", "write_outputs"]
 
@@ -127,6 +128,7 @@ def run_job(
     progress: Progress | None = None,
     fresh: bool = False,
     for_report: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> JobResult:
     """Run a job.
 
@@ -148,6 +150,8 @@ def run_job(
     for_report
         Look at what a report shows beyond tables and digests, too: confusions, calibration, who holds what, bias,
         diagnostics. Whoever writes no report and reads no document does without.
+    callbacks
+        Called with every result as it is found, and with the files at the end.
     """
     check_study(config)
     start = time.perf_counter()
@@ -158,16 +162,25 @@ def run_job(
     memory = Memory(out / PROGRESS if out else None, encoded.basis(), fresh=fresh)
     start = time.perf_counter()
     details = Details(for_report or out is not None)
-    report, first = _simulated(config, encoded, memory, details, progress)
-    timings = {"encode": encode_seconds, "simulate": time.perf_counter() - start}
-    report = replace(report, command=command, timings=timings, seconds=sum(timings.values()))
-    classifiers = _noted(config, encoded, first, details)
-    files = write_outputs(out, report, config.to_toml(), classifiers) if out else []
+    with tracking(callbacks, config.to_dict()):
+        report, first = _simulated(config, encoded, memory, details, progress=progress, callbacks=callbacks)
+        timings = {"encode": encode_seconds, "simulate": time.perf_counter() - start}
+        report = replace(report, command=command, timings=timings, seconds=sum(timings.values()))
+        classifiers = _noted(config, encoded, first, details)
+        files = write_outputs(out, report, config.to_toml(), classifiers) if out else []
+        for callback in callbacks:
+            callback.on_end(report, files)
     return JobResult(report, classifiers, files, memory.found, encoded.computed)
 
 
 def _simulated(
-    config: StudySettings, encoded: Encoded, memory: Memory, details: Details, progress: Progress | None
+    config: StudySettings,
+    encoded: Encoded,
+    memory: Memory,
+    details: Details,
+    *,
+    progress: Progress | None,
+    callbacks: Sequence[Callback],
 ) -> tuple[Report, Point]:
     """Return what was measured, and the first setting; ``details`` looks closer at it on the way."""
     sweep = plan_sweep(
@@ -182,8 +195,9 @@ def _simulated(
         progress=progress,
         looks_closer=True,
     )
-    table, rounds = _measured(sweep, config, details, progress)
+    table, rounds = _measured(sweep, config, details, progress, callbacks)
     first = sweep.settings[0]
+    call_all(callbacks, round_observations(rounds, first.to_dict()))
     curve = budget_curve(encoded.features, config, first, progress=progress) if config.budget_curve else None
     report = replace(
         table.report(),
@@ -196,10 +210,14 @@ def _simulated(
 
 
 def _measured(
-    sweep: Sweep, config: StudySettings, details: Details, progress: Progress | None
+    sweep: Sweep,
+    config: StudySettings,
+    details: Details,
+    progress: Progress | None,
+    callbacks: Sequence[Callback],
 ) -> tuple[Table, tuple[RoundCurve, ...]]:
     """Measure every federation of a sweep once: in rounds, for the table and for a closer look."""
-    table, rounds = Table(sweep), list[RoundCurve]()
+    table, rounds = Table(sweep, callbacks), list[RoundCurve]()
     for held in sweep:
         if sweep.is_first(held.setting):
             rounds += round_curves(held, config.participation, progress=progress)

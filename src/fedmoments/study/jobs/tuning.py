@@ -3,13 +3,13 @@
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedmoments.core.observations import Report, Results
+from fedmoments.core.observations import Observation, Report, Results, Scalar
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.tuning import OneShot, Tuning, TuningCurve
 from fedmoments.errors import FileFormatError
@@ -19,6 +19,7 @@ from fedmoments.settings.study import TuningStudy
 from fedmoments.study.checks import check_tuning, start_word
 from fedmoments.study.jobs.encoding import Encoded, encode_data
 from fedmoments.study.jobs.tuning_world import World
+from fedmoments.study.tracking import Callback, call_all, tracking
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.loop import tune
 
@@ -61,6 +62,7 @@ def run_tuning(
     cache_dir: Any = None,
     progress: Progress | None = None,
     fresh: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> TuningResult:
     """Run a job of tuning.
 
@@ -79,30 +81,43 @@ def run_tuning(
         Called after every round.
     fresh
         Forget the runs that an earlier job left in ``out``, ended or interrupted.
+    callbacks
+        Called with every tested round once its run has ended, and with the files at the end.
     """
     check_tuning(config)
     clock = time.perf_counter()
     encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
     if fresh and out:
         shutil.rmtree(out / "curves", ignore_errors=True)
-    job = _Job(config, encoded, out, progress)
-    tuning = job.run()
-    report = Report(
-        data=encoded.describe(),
-        tuning=tuning,
-        config=config.to_dict(),
-        command=command,
-        seconds=time.perf_counter() - clock,
-    )
-    files = _write(out, report, config) if out else []
+    job = _Job(config, encoded, out, progress, callbacks)
+    with tracking(callbacks, config.to_dict()):
+        tuning = job.run()
+        report = Report(
+            data=encoded.describe(),
+            tuning=tuning,
+            config=config.to_dict(),
+            command=command,
+            seconds=time.perf_counter() - clock,
+        )
+        files = _write(out, report, config) if out else []
+        for callback in callbacks:
+            callback.on_end(report, files)
     return TuningResult(report, files, job.resumed, job.replaced)
 
 
 class _Job:
     """The loops over seeds, starts and optimisers."""
 
-    def __init__(self, config: TuningStudy, encoded: Encoded, out: Path | None, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        config: TuningStudy,
+        encoded: Encoded,
+        out: Path | None,
+        progress: Progress | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
         self.config, self.encoded, self.out, self.progress = config, encoded, out, progress
+        self.callbacks = callbacks
         self.resumed, self.replaced = 0, 0
         self._done = 0
 
@@ -121,6 +136,7 @@ class _Job:
             clients = len(world.holders)
             for start, optimiser in product(self.config.starts, self.config.optimisers):
                 curves.append(self._curve(world, start, optimiser))
+                call_all(self.callbacks, self._tested(curves[-1], clients))
         first = TuningPlan(**self.config.plan)
         return Tuning(
             self.config.stage,
@@ -133,6 +149,17 @@ class _Job:
             tuple(curves),
             tuple(heads),
         )
+
+    def _tested(self, curve: TuningCurve, clients: int) -> Iterator[Observation]:
+        """Yield what is known after every round of one run."""
+        place: dict[str, Scalar] = {"head": curve.start, "optimiser": curve.optimiser, "stage": self.config.stage}
+        place |= {"split": self.config.splits[0], "clients": clients, "seed": curve.seed}
+        for point in curve.points:
+            where = {**place, "round": point.round}
+            figures = (("accuracy", point.accuracy, ""), ("loss", point.loss, ""), ("sent", point.total_bytes, "bytes"))
+            for quantity, value, unit in figures:
+                if value is not None:
+                    yield Observation(where, (value,), quantity, None, (curve.seed,), unit)
 
     def _curve(self, world: World, start: str, optimiser: str) -> TuningCurve:
         """Return one run, from the file of an earlier job if that has ended it."""

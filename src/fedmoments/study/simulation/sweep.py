@@ -14,6 +14,7 @@ from typing import Any
 
 from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.heads import Head
+from fedmoments.core.notebook import notebook_progress
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain
 from fedmoments.core.observations.parts import Data, SplitReport
@@ -36,6 +37,7 @@ from fedmoments.study.simulation.points import (
     methods_in,
     settings_of,
 )
+from fedmoments.study.tracking import Callback, call_all, tracking
 
 __all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "simulate", "split_report", "standard_heads"]
 
@@ -197,8 +199,8 @@ class _Steps:
 class Table:
     """Gathers the outcomes of a sweep into rows, one for every setting and method."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
+    def __init__(self, sweep: Sweep, callbacks: Sequence[Callback] = ()) -> None:
+        self._sweep, self._callbacks = sweep, callbacks
         self._outcomes: dict[tuple[Point, str], list[Outcome]] = {}
         self._splits: dict[tuple[int | None, str, int], SplitReport] = {}
 
@@ -210,6 +212,8 @@ class Table:
             self._splits[place] = split_report(held.split, held.seed)
         for name, outcome in held.outcomes().items():
             self._outcomes.setdefault((setting, name), []).append(outcome)
+            row = _row(name, held.methods[name], setting, [outcome], self._sweep.features.n_classes)
+            call_all(self._callbacks, row.observations)
 
     def report(self) -> Report:
         """Return the table, once everything was added."""
@@ -276,6 +280,7 @@ def simulate(
     memory_limit: float = 4e9,
     memory: Memory | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     **sweeps: Sequence[Any],
 ) -> Report:
     """Run a whole federation for every setting, seed and head.
@@ -295,7 +300,9 @@ def simulate(
     memory
         What was found before; what is found now is added to it.
     progress
-        Called before every step, and at the end.
+        Called before every step, and at the end; a notebook shows a bar by default.
+    callbacks
+        Called with every result as it is found: see :class:`~fedmoments.study.tracking.Callback`.
     **sweeps
         Values to sweep; all combinations are run. ``clients``: numbers of clients; without any 100, or what the data
         say. ``splits``: schemes, as they are typed. ``means_per_client``: means that a client sends of a class.
@@ -335,9 +342,13 @@ def simulate(
         hyper=hyper,
         memory_limit=memory_limit,
         memory=memory,
-        progress=progress,
+        progress=progress or notebook_progress("simulating"),
     )
-    table = Table(sweep)
-    for held in sweep:
-        table.add(held)
-    return replace(table.report(), seconds=time.perf_counter() - start)
+    table = Table(sweep, callbacks)
+    with tracking(callbacks, {"data": features.name, "heads": list(sweep.methods), "seeds": seeds, **sweeps}):
+        for held in sweep:
+            table.add(held)
+        report = replace(table.report(), seconds=time.perf_counter() - start)
+        for callback in callbacks:
+            callback.on_end(report, ())
+    return report
