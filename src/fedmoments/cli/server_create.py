@@ -79,10 +79,9 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
     """Return the terms, with what data like the clients' tell of classes and features."""
     from fedmoments.core.statistics import FixedPoint
     from fedmoments.federation.drawing_up import draw_up_terms
-    from fedmoments.samples.reading import choose_encoder
 
     names, modality, dim, shown = _features_of(settings)
-    encoder = choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
+    encoder = _encoder(settings, modality, dim)
     return draw_up_terms(
         settings.name,
         settings,
@@ -97,6 +96,16 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         privacy=privacy,
         seed=settings.seed,
     )
+
+
+def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
+    """Return the encoder that the terms name; one that is known as it stands is not loaded, and need not be here."""
+    from fedmoments.samples.encoders.known import known_encoder
+    from fedmoments.samples.reading import DEFAULTS, choose_encoder
+
+    plain = settings.size is None and settings.pooling is None
+    known = known_encoder(settings.encoder or DEFAULTS[modality]) if plain else None
+    return known or choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
 
 
 def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
