@@ -180,6 +180,10 @@ def test_metrics_and_the_model_are_described(server: tuple[str, Path]) -> None:
     assert described["model_card"].startswith("# Model card")
 
 
+def probabilities(answer: dict[str, Any]) -> dict[str, float]:
+    return {row["class"]: row["probability"] for row in answer["top"]}
+
+
 def test_images_come_as_files_or_as_base64(tmp_path: Path) -> None:
     from PIL import Image
 
@@ -207,8 +211,10 @@ def test_images_come_as_files_or_as_base64(tmp_path: Path) -> None:
     assert [row["class"] for row in form] == expected
     assert [row["class"] for row in rows[:4]] == expected
     assert all("error" in row for row in rows[4:])  # a path names nothing here
-    assert form[0]["probability"] == rows[0]["probability"]
-    assert (single, "error" in damaged) == (form[0], True)
+    assert "error" in damaged
+    # A network rounds float32 otherwise in batches of another size, by how much depends on the processor.
+    for answer in (single, rows[0]):
+        assert probabilities(answer) == pytest.approx(probabilities(form[0]), abs=1e-5)
 
 
 def test_too_many_samples_that_wait_are_told_to_come_again(tmp_path: Path) -> None:
