@@ -1,5 +1,6 @@
 """Figures of a tested classifier: correct answers by class, and whether its probabilities can be believed."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,8 @@ class Evaluation:
     (0.8, 0.875)
     >>> result.confusions(1)
     (Confusion(true='cat', predicted='dog', count=1),)
+    >>> result.class_specificities.tolist(), round(result.macro_f1, 3)
+    ([1.0, 0.75], 0.762)
     """
 
     class_names: tuple[str, ...]
@@ -77,6 +80,28 @@ class Evaluation:
         tested = self.class_counts > 0
         return float(self.class_accuracies[tested].sum() / max(int(tested.sum()), 1))
 
+    @property
+    def _tells_all(self) -> bool:
+        """Whether the table holds every sample: of coarse and masked sums, wrong answers are not told class by class."""
+        return int(self.table.sum()) == self.n_samples and (self.others is None or not self.others.any())
+
+    @property
+    def class_specificities(self) -> NDArray[np.float64]:
+        """(C,) share of the other classes' samples not taken for a class; NaN of none, or where not all is told."""
+        elsewhere = self.n_samples - self.class_counts
+        wrongly = self.table.sum(axis=0) - np.diagonal(self.table)
+        known = (elsewhere > 0) & self._tells_all
+        return np.where(known, 1.0 - wrongly / np.maximum(elsewhere, 1), np.nan)
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean over tested classes of 2·right / (samples + answers); NaN where none was tested or not all is told."""
+        tested = self.class_counts > 0
+        if not self._tells_all or not tested.any():
+            return float("nan")
+        both = self.class_counts + self.table.sum(axis=0)
+        return float((2.0 * np.diagonal(self.table)[tested] / both[tested]).mean())
+
     def confusions(self, most: int) -> tuple[Confusion, ...]:
         """Return the pairs of classes that cost most samples, worst first."""
         wrong = self.table.copy()
@@ -92,12 +117,20 @@ class Evaluation:
             "samples": self.n_samples,
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
+            "macro_f1": self.macro_f1 if math.isfinite(self.macro_f1) else None,
             "confusions": [vars(pair) for pair in self.confusions(most)],
         }
         if per_class:
-            rows = zip(self.class_names, self.class_counts.tolist(), self.class_accuracies.tolist(), strict=True)
+            figures = (self.class_counts, self.class_accuracies, self.class_specificities)
+            rows = zip(self.class_names, *(figure.tolist() for figure in figures), strict=True)
             document["per_class"] = [
-                {"class": name, "samples": count, "accuracy": share if count else None} for name, count, share in rows
+                {
+                    "class": name,
+                    "samples": count,
+                    "accuracy": share if count else None,
+                    "specificity": spared if math.isfinite(spared) else None,
+                }
+                for name, count, share, spared in rows
             ]
         return document
 
