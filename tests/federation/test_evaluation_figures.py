@@ -1,4 +1,4 @@
-"""Figures by class that follow from a confusion table, against scikit-learn, and none where the table tells too little."""
+"""Figures by class of a confusion table, against scikit-learn, and none where the table tells too little."""
 
 from typing import Any
 

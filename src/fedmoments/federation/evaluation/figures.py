@@ -82,7 +82,7 @@ class Evaluation:
 
     @property
     def _tells_all(self) -> bool:
-        """Whether the table holds every sample: of coarse and masked sums, wrong answers are not told class by class."""
+        """Whether the table holds every sample; coarse and masked sums do not tell wrong answers by class."""
         return int(self.table.sum()) == self.n_samples and (self.others is None or not self.others.any())
 
     @property
