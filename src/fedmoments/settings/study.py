@@ -104,7 +104,12 @@ class StudySettings(Encoding, SampleSource, FromFile):
     )
     privacy: Mapping[str, Any] = option({}, "Rules of privacy.", group="Privacy")
     seeds: int = option(5, "How many seeds: splits differ, features do not.", common=7)
-    memory_limit: float = option(4.0, "Memory limit for the statistics of one head; a head that needs more is reported, not fitted.", metavar="GB", group="Heads")
+    memory_limit: float = option(
+        4.0,
+        "Memory limit for the statistics of one head; a head that needs more is reported, not fitted.",
+        metavar="GB",
+        group="Heads",
+    )
 
 
 @dataclass(frozen=True)
