@@ -193,11 +193,12 @@ RULES: dict[str, tuple[str, dict[str, Any], Callable[[Federation], Callable[[Exa
 
 def predictions(rule: str, X: Array, y: Array, holders: Array, points: Array) -> Array:
     """Return the labels (n,) that a rule gives points (n, d), exactly."""
+    return np.unique(y)[shortfalls(rule, X, y, holders, points).argmin(axis=1)]
+
+
+def shortfalls(rule: str, X: Array, y: Array, holders: Array, points: Array) -> Array:
+    """Return how far below the best one every score (n, C) is: subtracted exactly, and only then float64."""
     with mp.workdps(DIGITS):
-        federation = Federation(X, y, holders)
-        scores = RULES[rule][2](federation)
-        chosen = []
-        for point in _exact(points):
-            values = scores(point)
-            chosen.append(federation.classes[max(range(len(values)), key=values.__getitem__)])
-    return np.array(chosen)
+        scores = RULES[rule][2](Federation(X, y, holders))
+        values = np.array([scores(point) for point in _exact(points)], dtype=object)
+        return np.asarray(values.max(axis=1, keepdims=True) - values, dtype=np.float64)

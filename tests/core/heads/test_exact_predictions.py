@@ -141,7 +141,7 @@ def test_constant_dimensions_are_predicted_exactly(rule: str, value: float) -> N
     assert differing(rule, X, y, holders, points) == (0, [])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)  # half a per cent of all examples lie on a boundary
+@settings(max_examples=40, deadline=None, derandomize=True)  # one example in some 5,000 has a point on a boundary
 @given(
     rule=st.sampled_from(sorted(RULES)),
     seed=st.integers(0, 1000),
@@ -166,6 +166,33 @@ def test_fixed_point_that_keeps_no_spread_says_what_to_do(name: str) -> None:
     form = fm.FixedPoint(norm_bound=1e8, max_samples=2**24)
     _, messages = outcome(name, split(X + 1e6, y, holders), X + 1e6, fixed_point=form)
     assert any("norm_bound=1e+08" in m and "Offset" in m and "least norm_bound" in m for m in messages)
+
+
+@pytest.mark.parametrize("rule", ["fedcgs", "fed3r, relative", "gh-lda"])
+def test_spread_that_rounding_hides_in_some_dimensions_is_warned_of(rule: str) -> None:
+    """Classes differ in all four dimensions, but inside classes the steps of fixed point leave only the widest."""
+    X, y, holders = draw(174)
+    X[:, 3] *= 30.0
+    offset = 10.0**3.4 * SIGNS
+    form = fm.FixedPoint(norm_bound=3e4 * 10.0**3.4, max_samples=2**10)
+    _, messages = differing(rule, X + offset, y, holders, points_of(X) + offset, fixed_point=form)
+    assert any("rounding" in message for message in messages)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("size", [0.2, 1.0, 20.0])
+def test_fixed_point_as_agreed_by_default_is_not_warned_of(rule: str, size: float) -> None:
+    X, y, holders = draw()
+    result = differing(rule, size * X, y, holders, size * points_of(X), fixed_point=fm.FixedPoint())
+    assert result == (0, [])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_class_means_that_fixed_point_rounds_are_warned_of(metric: str) -> None:
+    X, y, holders = draw()
+    form = fm.FixedPoint(norm_bound=1e12, max_samples=2**24)
+    _, messages = outcome("fedncm", split(X, y, holders), X, fixed_point=form, metric=metric)
+    assert any("distances of class means" in message and "norm_bound=1e+12" in message for message in messages)
 
 
 # ------------------------------------------------------------------------------------------ samples that are equal

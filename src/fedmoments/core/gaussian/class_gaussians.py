@@ -21,6 +21,7 @@ from fedmoments.core.gaussian.precision import (
     TOLERANCE,
     TYPICAL,
     check_digits,
+    directions,
     warn_code,
     warn_flat,
     warn_noise,
@@ -308,16 +309,14 @@ class ClassGaussians:
             (C,) what divided the scatter of a class; 0 for a class without a variance of its own.
         """
         own = divisors > 0
-        noise = self._class_noise[own] / divisors[own, None]
+        noise = directions(self.stats) * self._class_noise[own] / divisors[own, None]
         shares = noise / np.maximum(variances[own], np.finfo(np.float64).tiny)
         if shares.max(initial=0.0) > TOLERANCE:
             warn_noise(self.stats, float(shares.max()), "the variances of a class")
 
     def check_class(self, label: int, covariance: Floats, add: float) -> None:
         """Warn where rounding has taken digits from a class covariance (d, d), shrunk by ``add``·I."""
-        # The steps of fixed point are as large in all directions of both classes, and the quadratic rule adds them up.
-        directions = 1.0 if self.stats.fixed_point is None else 4.0
-        noise = directions * float(self._class_noise[label].max(initial=0.0)) / max(int(self.counts[label]) - 1, 1)
+        noise = float(self._class_noise[label].max(initial=0.0)) / max(int(self.counts[label]) - 1, 1)
         check_digits(self.stats, covariance, noise, add, f"the covariance of class {label}")
 
     @cached_property
@@ -357,6 +356,8 @@ def total_scatter(stats: Statistics) -> tuple[MatrixScatter, float]:
     """Return the scatter of all samples around the global mean, and what rounding leaves of its eigenvalues.
 
     It is Σ x xᵀ − N μ_g μ_gᵀ, added up from that inside classes and that of their means: the latter loses no digit.
+    Where rounding hides the spread inside classes in some dimensions, what is left may be singular, and tells classes
+    apart too well: a :class:`~fedmoments.errors.FitWarning` says so.
 
     Parameters
     ----------
@@ -375,5 +376,7 @@ def total_scatter(stats: Statistics) -> tuple[MatrixScatter, float]:
     away = gaussians.means[stats.classes] - gaussians.global_mean
     add_gram(matrix, away * np.sqrt(stats.class_counts)[:, None])
     total = MatrixScatter(symmetrize_upper(matrix), float(max(stats.n_samples - 1, 0)))
+    if isinstance(within, MatrixScatter) and not gaussians.flat and within.hidden > TOLERANCE:
+        warn_noise(stats, within.hidden, "the total scatter")
     hidden = stats.n_samples * gaussians.least_deviation**2 if gaussians.flat else 0.0
     return total, max(within.noise * within.weight, hidden)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from fedmoments.core.gaussian.precision import DEAD, TYPICAL
+from fedmoments.core.gaussian.precision import DEAD, HIDDEN, TYPICAL
 from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, unpacked_dim
 from fedmoments.core.statistics.mean_rows import MeanRows
 
@@ -96,6 +96,8 @@ class MatrixScatter(Scatter):
         Degrees of freedom.
     rounding
         (d,) what rounding may leave of the diagonal of equal samples; None for nothing.
+    between
+        (d,) the scatter of class means: where these differ, rounding may hide a spread inside classes.
 
     Examples
     --------
@@ -103,7 +105,9 @@ class MatrixScatter(Scatter):
     2.0
     """
 
-    def __init__(self, matrix: Floats, weight: float, rounding: Floats | None = None) -> None:
+    def __init__(
+        self, matrix: Floats, weight: float, rounding: Floats | None = None, between: Floats | None = None
+    ) -> None:
         self.matrix, self.dim = matrix, len(matrix)
         self.weight = self.dof = weight
         self.rounding = np.zeros(self.dim) if rounding is None else rounding
@@ -111,7 +115,14 @@ class MatrixScatter(Scatter):
         if dead.any():
             matrix[dead] = 0.0
             matrix[:, dead] = 0.0
-        self._noise = TYPICAL * float(self.rounding[~dead].max(initial=0.0)) / max(weight, 1.0)
+        noise = np.where(dead, 0.0, TYPICAL * self.rounding)
+        #: How much of the total scatter rounding may hide in a dimension without spread inside classes, at most.
+        self.hidden = 0.0
+        if between is not None:
+            told_apart = dead & (between > HIDDEN * self.rounding)
+            noise[told_apart] = self.rounding[told_apart]
+            self.hidden = float((self.rounding[told_apart] / between[told_apart]).max(initial=0.0))
+        self._noise = float(noise.max(initial=0.0)) / max(weight, 1.0)
 
     @property
     def trace(self) -> float:

@@ -29,7 +29,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.gaussian.precision import DEAD, MOST_CODE, noise_of_codes, noise_of_rows, noise_of_squares
+from fedmoments.core.gaussian.precision import (
+    DEAD,
+    MOST_CODE,
+    noise_of_codes,
+    noise_of_rows,
+    noise_of_squares,
+)
 from fedmoments.core.gaussian.residual import check_share
 from fedmoments.core.gaussian.scatter import (
     DiagonalScatter,
@@ -111,7 +117,9 @@ class Exact(CovarianceSource):
         add_gram(matrix, means[stats.classes] * np.sqrt(stats.class_counts)[:, None], weight=-1.0)
         squares = np.asarray(packed_diagonal(gram), np.float64)
         rounding = noise_of_squares(squares, float(stats.n_samples), stats.fixed_point)
-        return MatrixScatter(matrix, float(stats.n_samples - len(stats.classes)), rounding)
+        away = means[stats.classes] - stats.sums.sum(axis=0) / stats.n_samples
+        between = np.asarray(stats.class_counts @ np.square(away))
+        return MatrixScatter(matrix, float(stats.n_samples - len(stats.classes)), rounding, between)
 
     def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
         for label, gram in stats.class_grams:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians
-from fedmoments.core.gaussian.precision import TOLERANCE, warn_noise
+from fedmoments.core.gaussian.precision import MEANS_ONLY, TOLERANCE, check_means, warn_noise
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.preset import Preset
 from fedmoments.core.linalg import EPSILON
@@ -52,8 +52,10 @@ class NearestMean(Head):
         gaussians = ClassGaussians(stats)
         means = gaussians.means
         norms = np.linalg.norm(means, axis=1)
+        away = float(np.square(gaussians.centred_means[gaussians.present]).sum(axis=1).mean())
+        check_means(stats, away)
         if self.metric == "cosine":
-            self._check_angles(gaussians)
+            self._check_angles(gaussians, away)
             weights, bias = means / np.where(norms > 0, norms, 1.0)[:, None], np.zeros(len(means))
             return LinearClassifier(weights=weights.T.copy(), bias=bias, present=gaussians.present)
         # Distances do not change when features and means move together: around the global mean, fewer digits cancel.
@@ -63,13 +65,21 @@ class NearestMean(Head):
         return LinearClassifier(weights=centred.T.copy(), bias=bias, offset=offset, present=gaussians.present)
 
     @staticmethod
-    def _check_angles(gaussians: ClassGaussians) -> None:
-        """Warn where class means lie so far from the origin that scores round away what their angles differ by."""
-        present, length = gaussians.means[gaussians.present], float(np.linalg.norm(gaussians.global_mean))
-        away = float(np.square(present - gaussians.global_mean).sum(axis=1).mean())
-        # Of vectors μ + δ, scores differ by about ‖δ‖²/‖μ‖; a sum of d products of ‖μ‖ in all rounds by 8ε·‖μ‖.
-        if 0.0 < away * TOLERANCE < 8 * EPSILON * length**2:
-            warn_noise(gaussians.stats, 8 * EPSILON * length**2 / away, "what the angles of class means differ by")
+    def _check_angles(gaussians: ClassGaussians, away: float) -> None:
+        """Warn where class means lie so far from the origin that scores round away what their angles differ by.
+
+        Parameters
+        ----------
+        gaussians
+            Of the classes.
+        away
+            Mean squared distance of class means from the global mean.
+        """
+        # Of vectors μ + δ, scores differ by about ‖δ‖²/‖μ‖; a sum of d products of ‖μ‖ in all rounds by 8ε·‖μ‖, and
+        # points may lie closer to a boundary than means do.
+        rounding = 8 * EPSILON * float(gaussians.global_mean @ gaussians.global_mean)
+        if 0.0 < away * TOLERANCE < MEANS_ONLY * rounding:
+            warn_noise(gaussians.stats, rounding / away, "what the angles of class means differ by")
 
 
 PRESETS = (Preset("fedncm", NearestMean, "nearest class mean", "FedNCM, Legate et al. 2023"),)

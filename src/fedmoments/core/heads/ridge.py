@@ -32,7 +32,7 @@ from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_source
 from fedmoments.core.gaussian.class_gaussians import total_scatter
 from fedmoments.core.gaussian.linear_rules import around_mean
-from fedmoments.core.gaussian.precision import check_digits, warn_equal, warn_far
+from fedmoments.core.gaussian.precision import TOLERANCE, check_digits, directions, warn_equal, warn_far, warn_noise
 from fedmoments.core.gaussian.sources import ALL_CLIENTS
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.preset import Preset
@@ -150,7 +150,10 @@ class Ridge(Head):
             warn_far(float(np.sqrt(np.trace(gram) / spread)))
         around = scatter.matrix
         around[np.diag_indices_from(around)] += amount
-        check_digits(stats, around, noise, amount, "the total scatter")
+        if Shrinkage.parse(self.ridge).kind == "automatic" and 0.0 < TOLERANCE * spread < directions(stats) * noise:
+            warn_noise(stats, directions(stats) * noise / spread, "the total scatter that the ridge is chosen by")
+        else:
+            check_digits(stats, around, noise, amount, "the total scatter")
         if self.intercept:
             weights = solve_positive(around, right)
             return weights, counts / n - mean @ weights
