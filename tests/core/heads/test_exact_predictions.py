@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.heads.sixty_digits import RULES, predictions
+from tests.core.heads.sixty_digits import RULES, predictions, shortfalls
 
 import fedmoments as fm
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.gaussian.precision import TOLERANCE
 from fedmoments.core.maps import Offset
 from fedmoments.errors import FedMomentsError, FitWarning, InputError, NotEnoughDataError
 
@@ -141,23 +142,47 @@ def test_constant_dimensions_are_predicted_exactly(rule: str, value: float) -> N
     assert differing(rule, X, y, holders, points) == (0, [])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)  # one example in some 5,000 has a point on a boundary
-@given(
-    rule=st.sampled_from(sorted(RULES)),
-    seed=st.integers(0, 1000),
-    size=st.floats(0.0, 7.0),
-    room=st.sampled_from([4.0, 100.0, 1e4]),
-    most=st.sampled_from([2**10, 2**24]),
-)
-def test_fixed_point_predicts_exactly_or_warns(rule: str, seed: int, size: float, room: float, most: int) -> None:
+FORMS: dict[str, st.SearchStrategy[Any]] = {
+    "rule": st.sampled_from(sorted(RULES)),
+    "seed": st.integers(0, 1000),
+    "size": st.floats(0.0, 7.0),
+    "room": st.sampled_from([4.0, 100.0, 1e4]),
+    "most": st.sampled_from([2**10, 2**24]),
+}
+
+
+def missed_unsaid(rule: str, seed: int, size: float, room: float, most: int) -> Array:
+    """Return by how much, as a share of the median one, points miss the best score where nothing was warned of."""
     X, y, holders = draw(seed)
     offset = 10.0**size * SIGNS
+    points = points_of(X) + offset
     form = fm.FixedPoint(norm_bound=min(room * 10.0**size * 3.0, 1e12), max_samples=most)
+    name, hyper, _ = RULES[rule]
     try:
-        wrong, messages = differing(rule, X + offset, y, holders, points_of(X) + offset, fixed_point=form)
+        labels, messages = outcome(name, split(X + offset, y, holders), points, fixed_point=form, **hyper)
     except NotEnoughDataError as error:  # a class of which rounding leaves no spread at all: the cause must be named
-        wrong, messages = len(points_of(X)), [str(error)]
-    assert not wrong or any("rounding" in message for message in messages), (wrong, form)
+        labels, messages = np.full(len(points), -1), [str(error)]
+    if any("rounding" in message for message in messages):
+        return np.empty(0)
+    assert labels.min() >= 0, messages
+    short = shortfalls(rule, X + offset, y, holders, points)
+    missed = short[np.arange(len(labels)), labels]
+    return np.asarray(missed[missed > 0] / np.median(short[short > 0]))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)  # one example in some 5,000 has a point on a boundary
+@given(**FORMS)
+def test_fixed_point_predicts_exactly_or_warns(rule: str, seed: int, size: float, room: float, most: int) -> None:
+    assert not len(missed_unsaid(rule, seed, size, room, most))
+
+
+@settings(max_examples=40, deadline=None)
+@given(**FORMS)
+def test_fixed_point_misses_points_on_a_boundary_only_or_warns(
+    rule: str, seed: int, size: float, room: float, most: int
+) -> None:
+    """Of all examples: what is tolerated unsaid moves a boundary by a hundredth of a point's distance at most."""
+    assert (missed_unsaid(rule, seed, size, room, most) < TOLERANCE).all()
 
 
 @pytest.mark.parametrize("name", ["gh-lda", "fedcof-oracle", "gh-nb", "gh-dlr-qda", "gh-qda", "fedcgs"])
