@@ -193,7 +193,7 @@ RULES: dict[str, tuple[str, dict[str, Any], Callable[[Federation], Callable[[Exa
 
 def predictions(rule: str, X: Array, y: Array, holders: Array, points: Array) -> Array:
     """Return the labels (n,) that a rule gives points (n, d), exactly."""
-    return np.unique(y)[shortfalls(rule, X, y, holders, points).argmin(axis=1)]
+    return np.asarray(np.unique(y)[shortfalls(rule, X, y, holders, points).argmin(axis=1)])
 
 
 def shortfalls(rule: str, X: Array, y: Array, holders: Array, points: Array) -> Array:
