@@ -21,7 +21,7 @@ from fedmoments.federation.amendment import Amendment, read_amendments
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
-from fedmoments.privacy.secure.context import Context
+from fedmoments.privacy.secure.context import MOST_ATTEMPTS, Context
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire.agreement import Agreement, rows_of
 from fedmoments.wire.keys import PublicKey
@@ -29,8 +29,6 @@ from fedmoments.wire.keys import PublicKey
 __all__ = ["Terms"]
 
 _FIELDS = ("name", "encoder", "fingerprint", "dim", "moments", "means_per_client", "norm_bound", "max_samples")
-#: After so many batches that were given up, somebody does not want a sum.
-MOST_ATTEMPTS = 100
 _ALL = {*_FIELDS, "rows", "max_bytes", "seed", "nonce"}
 
 
@@ -223,8 +221,8 @@ class Terms:
             raise PrivacyError(f"masked reports are made in at most {MOST_ATTEMPTS} attempts, not in {attempt!r:.40}")
         if attempt and not self.privacy.mode.repeats:
             raise PrivacyError(
-                f"under {self.privacy.mode.title} a client reports once: a second report would tell more than was "
-                "agreed on. Found a new federation"
+                f"under {self.privacy.mode.title} a client reports once, and no batch is given up: there is "
+                f"no attempt {attempt}. Ask for attempt 0"
             )
         return replace(self, attempt=attempt)
 

@@ -109,9 +109,8 @@ def evaluate(message: Message, context: Context) -> Message:
 def second(message: Message, context: Context) -> Message:
     """Answer with a bundle of masked reports of the second of two phases."""
     fields, broadcast = read_content(message.content, most_bytes=MOST_BYTES)
-    offer = node_of(context).second(
-        _terms(fields["terms"]), broadcast, most_bytes=int(fields["most_bytes"]), after=str(fields["after"])
-    )
+    terms = _terms(fields["terms"]).at(fields.get("attempt", 0))
+    offer = node_of(context).second(terms, broadcast, most_bytes=int(fields["most_bytes"]), after=str(fields["after"]))
     return Message(content_of(offer.fields(), offer.bundle), reply_to=message)
 
 

@@ -81,8 +81,9 @@ class HelperNode:
         place = Path(self.settings.folder)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         least = max(self.settings.minimum, terms.privacy.batch)
+        memory, members = place / "memory.db", self._members()
         with (
-            Helper(self._key, minimum=least, path=place / "memory.db", members=self._members()) as helper,
+            Helper(self._key, minimum=least, path=memory, members=members, once=mode.opens_once) as helper,
             closing(mode.gate(helper, terms, minimum=least, folder=place)) as gate,
         ):
             answer = mode.answer(gate, terms, step, data)

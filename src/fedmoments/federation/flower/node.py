@@ -356,6 +356,7 @@ class Node:
         chosen = self.chooser(terms).choose(client)
         key = self.identity(client)
         source, noise = self._source(chosen, terms, key)
+        source = source_of(client, source, terms.attempt, self.outbox.sources(terms.id, client))
         self.outbox.prepare(terms, client, source, require_same_source(client))
         facts: dict[bytes, Mapping[str, Any]] = {}
 

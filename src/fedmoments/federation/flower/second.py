@@ -88,7 +88,8 @@ class SecondCollection:
         self._exchange.hear(lambda _: None, until=time.monotonic() + GRACE)
 
     def _ask(self, after: dict[int, str]) -> None:
-        fields = {"terms": self._store.terms.to_json(), "most_bytes": self._settings.bundle_bytes}
+        terms = self._store.terms
+        fields = {"terms": terms.to_json(), "attempt": terms.attempt, "most_bytes": self._settings.bundle_bytes}
         broadcast = self._broadcast.to_bytes()
         contents = {node: content_of({**fields, "after": last}, broadcast) for node, last in after.items()}
         for failure in self._exchange.ask(SECOND, contents):

@@ -160,7 +160,10 @@ class SecureRun:
         The same request again gets the same masks from a helper that is well, and tells nobody anything new.
         """
         self._store.note("no sum", batch=batch.name, reason=str(error)[:500])
-        again = "its clients are asked again then" if self._mode.repeats else "its clients are out for good then"
+        unless = {"": "", "client": ", unless the helper opened their sum with its noise"}
+        again = "its clients are asked again then" + unless.get(
+            self._mode.opens_once, ", and their sums are opened unless the helper opened some in this attempt"
+        )
         raise LedgerError(
             f"the sum is such as no data have ({error}): the helper's answer was wrong, or somebody in it did not send "
             "statistics, and behind masks nobody can tell who. All reports are kept: run again to ask the helper for "

@@ -199,7 +199,8 @@ def _ask_again(connection: Connection, terms: Terms, clients: list[str]) -> None
 def reopen(connection: Connection, name: str, without: Sequence[str], reason: str) -> None:
     """Undo a batch that the helper refused: its reports wait again, but for those of some clients; in a transaction.
 
-    Clients whose reports are unsound are taken out; they may report again, with higher versions.
+    Clients whose reports are unsound, or may be in no sum any more, are taken out. They are not asked again because of
+    a batch that was given up; they may report again, with higher versions.
     """
     row = connection.execute("SELECT status FROM batches WHERE batch = ?", (name,)).fetchone()
     if row is None or row[0] != "asked":
@@ -210,6 +211,7 @@ def reopen(connection: Connection, name: str, without: Sequence[str], reason: st
         version = connection.execute(query, (client, name)).fetchone()[0]
         connection.execute("DELETE FROM reports WHERE client = ?", (client,))
         depart(connection, [(client, version)], new.seq)
+    leave_out(connection, without)
     connection.execute("UPDATE reports SET batch = NULL WHERE batch = ?", (name,))
     connection.execute("DELETE FROM batches WHERE batch = ?", (name,))
 

@@ -9,7 +9,7 @@ from fedmoments.errors import InputError
 from fedmoments.privacy.modes.class_by_class import ClassByClass
 from fedmoments.privacy.modes.opened import Summed
 from fedmoments.privacy.secure.cohort_draw import Roster
-from fedmoments.privacy.secure.cohort_helper import CohortHelper
+from fedmoments.privacy.secure.cohort_helper import CohortHelper, Draw
 from fedmoments.privacy.secure.cohorts import CohortLeader
 from fedmoments.privacy.secure.context import Context
 from fedmoments.privacy.secure.envelope import read_envelope
@@ -23,7 +23,10 @@ __all__ = ["MODES", "Cohorts"]
 
 
 class _Dealer(CohortHelper):
-    """A helper of cohorts that takes in no stranger, and fixes who is present only once all seeds have opened."""
+    """A helper of cohorts that takes in no stranger, and fixes who is present only once all seeds have opened.
+
+    A draw holds for all attempts: who is with whom cannot be drawn again by giving batches up.
+    """
 
     def __init__(self, helper: Helper, *args: Any, **rules: Any) -> None:
         super().__init__(helper, *args, **rules)
@@ -37,6 +40,12 @@ class _Dealer(CohortHelper):
         for sealed in envelopes:
             self._sums.require_opens(read_envelope(sealed, context))
         return super().admit(context, envelopes)
+
+    def _drawn(self, context: Context) -> Draw:
+        return super()._drawn(context.drawing)
+
+    def _dealt(self, context: Context) -> tuple[tuple[str, ...], ...]:
+        return super()._dealt(context.drawing)
 
 
 class Cohorts(ClassByClass):
@@ -104,13 +113,13 @@ class Cohorts(ClassByClass):
 
     def prepare(self, sitting: "Sitting") -> None:
         """Draw cohorts together with the helper."""
-        cohorts = self._leader(sitting).deal(sitting.terms.context, sitting.helper)
+        cohorts = self._leader(sitting).deal(sitting.terms.context.drawing, sitting.helper)
         sitting.say(f"{len(cohorts)} cohorts are dealt")
 
     def open(self, sitting: "Sitting") -> "Opened":
         """Open the rows of cohorts of those who are present."""
         ours, reports = self._leader(sitting), sitting.leader
-        stats, facts = ours.collect(reports, sitting.helper, ours.deal(reports.context, sitting.helper))
+        stats, facts = ours.collect(reports, sitting.helper, ours.deal(reports.context.drawing, sitting.helper))
         facts |= {"suppressed": [sitting.terms.classes[label] for label in facts["suppressed"]]}
         return Summed(stats, self.name, facts=facts)
 

@@ -54,6 +54,7 @@ class Masked(Reported):
     has_helper = True
     masks = ", masked"
     exchanges = 1
+    repeats = True
     steps: tuple[str, ...] = ("sum",)
     noises = "Each of the two servers adds the full noise"
 

@@ -70,7 +70,7 @@ class Remote:
 
     def draw(self, context: Context, roster: Roster, commitment: bytes) -> bytes:
         """Return the helper's nonce for cohorts."""
-        self._require_own(context)
+        self._require_own(context, self._asked.context.drawing)
         nonce = self._ask("draw", pack_bundle([commitment, roster.to_bytes()]), NONCE_BYTES)
         if len(nonce) != NONCE_BYTES:
             raise DeploymentError(f"the helper's nonce must have {NONCE_BYTES} bytes, but {len(nonce)} arrived")
@@ -78,7 +78,7 @@ class Remote:
 
     def reveal(self, context: Context, nonce: bytes) -> tuple[tuple[str, ...], ...]:
         """Return the cohorts that the helper deals."""
-        self._require_own(context)
+        self._require_own(context, self._asked.context.drawing)
         return _groups(self._ask("reveal", nonce, self._most))
 
     def admit(self, context: Context, envelopes: Sequence[bytes]) -> tuple[tuple[str, ...], ...]:
@@ -127,8 +127,8 @@ class Remote:
             raise DeploymentError(f"the helper answered with {len(numbers)} bytes, but {8 * size} were asked for")
         return np.frombuffer(numbers, "<u8").astype(np.uint64)
 
-    def _require_own(self, context: Context) -> None:
-        if context != self._asked.context:
+    def _require_own(self, context: Context, own: Context | None = None) -> None:
+        if context != (own or self._asked.context):
             raise PrivacyError("cohorts are dealt for the context of the terms, and for no other")
 
 
@@ -178,12 +178,12 @@ def _sum(gate: Any, asked: "Asked", data: bytes) -> bytes:
 
 def _draw(gate: Any, asked: "Asked", data: bytes) -> bytes:
     commitment, members = _pieces(data, 2)
-    nonce: bytes = gate.draw(asked.context, Roster.from_bytes(members), commitment)
+    nonce: bytes = gate.draw(asked.context.drawing, Roster.from_bytes(members), commitment)
     return nonce
 
 
 def _reveal(gate: Any, asked: "Asked", data: bytes) -> bytes:
-    return _names(gate.reveal(asked.context, data))
+    return _names(gate.reveal(asked.context.drawing, data))
 
 
 def _admit(gate: Any, asked: "Asked", data: bytes) -> bytes:

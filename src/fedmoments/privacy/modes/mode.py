@@ -97,6 +97,9 @@ class Mode(ABC):
     adds_reports: ClassVar[bool] = False
     #: Whether clients may report again after their batch was given up before it was collected.
     repeats: bool = False
+    #: What the helper opens in one attempt only, whatever was given up: nothing (""), what a "client" reports, or
+    #: anything of a "federation". See :mod:`fedmoments.privacy.secure.memory`.
+    opens_once: str = "federation"
     #: Steps that the helper is asked for, and which of them come before anybody reports.
     steps: tuple[str, ...] = ()
     preparing: ClassVar[tuple[str, ...]] = ()

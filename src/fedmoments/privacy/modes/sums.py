@@ -46,6 +46,8 @@ class Sums(Masked):
         super().__init__(agreed, noise)
         self.opens_classes = not noise.is_on
         self.steps = ("learn", "open") if self.opens_classes else ("sum",)
+        # Equal numbers give equal sums, but with noise of their own two sums of a client would thin the noise out.
+        self.opens_once = "client" if noise.is_on else ""
 
     def check_agreed(self) -> None:
         """Refuse a threshold beside noise."""
@@ -58,11 +60,6 @@ class Sums(Masked):
                     "contributors out"
                 )
             )
-
-    @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        """Sums may be asked for again, over the same clients: without noise, which two draws would thin out."""
-        return not self.noise.is_on
 
     def check(self, spec: StatisticsSpec) -> None:
         """Refuse moments that keep clients apart."""

@@ -35,12 +35,12 @@ from fedmoments.privacy.secure.envelope import read_envelope
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.threshold import Sums, ThresholdHelper
 
-__all__ = ["CohortHelper"]
+__all__ = ["CohortHelper", "Draw"]
 
 Words = NDArray[np.uint64]
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """What is remembered of a draw."""
 
     commitment: bytes
@@ -142,7 +142,7 @@ class CohortHelper(ThresholdHelper):
             connection.execute("UPDATE draws SET theirs = ? WHERE context = ?", (nonce, context.digest))
         return self._dealt(context)
 
-    def _drawn(self, context: Context) -> _Draw:
+    def _drawn(self, context: Context) -> Draw:
         with self._database.reading() as connection:
             query = "SELECT context, commitment, roster, own, theirs FROM draws WHERE federation = ?"
             row = connection.execute(query, (context.federation,)).fetchone()
@@ -153,7 +153,7 @@ class CohortHelper(ThresholdHelper):
                 f"cohorts of this federation were drawn already, for another round than {context.round}: a draw is "
                 "made once, or whoever repeats it could choose the cohorts it likes. Begin a new federation"
             )
-        return _Draw(row[1], Roster.from_bytes(row[2]), *row[3:])
+        return Draw(row[1], Roster.from_bytes(row[2]), *row[3:])
 
     def _dealt(self, context: Context) -> tuple[tuple[str, ...], ...]:
         drawn = self._drawn(context)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from fedmoments.errors import InputError
 
-__all__ = ["CONTEXT_BYTES", "MOST_ROUNDS", "Context", "tests_of"]
+__all__ = ["CONTEXT_BYTES", "MOST_ATTEMPTS", "MOST_ROUNDS", "Context", "tests_of"]
 
 #: UTF-8 bytes of a federation's id and of a fingerprint.
 NAME_BYTES = 256
 #: Rounds are kept in signed 64-bit integers.
 MOST_ROUNDS = 2**63 - 1
+#: After so many batches that were given up, somebody does not want a sum: clients report in no later round.
+MOST_ATTEMPTS = 100
 
 _PLACES = struct.Struct("<32sQ32s")
 #: Bytes of a context in headers: SHA-256 of federation, round, SHA-256 of fingerprint.
@@ -72,6 +74,11 @@ class Context:
                 )
         if type(self.round) is not int or not 0 <= self.round <= MOST_ROUNDS:
             raise InputError(f"the round of a context must be a whole number from 0 to {MOST_ROUNDS}, not {self.round}")
+
+    @property
+    def drawing(self) -> "Context":
+        """What cohorts are drawn for, once: the first attempt. Later ones have the same cohorts."""
+        return Context(self.federation, 0, self.fingerprint)
 
     def to_bytes(self) -> bytes:
         """Return the context as it stands in headers, (72,): digest of federation, round, digest of fingerprint."""

@@ -43,6 +43,8 @@ class Helper:
         Public key (64 hexadecimal digits) of every enrolled client. Reports of others are refused, so that the leader
         cannot fill a batch with clients of its own invention. The list must not come from the leader alone. None: any
         report that opens counts; then a leader that makes reports itself can isolate one client.
+    once
+        What it opens in one attempt only (:mod:`~fedmoments.privacy.secure.memory`).
 
     Examples
     --------
@@ -72,12 +74,13 @@ class Helper:
         minimum: int,
         path: str | Path | None = None,
         members: Mapping[str, str] | None = None,
+        once: str = "",
     ) -> None:
         if type(minimum) is not int or minimum < 2:
             raise InputError(f"the smallest batch must be a whole number of 2 or more, not {minimum!r}")
         self._key, self.minimum = key, minimum
         self._members = None if members is None else _keys(members)
-        self._memory = Memory(path, key.public, minimum)
+        self._memory = Memory(path, key.public, minimum, once)
 
     @property
     def public(self) -> str:

@@ -1,6 +1,6 @@
 """What the helper remembers for ever: which reports it unmasked where, and in which company.
 
-Three rules are kept, each within the transaction that remembers the batch:
+Four rules are kept, each within the transaction that remembers the batch:
 
 1. *Once.* In a context, a client has one report, and each of its coordinates is unmasked once. A later version of a
    report that was collected is refused as well: a client that reports the same data again would otherwise give the
@@ -12,18 +12,25 @@ Three rules are kept, each within the transaction that remembers the batch:
    would tell what the newcomer holds. A batch that the helper adds noise to is exempt: the noise protects it.
 3. *Same answer.* A request that was answered before is recognised by its digest. Its answer is computed again, with the
    noise of the first time: fresh noise could be averaged away.
+4. *One attempt.* After a batch was given up its clients report again, for the next attempt, which is another round.
+   Where two sums of the same numbers would tell more than one (``once``), a client whose report was opened is in no
+   batch of another attempt: "client" for noise, which two draws would thin out. Where sums are taken inside groups that
+   nobody may choose, nothing of the federation is: "federation". So an attempt that is opened is the only one.
 """
 
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from fedmoments.durable import Connection, DurableFile, Kind
-from fedmoments.errors import FileFormatError, PrivacyError
+from fedmoments.errors import FileFormatError, InputError, PrivacyError, RefusedError
+from fedmoments.privacy.secure.context import MOST_ATTEMPTS, Context
 from fedmoments.privacy.secure.request import SumRequest
 from fedmoments.privacy.secure.stream import Block
+from fedmoments.wire import Reason
 
 __all__ = ["Memory"]
 
@@ -67,6 +74,8 @@ class Memory:
         The helper's public key: a file belongs to one key.
     minimum
         Fewest clients of a cell.
+    once
+        What is opened in one attempt only: nothing (""), what a "client" reports, or anything of a "federation".
 
     Raises
     ------
@@ -83,9 +92,11 @@ class Memory:
     >>> memory.close()
     """
 
-    def __init__(self, path: str | Path | None, owner: str, minimum: int) -> None:
+    def __init__(self, path: str | Path | None, owner: str, minimum: int, once: str = "") -> None:
+        if once not in ("", "client", "federation"):
+            raise InputError(f"what is opened in one attempt is '', 'client' or 'federation', not {once!r:.40}")
         self._database = DurableFile.at(path, _KIND)
-        self._minimum = minimum
+        self._minimum, self._once = minimum, once
         with self._database.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('owner', ?)", (owner,))
             keeper = connection.execute("SELECT value FROM meta WHERE name = 'owner'").fetchone()[0]
@@ -119,11 +130,14 @@ class Memory:
         ------
         PrivacyError
             When it would break a rule; nothing is remembered then.
+        RefusedError
+            When a client of it was opened in another attempt; it names the client. Nothing is remembered then.
         """
         with self._database.writing() as connection:
             known = connection.execute("SELECT noise FROM batches WHERE digest = ?", (request.digest,)).fetchone()
             if known is not None:
                 return None if known[0] is None else bytes(known[0])
+            self._check_attempt(connection, request.context, sorted(reports))
             self._check_once(connection, request, reports)
             if noise is None:
                 self._keep_company(connection, request.context.federation, sorted(reports))
@@ -168,6 +182,32 @@ class Memory:
                         "every coordinate of a report is unmasked once, in one batch; ask for disjoint blocks, or "
                         "repeat the former request unchanged"
                     )
+
+    def _check_attempt(self, connection: Connection, context: Context, clients: Sequence[str]) -> None:
+        """Refuse what was opened in another attempt, earlier or later, where one attempt is all there may be."""
+        if not self._once:
+            return
+        rounds = (number for number in range(MOST_ATTEMPTS + 1) if number != context.round)
+        others = {replace(context, round=number).digest: number for number in rounds}
+        rows = connection.execute("SELECT DISTINCT context FROM reports").fetchall()
+        opened = {digest: others[digest] for (digest,) in rows if digest in others}
+        if opened and self._once == "federation":
+            raise PrivacyError(
+                f"sums of attempt {min(opened.values())} of this federation were opened, and attempt {context.round} "
+                "is asked for: sums over the same clients in other groups would show what few of them hold, so one "
+                "attempt is opened. Ask for the sums of that attempt again, or found a new federation; whoever reports "
+                "there, too, must know that the difference of both results can show what changed between them"
+            )
+        for digest, number in opened.items():
+            query = "SELECT 1 FROM reports WHERE context = ? AND client = ?"
+            for client in clients:
+                if connection.execute(query, (digest, client)).fetchone():
+                    sentence = (
+                        f"client '{client}' is in a noised sum that was opened in attempt {number}: noise drawn again "
+                        "over the same numbers would thin the first out, so it is in no sum of this federation any "
+                        "more. A new federation spends an epsilon of its own on it, beside the one that is spent"
+                    )
+                    raise RefusedError(Reason.REPLAYED, sentence, client)
 
     # ---------------------------------------------------------------------------------------------- company
 
