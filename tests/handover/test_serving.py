@@ -21,9 +21,11 @@ import uvicorn
 from tests.waiting import HANG, until
 
 import fedmoments as fm
+from fedmoments.core.classifier.ranks import Ranks
+from fedmoments.errors import InputError
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.app import Limits, application
-from fedmoments.handover.serving.served import Served
+from fedmoments.handover.serving.served import Asked, Served
 
 DIM = 5
 
@@ -225,9 +227,51 @@ def test_too_many_samples_that_wait_are_told_to_come_again(tmp_path: Path) -> No
         assert asked(f"{address}/predict", {"features": [[0.0] * DIM] * 3})[0] == 200
 
 
+def test_it_abstains_and_gives_sets_where_the_server_was_told_to(tmp_path: Path) -> None:
+    plain = fitted(0.0)
+    rng = np.random.default_rng(3)
+    labels = np.arange(600) % 3
+    tested = plain.ranked(Ranks.of(plain, rng.normal(size=(600, DIM)) + 3.0 * np.eye(3, DIM)[labels], labels))
+    tested.save(tmp_path / "head.safetensors")
+    X = np.vstack([rng.normal(size=(40, DIM)) + 1.5, np.full((2, DIM), -60.0)])
+    command = [sys.executable, "-m", "fedmoments", "serve", str(tmp_path / "head.safetensors"), "--port", "0", "--json"]
+    options = ["--abstain", "1%", "--coverage", "0.99"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = json.loads(process.stdout.readline())["address"]
+            rows = asked(f"{address}/predict", {"features": X.tolist()})[1]["predictions"]
+            described = asked(f"{address}/model")[1]
+            plain.save(tmp_path / "head.safetensors")  # has no sets: the tested one stays
+            until(lambda: asked(f"{address}/health")[1]["problem"])
+            problem = asked(f"{address}/health")[1]
+        finally:
+            process.terminate()
+            process.wait(HANG)
+    unknown = tested.unknown(X, 0.01)
+    assert unknown[-2:].all()
+    assert [row["class"] == "unknown" for row in rows] == unknown.tolist()
+    assert [row["probability"] is None for row in rows] == unknown.tolist()
+    held = tested.prediction_sets(X, 0.99)
+    assert [set(row["set"]) for row in rows] == [{"xyz"[label] for label in np.flatnonzero(one)} for one in held]
+    assert max(len(row["set"]) for row in rows) > 1
+    assert (described["abstain"], described["coverage"]) == (0.01, 0.99)
+    assert "nobody tested it" in problem["problem"]
+    assert problem["model"] == tested.digest()
+
+
+def test_a_model_that_cannot_do_what_is_asked_is_not_served(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nobody tested it"):
+        Served(tmp_path, lambda _file, _before: Model(fitted(0.0)), Asked(coverage=0.9))
+    blind = fm.fit("fedncm", {"a": ([[0.0, 1.0], [1.0, 0.0]], [0, 1])})
+    with pytest.raises(InputError, match="cannot abstain"):
+        Served(tmp_path, lambda _file, _before: Model(blind), Asked(abstain=0.01))
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (["--abstain", "2"], "--abstain: a share is a number"),
         (["--host", "0.0.0.0"], "in the clear"),
         (["--certificate", "c.pem"], "give --key"),
         (["--key", "k.pem"], "give --certificate"),

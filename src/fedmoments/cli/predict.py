@@ -14,6 +14,7 @@ from fedmoments.cli.output import print_json, print_line, print_note, print_tabl
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.samples import Running
+from fedmoments.settings.serving import AnswerSettings
 
 if TYPE_CHECKING:
     from fedmoments.handover.answers import Answer
@@ -38,14 +39,7 @@ def predict(
     ] = None,
     running: Annotated[Running, Taken(only=("runtime", "device", "threads", "batch_size", "readers", "trust"))],
     top: Annotated[int, typed(help="Classes to show for each.", least=1)] = 3,
-    abstain: Annotated[
-        str | None,
-        typed(help="Call samples 'unknown' that are newer than all but this share of familiar ones: 1% or 0.01."),
-    ] = None,
-    coverage: Annotated[
-        str | None,
-        typed(help="Show the classes that hold the true one with this probability: 95% or 0.95. Of tested heads."),
-    ] = None,
+    answering: Annotated[AnswerSettings, Taken()],
     table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
     json: Json = False,
 ) -> None:
@@ -54,6 +48,7 @@ def predict(
     from fedmoments.handover.model import Model
     from fedmoments.samples.unlabelled import read_unlabelled
 
+    asked = answering.shares()
     if json and table:
         raise InputError("--json and --csv are two ways to print: give one of them")
     whole = Model.read(existing_file(model), encoder, **loading(running))
@@ -65,7 +60,6 @@ def predict(
         raise InputError(f"there is nothing to classify: {why}")
     with progress_bar("classifying") as move:
         how = {"batch_size": running.batch_size, "readers": running.readers}
-        asked = {"abstain": _share(abstain), "coverage": _share(coverage)}
         answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **asked, **how)
     if json:
         unread = [{"where": problem.where, "why": problem.why} for problem in problems]
@@ -76,25 +70,14 @@ def predict(
         _write_rows(answers, top)
     else:
         rows = [[source, *_shown(answer, top)] for source, answer in answers]
-        print_table(["sample", "class", "%", "set" if coverage else "then"], rows, right=["%"])
-        if coverage:
+        print_table(["sample", "class", "%", "set" if answering.coverage else "then"], rows, right=["%"])
+        if answering.coverage:
             sizes = [len(answer.likely or ()) for _, answer in answers]
-            print_line(f"sets hold the true class with {coverage}; {sum(sizes) / len(sizes):.2f} classes on average")
+            print_line(
+                f"sets hold the true class with {answering.coverage}; {sum(sizes) / len(sizes):.2f} classes on average"
+            )
     for problem in problems:
         (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
-
-
-def _share(text: str | None) -> float | None:
-    """Return a share from 0 to 1 of "1%" or "0.01"."""
-    if text is None:
-        return None
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = float("nan")
-    if not 0.0 < value < 1.0:
-        raise InputError(f"a share is a number between 0 and 1, or between 0% and 100%, not {text!r}")
-    return value
 
 
 def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:

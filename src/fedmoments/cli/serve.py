@@ -14,7 +14,7 @@ from fedmoments.cli.output import print_line
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.samples import Running
-from fedmoments.settings.serving import ServingSettings
+from fedmoments.settings.serving import AnswerSettings, ServingSettings
 
 __all__ = ["serve"]
 
@@ -27,6 +27,7 @@ def serve(
     model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
     *,
     settings: Annotated[ServingSettings, Taken(file=True)],
+    answering: Annotated[AnswerSettings, Taken()],
     running: Annotated[Running, Taken(only=("runtime", "device", "threads", "trust"))],
     json: Json = False,
 ) -> None:
@@ -41,11 +42,12 @@ def serve(
     require("starlette", "Serving a model", "serve")
     from fedmoments.handover.model import Model
     from fedmoments.handover.serving.app import Limits, application
-    from fedmoments.handover.serving.served import Served
+    from fedmoments.handover.serving.served import Asked, Served
 
     _require_safe(settings)
     options = loading(running)
-    served = Served(existing_file(model), lambda file, before: Model.read(file, before=before, **options))
+    asked = Asked(**answering.shares())
+    served = Served(existing_file(model), lambda file, before: Model.read(file, before=before, **options), asked)
     limits = Limits(settings.max_request_bytes, settings.max_samples, settings.max_waiting)
     listening = _listening(settings)
     host, port = listening.getsockname()[:2]

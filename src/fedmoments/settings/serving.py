@@ -1,13 +1,49 @@
-"""How a model is served: where, with which certificate, and what requests may ask for."""
+"""How a model answers, and how it is served: where, with which certificate, and what requests may ask for."""
 
 from dataclasses import dataclass
 from functools import partial
 
+from fedmoments.errors import InputError
 from fedmoments.settings.option import option
 
-__all__ = ["ServingSettings"]
+__all__ = ["AnswerSettings", "ServingSettings"]
 
 _limit = partial(option, group="Server", least=1, metavar="N")
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """When a model says that it does not know a sample, and how sure its sets of classes are."""
+
+    abstain: str | None = option(
+        None, "Call samples 'unknown' that are newer than all but this share of familiar ones: 1% or 0.01."
+    )
+    coverage: str | None = option(
+        None, "Show the classes that hold the true one with this probability: 95% or 0.95. Of tested heads."
+    )
+
+    def shares(self) -> dict[str, float | None]:
+        """Return both as numbers between 0 and 1; None where nothing was asked for.
+
+        Examples
+        --------
+        >>> AnswerSettings("1%").shares()
+        {'abstain': 0.01, 'coverage': None}
+        """
+        return {"abstain": _share(self.abstain, "--abstain"), "coverage": _share(self.coverage, "--coverage")}
+
+
+def _share(text: str | None, whose: str) -> float | None:
+    """Return a share from 0 to 1 of "1%" or "0.01"."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < 1.0:
+        raise InputError(f"{whose}: a share is a number between 0 and 1, or between 0% and 100%, not {text!r}")
+    return value
 
 
 @dataclass(frozen=True)

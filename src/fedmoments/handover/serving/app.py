@@ -2,8 +2,9 @@
 
 ``POST /predict`` takes JSON, ``{"images": [base64, …]}``, ``{"texts": [sentence, …]}`` or ``{"features": [[…], …]}``,
 as the model takes, with ``"top"`` for the number of classes; a multipart form of image files; or one image as it is,
-under its own content type. A sample that cannot be read has an ``error`` in its place, and the others have their
-answers.
+under its own content type. Where the server was told to abstain, samples that are new to the model are of the class
+"unknown", with a probability of null; where it was given a coverage, ``set`` holds the classes of a prediction set.
+A sample that cannot be read has an ``error`` in its place, and the others have their answers.
 """
 
 import asyncio
@@ -14,7 +15,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -69,7 +71,7 @@ class _Refusal(HTTPException):
 
 def application(served: Served, limits: Limits, batch_size: int) -> Starlette:
     """Return the ASGI application of a served model."""
-    batcher = Batcher(answer_batch, batch_size=batch_size, capacity=limits.waiting)
+    batcher = Batcher(partial(answer_batch, asked=served.asked), batch_size=batch_size, capacity=limits.waiting)
     service = _Service(served, batcher, limits)
 
     @asynccontextmanager
@@ -192,8 +194,8 @@ class _Service:
 
     async def describe(self, _request: Request) -> Response:
         model = self._served.model
-        names = list(model.classifier.class_names)
-        return JSONResponse({**model.notes(), "class_names": names, "limits": vars(self._limits)})
+        names, asked = list(model.classifier.class_names), asdict(self._served.asked)
+        return JSONResponse({**model.notes(), "class_names": names, "limits": vars(self._limits), **asked})
 
     async def health(self, _request: Request) -> Response:
         status = {"status": "ready", "model": self._served.model.digest, "problem": self._served.problem}

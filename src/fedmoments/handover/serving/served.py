@@ -6,6 +6,7 @@ Every sample keeps the model that it was prepared for, so a swap changes nothing
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,38 @@ from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.handover.answers import Answer, answers_of
 from fedmoments.handover.model import Model
 
-__all__ = ["Served", "answer_batch", "prepare_all"]
+__all__ = ["Asked", "Served", "answer_batch", "prepare_all"]
 
 log = logging.getLogger("fedmoments.serve")
 #: Seconds between two looks at the model's file.
 LOOK = 1.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What answers hold beside probabilities.
+
+    Parameters
+    ----------
+    abstain, coverage
+        As in :func:`~fedmoments.handover.answers.answers_of`.
+    """
+
+    abstain: float | None = None
+    coverage: float | None = None
+
+    def require_of(self, model: Model) -> None:
+        """Refuse a model that cannot say what is new to it, or that has no sets, where that is asked for."""
+        classifier = model.classifier
+        if self.abstain is not None and classifier.familiar is None:
+            raise InputError(
+                "it cannot abstain: its head (such as fedncm) is fitted from statistics without a spread inside"
+                " classes, or its file is of a former version; serve another head or leave out --abstain"
+            )
+        if self.coverage is not None and classifier.ranks is None:
+            raise InputError(
+                "it has no prediction sets, because nobody tested it: let clients evaluate it, or leave out --coverage"
+            )
 
 
 def prepare(model: Model, sample: Any) -> Any:
@@ -50,14 +78,15 @@ def _is_row(sample: Any) -> bool:
     return numbers and bool(sample)
 
 
-def answer_batch(model: Model, prepared: list[Any]) -> list[Answer | FedMomentsError]:
+def answer_batch(model: Model, prepared: list[Any], asked: Asked) -> list[Answer | FedMomentsError]:
     """Return what a model says of samples that were prepared for it; one that it cannot score has an error."""
+    given = asdict(asked)
     if model.encoder is not None:
-        return list(answers_of(model.classifier, model.encoder.encode(prepared)))
+        return list(answers_of(model.classifier, model.encoder.encode(prepared), **given))
     answers: list[Answer | FedMomentsError] = []
     for row in prepared:  # rows of features may differ in length, and one that is wrong is nobody else's fault
         try:
-            answers += answers_of(model.classifier, row[np.newaxis])
+            answers += answers_of(model.classifier, row[np.newaxis], **given)
         except FedMomentsError as error:
             answers.append(error)
     return answers
@@ -72,12 +101,16 @@ class Served:
         Of the classifier.
     read
         Makes a model of the file; may take the encoder of the one before, if it is the same.
+    asked
+        What answers hold; a model that cannot give it is not served.
     """
 
-    def __init__(self, file: Path, read: Callable[[Path, Model | None], Model]) -> None:
+    def __init__(self, file: Path, read: Callable[[Path, Model | None], Model], asked: Asked | None = None) -> None:
         self._file, self._read = file, read
+        self.asked = asked or Asked()
         self._seen = self._state()
         self.model = read(file, None)
+        self.asked.require_of(self.model)
         self.swaps = 0
         #: Why the file that is there now is not the one that is served; empty when it is.
         self.problem = ""
@@ -105,6 +138,7 @@ class Served:
             fresh = await asyncio.to_thread(self._read, self._file, self.model)
             if fresh.takes != self.model.takes:
                 raise InputError(f"it takes {fresh.takes}, but the model that is served takes {self.model.takes}")
+            self.asked.require_of(fresh)
         except (FedMomentsError, OSError) as error:
             self.problem = f"{self._file} changed, but is not served: {error}"
             log.error("%s", self.problem)
