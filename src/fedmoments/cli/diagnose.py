@@ -17,7 +17,7 @@ __all__ = ["diagnose"]
 #: Settings of a study that have nothing to do with what is diagnosed.
 OF_HEADS = (
     "data", "heads", "hyper", "shrinkages", "budgets", "budget_curve", "participation", "privacy", "seeds",
-    "memory_limit",
+    "memory_limit", "jobs", "cluster",
 )  # fmt: skip
 EXAMPLE = example("fedmoments diagnose runs/demo/digits.npz --clients 20 --split dirichlet:0.1 --out runs/diagnosis")
 

@@ -40,6 +40,7 @@ EXAMPLE = example("fedmoments federate --data runs/demo/digits.npz --local 3 --c
 #: Settings of a study that a federation has none of, or that are its server's.
 OF_SIMULATIONS = (
     "heads", "hyper", "shrinkages", "budget_curve", "participation", "privacy", "seeds", "memory_limit",
+    "jobs", "cluster",
 )  # fmt: skip
 
 #: Settings of a server that mean something on one machine.

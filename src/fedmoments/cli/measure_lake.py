@@ -1,15 +1,12 @@
 """``fedmoments measure LAKE/``: one client's many files, by processes of this machine or by a cluster."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedmoments.cli.output import progress_bar
-from fedmoments.errors import InputError
 from fedmoments.settings.option import option
+from fedmoments.workers import workers_of
 
 __all__ = ["Lake", "lake_dim", "lake_of", "measure_lake"]
 
@@ -62,7 +59,7 @@ def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any
     names: tuple[str, ...] = ()
     if options.get("n_classes") is None:
         names, options["n_classes"] = class_names_of(place, lake.label)
-    with _executor(lake) as executor, progress_bar("measuring") as move:
+    with workers_of(lake.workers, lake.cluster) as executor, progress_bar("measuring") as move:
         stats = measure_files(
             place, spec, executor=executor, class_names=names or None, label=lake.label,
             features=lake.features or None, encoder=lake.encode, manifest=lake.manifest,
@@ -82,46 +79,3 @@ def lake_dim(place: str, lake: Lake) -> int:
         return load_encoder(lake.encode).dim
     X, _ = next(iter(table_batches(files_of(place)[0], Columns(label=lake.label, features=lake.features or None))))
     return int(X.shape[1])
-
-
-@contextmanager
-def _executor(lake: Lake) -> Iterator[Any]:
-    """Yield what measures: nobody else, processes, or a cluster."""
-    if lake.workers < 1:
-        raise InputError(f"--workers is how many processes measure, 1 or more, not {lake.workers}")
-    if lake.cluster is not None:
-        from fedmoments.extras import require
-
-        if lake.workers > 1:
-            raise InputError("--workers are processes of this machine, and --cluster has workers of its own: give one")
-        distributed = require("distributed", "Measuring on a cluster", "dask")
-        try:
-            client = distributed.Client(lake.cluster, timeout="10s")
-        except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without certificates in Dask's settings
-            raise InputError(f"the cluster {lake.cluster} cannot be reached: {error}") from error
-        with client:
-            yield client
-    elif lake.workers > 1:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        threads = str(max(1, (os.cpu_count() or 1) // lake.workers))
-        with (
-            _environment(OPENBLAS_NUM_THREADS=threads, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads),
-            ProcessPoolExecutor(lake.workers, mp_context=get_context("spawn")) as pool,
-        ):
-            yield pool
-    else:
-        yield None
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """Let processes that are started now have these variables, unless somebody set them."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fedmoments.cli.generate import typed
 from fedmoments.cli.output import SHOWN
 
-__all__ = ["OF_SIMULATIONS", "Everybody", "Fresh", "Hyper", "Json", "Track", "example", "typed_command"]
+__all__ = ["OF_CREWS", "OF_SIMULATIONS", "Everybody", "Fresh", "Hyper", "Json", "Track", "example", "typed_command"]
 
 Json = Annotated[bool, typed("--json", help="Print one JSON document on stdout, and nothing else.", group="Output")]
 Everybody = Annotated[bool, typed("--all", help=f"List all clients, not the first {SHOWN}.")]
@@ -39,6 +39,8 @@ OF_SIMULATIONS = (
     "shrinkages", "means_per_client", "projections", "feature_map", "budgets", "budget_curve", "participation",
     "privacy",
 )  # fmt: skip
+#: Settings of a study that say who works.
+OF_CREWS = ("jobs", "cluster")
 
 
 def typed_command() -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import OF_SIMULATIONS, Json, example, typed_command
+from fedmoments.cli.options import OF_CREWS, OF_SIMULATIONS, Json, example, typed_command
 from fedmoments.cli.output import plural, print_json, print_line, print_table, progress_bar, readable_bytes
 from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.cli.texts import listed
@@ -54,7 +54,7 @@ def personalise(
         Given[StudySettings],
         Taken(
             "data",
-            without=(*OF_SIMULATIONS, "memory_limit"),
+            without=(*OF_SIMULATIONS, *OF_CREWS, "memory_limit"),
             help={
                 "data": "With --model, this client's own samples: features (.npz), folder:PATH, csv:PATH … Without, "
                 "data of all clients to simulate them with, as in 'fedmoments simulate'.",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import OF_SIMULATIONS, Json, example, typed_command
+from fedmoments.cli.options import OF_CREWS, OF_SIMULATIONS, Json, example, typed_command
 from fedmoments.cli.output import plural, print_files, print_json, print_line, print_table, progress_bar
 from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.errors import InputError
@@ -27,7 +27,7 @@ def probe(
         Given[StudySettings],
         Taken(
             "data",
-            without=(*OF_SIMULATIONS, "encoder", "seeds", "memory_limit"),
+            without=(*OF_SIMULATIONS, *OF_CREWS, "encoder", "seeds", "memory_limit"),
             help={
                 "heads": "Heads to fit in closed form, separated by commas; fed3r by default.",
                 "clients": "Number of clients, which only heads from client means depend on.",

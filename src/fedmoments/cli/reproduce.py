@@ -96,14 +96,19 @@ def reproduce(
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be 1 or more, but {seeds} arrived")
-    world = _world(study.build(), fresh=fresh)
+    built = study.build()
+    world = _world(built, fresh=fresh)
     if what == ["list"]:
         _list(world, given=study.base is not None or "data" in study.values, json=json)
         return
     if "list" in what:
         raise InputError("'list' stands alone: fedmoments reproduce list")
     results_folder(out)
-    _run(what, world, {"seeds": seeds, "same_as": same_as, "settings": settings or []}, out=out, json=json)
+    from fedmoments.study.crew import crew_of
+
+    with crew_of(built.jobs, built.cluster) as crew:
+        asked = {"seeds": seeds, "same_as": same_as, "settings": settings or []}
+        _run(what, replace(world, crew=crew), asked, out=out, json=json)
 
 
 def _world(study: StudySettings, *, fresh: bool) -> Any:

@@ -110,6 +110,19 @@ class StudySettings(Encoding, SampleSource, FromFile):
         metavar="GB",
         group="Heads",
     )
+    jobs: int = option(
+        1,
+        "Processes of this machine that work on settings and seeds; results are the same.",
+        metavar="N",
+        group="Output",
+        least=1,
+    )
+    cluster: str | None = option(
+        None,
+        "A Dask scheduler, tcp://… or tls://…, whose workers do so instead.",
+        metavar="ADDRESS",
+        group="Output",
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions, version
@@ -170,6 +170,8 @@ class Memory:
     ----------
     found
         How much of what was asked for was known; whoever uses a value that :meth:`find` returned counts it.
+    added
+        What was kept since it was made, as it stands in the file, by the digest of its key.
 
     Examples
     --------
@@ -184,6 +186,7 @@ class Memory:
         self._path = Path(path) if path is not None else None
         self._basis = list(basis)
         self._known: dict[str, Any] = {}
+        self.added: dict[str, Any] = {}
         self.found = 0
         if self._path and self._path.exists():
             if fresh:
@@ -215,8 +218,32 @@ class Memory:
 
     def keep(self, key: Any, value: Any) -> None:
         """Remember a dataclass, or a list of them, under a key."""
-        digest, plain = self._digest(key), to_plain(value)
-        self._known[digest] = plain
+        self._hold(self._digest(key), to_plain(value))
+
+    def apart(self) -> "Memory":
+        """Return what is known now, for another process: without a file, and with nothing found or added yet."""
+        copy = Memory(None, self._basis)
+        copy._known = dict(self._known)
+        return copy
+
+    def take(self, added: Mapping[str, Any], found: int) -> None:
+        """Keep what a memory that was set apart has added, and count what it has found.
+
+        Examples
+        --------
+        >>> memory = Memory(None)
+        >>> worker = memory.apart()
+        >>> _ = worker.once(["laws"], lambda: [Observation({}, (1.0,))])
+        >>> memory.take(worker.added, worker.found)
+        >>> len(memory), memory.found
+        (1, 0)
+        """
+        for digest, plain in added.items():
+            self._hold(digest, plain)
+        self.found += found
+
+    def _hold(self, digest: str, plain: Any) -> None:
+        self._known[digest] = self.added[digest] = plain
         if self._path:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             line = json.dumps({"key": digest, "value": plain}, allow_nan=False).encode()

@@ -19,7 +19,7 @@ from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs.encoding import encode_data
 from fedmoments.study.simulation.methods import make_projection, map_features
 from fedmoments.study.simulation.points import Point, make_split
-from fedmoments.study.simulation.sweep import split_report
+from fedmoments.study.simulation.table import split_report
 
 __all__ = [
     "MOST_DIM",

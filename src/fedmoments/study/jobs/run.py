@@ -8,6 +8,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study, sweeps_of
+from fedmoments.study.crew import crew_of
 from fedmoments.study.jobs.budget_curve import budget_curve
 from fedmoments.study.jobs.details import Details, round_curves
 from fedmoments.study.jobs.encoding import Encoded, encode_data
@@ -25,7 +27,8 @@ from fedmoments.study.memory import Memory
 from fedmoments.study.simulation.methods import all_names
 from fedmoments.study.simulation.points import Point
 from fedmoments.study.simulation.rounds import Participation
-from fedmoments.study.simulation.sweep import Sweep, Table, plan_sweep
+from fedmoments.study.simulation.sweep import Sweep, plan_sweep
+from fedmoments.study.simulation.table import Table, find_all
 from fedmoments.study.tracking import Callback, call_all, tracking
 
 __all__ = ["COLUMNS", "PROGRESS", "JobResult", "run_job", "to_csv", "write_outputs"]
@@ -217,13 +220,10 @@ def _measured(
     callbacks: Sequence[Callback],
 ) -> tuple[Table, tuple[RoundCurve, ...]]:
     """Measure every federation of a sweep once: in rounds, for the table and for a closer look."""
-    table, rounds = Table(sweep, callbacks), list[RoundCurve]()
-    for held in sweep:
-        if sweep.is_first(held.setting):
-            rounds += round_curves(held, config.participation, progress=progress)
-        table.add(held)
-        if held.is_first:
-            details.look(held)
+    with crew_of(config.jobs, config.cluster) as crew:
+        tell = progress if crew.is_alone else None  # other processes tell nothing of rounds
+        look = partial(round_curves, participation=config.participation, progress=tell)
+        table, rounds = find_all(sweep, crew, look, details.look, callbacks)
     order = [str(Participation.parse(text)) for text in config.participation]
     return table, tuple(sorted(rounds, key=lambda curve: order.index(curve.participation)))
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 from fedmoments.core.observations import Observation, Report, Results, Scalar
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.tuning import OneShot, Tuning, TuningCurve
-from fedmoments.errors import FileFormatError
+from fedmoments.errors import FileFormatError, InputError
 from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.settings.study import TuningStudy
 from fedmoments.study.checks import check_tuning, start_word
+from fedmoments.study.crew import Crew, crew_of
 from fedmoments.study.jobs.encoding import Encoded, encode_data
 from fedmoments.study.jobs.tuning_world import World
 from fedmoments.study.tracking import Callback, call_all, tracking
@@ -63,6 +65,7 @@ def run_tuning(
     progress: Progress | None = None,
     fresh: bool = False,
     callbacks: Sequence[Callback] = (),
+    crew: Crew | None = None,
 ) -> TuningResult:
     """Run a job of tuning.
 
@@ -83,6 +86,9 @@ def run_tuning(
         Forget the runs that an earlier job left in ``out``, ended or interrupted.
     callbacks
         Called with every tested round once its run has ended, and with the files at the end.
+    crew
+        Who works on the runs; by default whom the configuration names. A cluster writes into ``out``, too: all of its
+        machines must see it under this name.
     """
     check_tuning(config)
     clock = time.perf_counter()
@@ -91,7 +97,8 @@ def run_tuning(
         shutil.rmtree(out / "curves", ignore_errors=True)
     job = _Job(config, encoded, out, progress, callbacks)
     with tracking(callbacks, config.to_dict()):
-        tuning = job.run()
+        with crew_of(config.jobs, config.cluster) if crew is None else nullcontext(crew) as workers:
+            tuning = job.run(workers)
         report = Report(
             data=encoded.describe(),
             tuning=tuning,
@@ -120,23 +127,31 @@ class _Job:
         self.callbacks = callbacks
         self.resumed, self.replaced = 0, 0
         self._done = 0
-
-    def run(self) -> Tuning:
-        """Return all curves, and the one-shot heads of every seed."""
-        curves: list[TuningCurve] = []
-        heads: list[OneShot] = []
-        clients, prepared = 0, None
-        if self.config.stage != "lp":
+        self._latest: World | None = None
+        self._prepared: Any = None
+        if config.stage != "lp":
             from fedmoments.study.jobs.tuning_network import PreparedSamples
 
-            prepared = PreparedSamples(self.encoded, self.config.readers)
-        for seed in range(self.config.seed, self.config.seed + self.config.seeds):
-            world = World(self.config, self.encoded, seed, prepared)
-            heads += world.heads
-            clients = len(world.holders)
-            for start, optimiser in product(self.config.starts, self.config.optimisers):
-                curves.append(self._curve(world, start, optimiser))
-                call_all(self.callbacks, self._tested(curves[-1], clients))
+            self._prepared = PreparedSamples(encoded, config.readers)
+
+    def run(self, crew: Crew) -> Tuning:
+        """Return all curves, and the one-shot heads of every seed."""
+        seeds = range(self.config.seed, self.config.seed + self.config.seeds)
+        runs: list[tuple[str, str] | None] = [*product(self.config.starts, self.config.optimisers)]
+        tasks = list(product(seeds, runs or [None]))
+        found: dict[int, _Found] = {}
+        common = self if crew.is_alone else _Job(self.config, self.encoded, self.out, None)
+        for place, one in crew.start(_find, common, tasks):
+            found[place] = one
+            self.resumed += one.resumed
+            self.replaced += one.replaced
+            self._tell(len(found), tasks, place)
+            self._require_file(one, tasks[place][0])
+            if one.curve is not None:
+                call_all(self.callbacks, self._tested(one.curve, one.clients))
+        curves = [one.curve for _, one in sorted(found.items()) if one.curve is not None]
+        every = (found[place].heads for place in range(0, len(tasks), len(runs) or 1))
+        heads, clients = [head for several in every for head in several], found[len(tasks) - 1].clients
         first = TuningPlan(**self.config.plan)
         return Tuning(
             self.config.stage,
@@ -161,17 +176,46 @@ class _Job:
                 if value is not None:
                     yield Observation(where, (value,), quantity, None, (curve.seed,), unit)
 
-    def _curve(self, world: World, start: str, optimiser: str) -> TuningCurve:
-        """Return one run, from the file of an earlier job if that has ended it."""
-        plan = self.config.plan_of(start, optimiser, world.seed)
+    def find(self, seed: int, run: tuple[str, str] | None) -> "_Found":
+        """Return one run, from the file of an earlier job if that has ended it; without one, the heads of a seed."""
+        if self._latest is None or self._latest.seed != seed:
+            self._latest = World(self.config, self.encoded, seed, self._prepared)
+        world = self._latest
+        clients = len(world.holders)
+        # the first run of a seed brings its heads
+        is_first = run is None or run == (self.config.starts[0], self.config.optimisers[0])
+        heads = tuple(world.heads) if is_first else ()
+        if run is None:
+            return _Found(None, heads, clients)
+        start, optimiser = run
+        plan = self.config.plan_of(start, optimiser, seed)
         basis = world.basis(start, plan)
-        kept = self.out / "curves" / f"{run_name(start, plan)}.json" if self.out else None
+        kept = self._file_of(start, plan)
         known = _read_curve(kept, plan, basis) if kept else None
-        self.replaced += kept is not None and known is None and kept.exists()
-        self.resumed += known is not None
+        replaced = kept is not None and known is None and kept.exists()
         curve = known or self._run(world, start, plan, basis, kept)
         self._done += 1
-        return curve
+        return _Found(curve, heads, clients, known is not None, replaced)
+
+    def _file_of(self, start: str, plan: TuningPlan) -> Path | None:
+        return self.out / "curves" / f"{run_name(start, plan)}.json" if self.out else None
+
+    def _tell(self, done: int, tasks: Sequence[Any], place: int) -> None:
+        """Tell of a run that another process has ended; runs of this one tell of their rounds."""
+        seed, run = tasks[place]
+        if self.progress and not self._done:
+            self.progress(done, len(tasks), f"{', '.join(run or ())}, seed {seed}")
+
+    def _require_file(self, one: "_Found", seed: int) -> None:
+        """Refuse a machine that wrote its curve elsewhere."""
+        if one.curve is None:
+            return
+        kept = self._file_of(one.curve.start, self.config.plan_of(one.curve.start, one.curve.optimiser, seed))
+        if kept is not None and not kept.exists():
+            raise InputError(
+                f"a run ended, but {kept} is not here: with --cluster, --out is a folder that all machines of the "
+                "cluster see under this name"
+            )
 
     def _run(self, world: World, start: str, plan: TuningPlan, basis: str, kept: Path | None) -> TuningCurve:
         """Run one run, from its checkpoint on if there is one, and keep it."""
@@ -211,6 +255,21 @@ class _Job:
                 self.progress(self._done * total + done, runs * total, f"{name}: {line}")
 
         return say
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """One run that has ended, and the one-shot heads of its seed."""
+
+    curve: TuningCurve | None
+    heads: tuple[OneShot, ...]
+    clients: int
+    resumed: bool = False
+    replaced: bool = False
+
+
+def _find(job: _Job, task: tuple[int, tuple[str, str] | None]) -> _Found:
+    return job.find(*task)
 
 
 def run_name(start: str, plan: TuningPlan) -> str:

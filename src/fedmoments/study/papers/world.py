@@ -12,6 +12,7 @@ from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.samples.encoders.folders import cache_folder
 from fedmoments.samples.features import Features
 from fedmoments.settings.study import StudySettings
+from fedmoments.study.crew import Crew
 from fedmoments.study.jobs.encoding import Encoded, encode_data
 from fedmoments.study.memory import Memory, package_code
 
@@ -41,6 +42,8 @@ class World:
         Called before every step.
     fresh
         Forget what was measured on these data before.
+    crew
+        Who works on settings and seeds; this process by default.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class World:
     cache_dir: Any = None
     progress: Progress | None = None
     fresh: bool = False
+    crew: Crew = field(default_factory=Crew)
     resumed: int = 0
     deviations: list[str] = field(default_factory=list)
     memories: dict[Any, Memory] = field(default_factory=dict)

@@ -18,7 +18,8 @@ from fedmoments.study.simulation.fit import Confusion, Evaluation, evaluate, pre
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.payload import upload_size
 from fedmoments.study.simulation.points import Point
-from fedmoments.study.simulation.sweep import simulate, standard_heads
+from fedmoments.study.simulation.sweep import standard_heads
+from fedmoments.study.simulation.table import simulate
 
 __all__ = [
     "Confusion",

@@ -2,23 +2,15 @@
 
 Whoever runs a sweep gets one federation after the other, not measured yet: what looks at it in rounds measures it, what
 looks closer finds the fits that the table shows. One federation is in memory at a time.
-
-Whole federations for every setting, seed and head: one call, one table.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from fedmoments.core.costs.sketches import plan_of
-from fedmoments.core.heads import Head
-from fedmoments.core.notebook import notebook_progress
-from fedmoments.core.observations import Outcome, Report, Row, Setting
-from fedmoments.core.observations.codec import from_plain
-from fedmoments.core.observations.parts import Data, SplitReport
-from fedmoments.core.statistics import SketchPlan
+from fedmoments.core.observations import Outcome, Setting
 from fedmoments.errors import InputError
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
@@ -26,7 +18,6 @@ from fedmoments.study.memory import Memory, identity_of
 from fedmoments.study.simulation.fit import Fit
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method, choose_methods, make_projection, standard_heads
-from fedmoments.study.simulation.payload import sent_by
 from fedmoments.study.simulation.points import (
     Point,
     Sweeps,
@@ -37,9 +28,8 @@ from fedmoments.study.simulation.points import (
     methods_in,
     settings_of,
 )
-from fedmoments.study.tracking import Callback, call_all, tracking
 
-__all__ = ["Held", "Progress", "Sweep", "Table", "plan_sweep", "simulate", "split_report", "standard_heads"]
+__all__ = ["Held", "Progress", "Steps", "Sweep", "Unit", "plan_sweep", "standard_heads"]
 
 
 #: Methods that share a federation: whether they need scatter sketches, and whether a rule chooses their map.
@@ -117,9 +107,19 @@ class Held:
         return known.digest == fit.digest if known.digest else known.hits == fit.outcome.hits
 
 
+@dataclass(frozen=True)
+class Unit:
+    """One federation of a sweep: a seed, settings that share what is measured, and which kind of method runs in it."""
+
+    seed: int
+    common: Point
+    settings: tuple[Point, ...]
+    kind: tuple[bool, bool]
+
+
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """All settings and seeds; iterating yields a :class:`Held` for each."""
+    """All settings and seeds, federation by federation (:class:`Unit`)."""
 
     features: Features
     methods: Mapping[str, Method]
@@ -131,33 +131,54 @@ class Sweep:
     progress: Progress | None = None
     splits: dict[tuple[int | None, str], Split] = field(default_factory=dict)
     looks_closer: bool = False
+    latest: dict[tuple[int | None, str, int], Split] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[Held]:
-        """Yield every setting with its federation, keeping one federation in memory at a time."""
-        say = _Steps(self.progress, sum(len(self.methods_in(setting)) for setting in self.settings) * len(self.seeds))
+    def units(self) -> list[Unit]:
+        """Return all federations; settings that differ in their shrinkage alone share one."""
+        units: list[Unit] = []
         for clients, scheme in {(s.clients, s.split): None for s in self.settings}:
-            here = [s for s in self.settings if (s.clients, s.split) == (clients, scheme)]
-            for seed in self.seeds:
-                first = seed == self.seeds[0]
-                split = self.splits[clients, scheme] if first else make_split(self.features, clients, scheme, seed)
-                yield from self._held(split, here, seed, say)
-        say.end()
+            alike: dict[Point, list[Point]] = {}
+            for setting in self.settings:
+                if (setting.clients, setting.split) == (clients, scheme):
+                    alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
+            for seed, (common, several), kind in product(self.seeds, alike.items(), KINDS):
+                if self._methods_in(common, kind):
+                    units.append(Unit(seed, common, tuple(several), kind))
+        return units
 
-    def _held(self, split: Split, settings: list[Point], seed: int, say: "_Steps") -> Iterator[Held]:
-        """Yield the settings of one split; those that differ in their shrinkage alone share a federation."""
-        alike: dict[Point, list[Point]] = {}
-        for setting in settings:
-            alike.setdefault(replace(setting, shrinkage=None), []).append(setting)
-        for (common, several), kind in product(alike.items(), KINDS):
-            mine = self._methods_in(common, kind)
-            if not mine:
-                continue
-            limit = self.memory_limit
-            federation = federation_of(self.features, split, list(mine.values()), common, seed=seed, memory_limit=limit)
-            for setting in several:
-                first = self.looks_closer and self.is_first(setting) and seed == self.seeds[0]
-                methods = self._methods_in(setting, kind)
-                yield Held(setting, seed, split, federation, methods, first, self.memory, say)
+    def steps(self) -> "Steps":
+        """Return what tells progress: a step for every setting, seed and method."""
+        return Steps(self.progress, sum(len(self.methods_in(setting)) for setting in self.settings) * len(self.seeds))
+
+    def held(self, unit: Unit, say: Callable[[str], None] = lambda _: None) -> Iterator[Held]:
+        """Yield the settings of a federation, which is not measured yet."""
+        split, mine = self._split_of(unit), list(self._methods_in(unit.common, unit.kind).values())
+        limit = self.memory_limit
+        federation = federation_of(self.features, split, mine, unit.common, seed=unit.seed, memory_limit=limit)
+        for setting in unit.settings:
+            first = self.is_looked_at(unit) and self.is_first(setting)
+            methods = self._methods_in(setting, unit.kind)
+            yield Held(setting, unit.seed, split, federation, methods, first, self.memory, say)
+
+    def _split_of(self, unit: Unit) -> Split:
+        """Return who holds what; the latest split is kept, because federations that share it follow each other."""
+        place, seed = (unit.common.clients, unit.common.split or ""), unit.seed
+        if seed == self.seeds[0]:
+            return self.splits[place]
+        if (*place, seed) not in self.latest:
+            self.latest.clear()
+            self.latest[*place, seed] = make_split(self.features, *place, seed=seed)
+        return self.latest[*place, seed]
+
+    def is_looked_at(self, unit: Unit) -> bool:
+        """Say whether a federation is looked at closer."""
+        first = unit.seed == self.seeds[0] and any(self.is_first(setting) for setting in unit.settings)
+        return self.looks_closer and first
+
+    def apart(self) -> "Sweep":
+        """Return the sweep for another process: what is known goes along, progress is told here."""
+        memory = self.memory.apart() if self.memory is not None else None
+        return replace(self, memory=memory, progress=None, latest={})
 
     def _methods_in(self, setting: Point, kind: tuple[bool, bool]) -> dict[str, Method]:
         """Return what runs in one federation of a setting: with sketches or not, behind the advised map or not."""
@@ -179,7 +200,7 @@ class Sweep:
 
 
 @dataclass(eq=False)
-class _Steps:
+class Steps:
     """Tells progress."""
 
     progress: Progress | None
@@ -194,41 +215,6 @@ class _Steps:
     def end(self) -> None:
         if self.progress:
             self.progress(self.steps, self.steps, "done")
-
-
-class Table:
-    """Gathers the outcomes of a sweep into rows, one for every setting and method."""
-
-    def __init__(self, sweep: Sweep, callbacks: Sequence[Callback] = ()) -> None:
-        self._sweep, self._callbacks = sweep, callbacks
-        self._outcomes: dict[tuple[Point, str], list[Outcome]] = {}
-        self._splits: dict[tuple[int | None, str, int], SplitReport] = {}
-
-    def add(self, held: Held) -> None:
-        """Fit and test everything that runs in a federation."""
-        setting = held.setting
-        place = (setting.clients, setting.split, held.seed)
-        if place not in self._splits:
-            self._splits[place] = split_report(held.split, held.seed)
-        for name, outcome in held.outcomes().items():
-            self._outcomes.setdefault((setting, name), []).append(outcome)
-            row = _row(name, held.methods[name], setting, [outcome], self._sweep.features.n_classes)
-            call_all(self._callbacks, row.observations)
-
-    def report(self) -> Report:
-        """Return the table, once everything was added."""
-        sweep = self._sweep
-        rows = tuple(
-            _row(name, method, setting, self._outcomes[setting, name], sweep.features.n_classes)
-            for setting in sweep.settings
-            for name, method in sweep.methods_in(setting).items()
-        )
-        return Report(rows, Data(**sweep.features.summary()), len(sweep.seeds), tuple(self._splits.values()))
-
-
-def split_report(split: Split, seed: int) -> SplitReport:
-    """Return the sizes of a split."""
-    return from_plain(SplitReport, {**split.report(), "seed": seed})
 
 
 def plan_sweep(
@@ -261,94 +247,3 @@ def plan_sweep(
     first = {place: make_split(features, *place, seed=first_seed) for place in places}
     every, budgets = range(first_seed, first_seed + seeds), tuple(sweeps.get("budgets", ()))
     return Sweep(features, methods, settings, budgets, every, memory_limit, memory, progress, first, looks_closer)
-
-
-def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_classes: int) -> Row:
-    plan = SketchPlan(setting.budget, rows="automatic").settled(n_classes) if setting.budget else None
-    sends = str(sent_by(method, setting.means_per_client, plan)) if isinstance(method, Head) else method.sends
-    baseline = not isinstance(method, Head)
-    return Row(name, setting, sends, method.settings(), tuple(outcomes), baseline=baseline)
-
-
-def simulate(
-    features: Features,
-    heads: Iterable[str | Method],
-    *,
-    seeds: int = 5,
-    first_seed: int = 0,
-    hyper: Mapping[str, Mapping[str, Any]] | None = None,
-    memory_limit: float = 4e9,
-    memory: Memory | None = None,
-    progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
-    **sweeps: Sequence[Any],
-) -> Report:
-    """Run a whole federation for every setting, seed and head.
-
-    Parameters
-    ----------
-    features
-        Training samples, which are split over clients, and test samples.
-    heads
-        Heads, and baselines to compare them with: names, or objects such as ``MyHead()``.
-    seeds, first_seed
-        How many, and the first of them: first_seed, first_seed + 1, …
-    hyper
-        Name -> hyper-parameters.
-    memory_limit
-        Bytes that the statistics of one head may take; a head that needs more is reported, not fitted.
-    memory
-        What was found before; what is found now is added to it.
-    progress
-        Called before every step, and at the end; a notebook shows a bar by default.
-    callbacks
-        Called with every result as it is found: see :class:`~fedmoments.study.tracking.Callback`.
-    **sweeps
-        Values to sweep; all combinations are run. ``clients``: numbers of clients; without any 100, or what the data
-        say. ``splits``: schemes, as they are typed. ``means_per_client``: means that a client sends of a class.
-        ``shrinkages``: for the heads that have one; None leaves each head's own. ``projections``: dimensions behind a
-        public random projection, drawn from the seed; None takes features as they are. ``protections``: what clients,
-        sums and server do for privacy and against poison. ``budgets``: bytes that a client's rows may take, swept over
-        heads on scatter sketches; all others run once, without one.
-
-    Returns
-    -------
-    Report
-        One row for every setting and head. A head that cannot be fitted in a setting has a row with the reason.
-
-    Raises
-    ------
-    InputError
-        When a name, a number or a split is wrong: before anything is measured.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedmoments.samples.features import Features, Samples
-    >>> y = np.arange(200) % 4
-    >>> X = np.eye(4)[y] + np.random.default_rng(0).normal(scale=0.1, size=(200, 4))
-    >>> features = Features("toy", 4, train=Samples(X[:120], y[:120]), test=Samples(X[120:], y[120:]))
-    >>> report = simulate(features, ["fedncm", "fedcof"], clients=[5, 10], splits=["iid"], seeds=2)
-    >>> report.results.pivot("head", "clients").text("fedcof", 10)
-    '100.00 ± 0.00'
-    """
-    start = time.perf_counter()
-    sweep = plan_sweep(
-        features,
-        heads,
-        sweeps,
-        seeds=seeds,
-        first_seed=first_seed,
-        hyper=hyper,
-        memory_limit=memory_limit,
-        memory=memory,
-        progress=progress or notebook_progress("simulating"),
-    )
-    table = Table(sweep, callbacks)
-    with tracking(callbacks, {"data": features.name, "heads": list(sweep.methods), "seeds": seeds, **sweeps}):
-        for held in sweep:
-            table.add(held)
-        report = replace(table.report(), seconds=time.perf_counter() - start)
-        for callback in callbacks:
-            callback.on_end(report, ())
-    return report

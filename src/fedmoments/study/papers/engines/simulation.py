@@ -219,6 +219,7 @@ class _Sweep:
             memory_limit=world.config.memory_limit * 1e9,
             memory=world.memory(self.encoder),
             progress=world.progress,
+            crew=world.crew,
         )
         rows = (_measurements(row, self.features.dim, self.place) for row in result.rows)
         return list(chain.from_iterable(rows))

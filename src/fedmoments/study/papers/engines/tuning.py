@@ -66,6 +66,8 @@ _SWEPT = (
     "participation",
     "privacy",
     "seeds",
+    "jobs",
+    "cluster",
 )
 #: Points of a curve that are tested, about, unless the settings say how often.
 TESTED = 50
@@ -292,7 +294,7 @@ def _run(job: Job, world: World, step: tuple[int, int]) -> Curves:
             world.say(step[0] * total + done, step[1] * total, f"{job.place.stage} {what}")
 
         try:
-            tuning = run_tuning(job.config, folder, cache_dir=world.cache_dir, progress=say).tuning
+            tuning = run_tuning(job.config, folder, cache_dir=world.cache_dir, progress=say, crew=world.crew).tuning
         except InputError as error:
             world.deviate(f"left out: {job.place.stage} from {job.place.start} with {job.place.optimiser}: {error}")
             return Curves((), tuple(world.each_seed), job.plan.rounds, reason=str(error))
@@ -353,6 +355,7 @@ def _untuned_behind(
         memory_limit=world.config.memory_limit * 1e9,
         memory=world.memory(base),
         progress=world.progress,
+        crew=world.crew,
     )
     observed: list[Observation] = []
     for row in result.rows:
