@@ -108,8 +108,8 @@ def test_inspect_tells_the_three_kinds_apart(run: Any, features: str) -> None:
 def test_inspect_says_which_heads_statistics_suffice_for(run: Any, features: str) -> None:
     run("measure", features, "--head", "fedcof", "-o", "a.stats")
     found = document(run("inspect", "a.stats", "--json"))
-    free = ["fishermix-free", "lda-free", "nb-free", "proto-hyper-free", "qda-free"]
-    assert found["fits_heads"] == ["auto-free", "fedcof", "fedncm", *free]
+    trained = ["fishermix", "fishermix-free", "lda-free", "nb-free", "proto-hyper", "proto-hyper-free"]
+    assert found["fits_heads"] == ["auto-free", "fedcof", "fedncm", *trained, "qda-free"]
 
 
 def test_fit_takes_hyper_parameters(run: Any, features: str) -> None:

@@ -131,7 +131,7 @@ def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
     for part in parts:
         if ledger is None:
             stats, first = part.stats, part
-            form = stats.fixed_point
+            form, head = stats.fixed_point, head.suited(stats.spec)
             ledger = Ledger(head.needs, n_classes=stats.n_classes, dim=stats.dim, fixed_point=form, fold=True)
         _require_moments(part, head)
         ledger.join(str(part.path), part.stats)

@@ -83,7 +83,9 @@ def _fitting(stats: Any) -> list[str]:
     from fedmoments.core.heads import presets
 
     heads = {name: preset.make() for name, preset in presets().items()}
-    return [name for name, head in heads.items() if head.needs <= stats.spec and not head.has_own_map]
+    return [
+        name for name, head in heads.items() if head.suited(stats.spec).needs <= stats.spec and not head.has_own_map
+    ]
 
 
 def _classifier(path: Path) -> dict[str, Any]:

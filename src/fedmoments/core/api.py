@@ -206,7 +206,7 @@ def fit(
         )
     classifier = chosen.fit(source).mapped(full_map)
     name = head if isinstance(head, str) else label_of(presets(), head)
-    classifier = classifier.noting(head=name, settings=chosen.settings())
+    classifier = classifier.noting(head=name, settings=chosen.suited(source.spec).settings())
     names = class_names if class_names is not None else parties.class_names if parties is not None else ()
     return classifier.named(names) if class_names is not None or names else classifier
 

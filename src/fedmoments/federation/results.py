@@ -120,7 +120,7 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
 def require_served(terms: Terms, heads: Mapping[str, Head]) -> None:
     """Refuse heads that need moments which the terms do not ask for."""
     for name, head in heads.items():
-        if not head.needs <= terms.spec:
+        if not head.suited(terms.spec).needs <= terms.spec:
             raise MissingMomentError(
                 f"the head '{name}' needs {head.needs}, but the terms of the federation '{terms.name}' ask clients for "
                 f"{terms.spec}: choose another head, or start a federation whose terms serve it"
@@ -168,7 +168,8 @@ def fit_heads(
         **mode.noise.notes,
     }
     fitted: dict[str, Fitted] = {}
-    for name, head in chosen.items():
+    for name, asked in chosen.items():
+        head = asked.suited(terms.spec)
         spec = spec_for(head, means_per_client=terms.spec.means_per_client)
         part = mode.part_for(merged, spec)
         needed = mode.part_for(part, head.needs)

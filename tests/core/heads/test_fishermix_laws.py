@@ -185,7 +185,7 @@ def test_it_needs_what_its_spread_and_source_need() -> None:
     assert str(FisherMix(spread="pooled").needs) == str(StatisticsSpec.of("gram"))
     assert str(fm.make_head("fishermix-free").needs) == str(StatisticsSpec.of("client_means"))
     with pytest.raises(MissingMomentError, match="class_grams"):
-        FisherMix().fit(Statistics.of(X, LABELS, StatisticsSpec.of("gram"), n_classes=C))
+        FisherMix("exact").fit(Statistics.of(X, LABELS, StatisticsSpec.of("gram"), n_classes=C))
     alone = Statistics.of(X, LABELS, StatisticsSpec.of("gram"), n_classes=C)
     np.testing.assert_allclose(fitted(alone, spread="pooled").scores(TEST_X), fitted(spread="pooled").scores(TEST_X))
 

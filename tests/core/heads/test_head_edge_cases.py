@@ -26,7 +26,20 @@ SHRINKING = {
     name
     for name in HEADS
     if name.startswith(
-        ("fedcof", "sketch", "gh-qda", "qda-", "gh-auto", "gh-lda", "gh-dlr", "lda-", "mixture", "fishermix", "proto")
+        (
+            "fedcof",
+            "sketch",
+            "gh-qda",
+            "qda-",
+            "gh-auto",
+            "gh-lda",
+            "gh-nb-fisher",
+            "gh-dlr",
+            "lda-",
+            "mixture",
+            "fishermix",
+            "proto",
+        )
     )
 }
 #: Heads that are trained in the Fisher subspace.
@@ -208,6 +221,7 @@ def test_all_features_zero(name: str) -> None:
     elif name in (
         "gh-qda",
         "gh-qda-fisher",
+        "gh-nb-fisher",
         "qda-free",
         "qda-sketch",
         "qda-exchange",

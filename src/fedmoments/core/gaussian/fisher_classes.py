@@ -1,8 +1,9 @@
 """Gaussian classes in the Fisher subspace: what the trained heads draw their samples from.
 
 The pooled covariance is the identity there. With the spread ``class`` every class has its own covariance, shrunk by the
-amounts of the pooled one and pooled with it as ``core.gaussian.pooling`` says; with the spread ``pooled`` all
-have the identity, and naive Bayes, LDA and QDA are one rule.
+amounts of the pooled one and pooled with it as ``core.gaussian.pooling`` says; with the spread ``diagonal`` it has the
+diagonal of that alone (GH-OFL §3.3: diag(Σ_c) in the subspace, where D was sent and S was not); with the spread
+``pooled`` all have the identity, and naive Bayes, LDA and QDA are one rule.
 """
 
 from dataclasses import dataclass
@@ -14,24 +15,49 @@ from fedmoments.core.gaussian.class_gaussians import ClassGaussians
 from fedmoments.core.gaussian.fisher import FisherSubspace
 from fedmoments.core.gaussian.pooling import Pooling, fisher_class_covariances
 from fedmoments.core.gaussian.shrinkage import Shrinkage
+from fedmoments.core.gaussian.sources import RICHEST, richest
+from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.errors import InputError
 
-__all__ = ["FisherClasses", "check_spread"]
+__all__ = ["FisherClasses", "check_spread", "richest_classes"]
 
 Floats = NDArray[np.float64]
 
 
 def check_spread(spread: str) -> None:
-    """Refuse what is neither ``class`` nor ``pooled``.
+    """Refuse what is not ``class``, ``diagonal`` or ``pooled``.
 
     Examples
     --------
     >>> check_spread("own")
     Traceback (most recent call last):
-    fedmoments.errors.InputError: spread is class (a covariance each) or pooled (one for all classes); 'own' arrived
+    fedmoments.errors.InputError: spread is class (a covariance each), diagonal (variances each) or pooled (one for ...
     """
-    if spread not in ("class", "pooled"):
-        raise InputError(f"spread is class (a covariance each) or pooled (one for all classes); '{spread}' arrived")
+    if spread not in ("class", "diagonal", "pooled"):
+        raise InputError(
+            "spread is class (a covariance each), diagonal (variances each) or pooled (one for all classes); "
+            f"'{spread}' arrived"
+        )
+
+
+def richest_classes(covariance: str, spread: str, spec: StatisticsSpec) -> tuple[str, str]:
+    """Return the source and the spread that a head takes from statistics of that spec.
+
+    Those asked for, unless ``richest`` was and class grams are missing.
+
+    Examples
+    --------
+    >>> richest_classes("richest", "class", StatisticsSpec.of("gram", "class_squares"))
+    ('scaled', 'class')
+    >>> richest_classes("exact", "class", StatisticsSpec.of("gram", "class_squares"))
+    ('exact', 'class')
+    """
+    if covariance != RICHEST:
+        return covariance, spread
+    source, most = richest(spec)
+    if (source, most) == ("exact", "class"):
+        return covariance, spread
+    return source, "pooled" if "pooled" in (most, spread) else spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +104,9 @@ class FisherClasses:
         Parameters
         ----------
         gaussians
-            With a covariance a class where ``spread`` is ``class``.
+            With a covariance a class where ``spread`` is ``class`` or ``diagonal``.
         spread
-            ``class`` or ``pooled``.
+            ``class``, ``diagonal`` or ``pooled``.
         shrinkage
             Of the pooled covariance, and by the same amount of every class covariance.
         directions
@@ -97,4 +123,6 @@ class FisherClasses:
             return cls(subspace, same, present, differ=False)
         kind = Pooling("borrow", subspace.dim / 4.0) if pooling == "quarter" else Pooling.parse(pooling)
         own = fisher_class_covariances(gaussians, subspace, kind, shrinkage)
+        if spread == "diagonal":
+            own *= identity
         return cls(subspace, own, present, differ=bool((gaussians.class_dof > 0).any()))

@@ -4,6 +4,7 @@
 source     pooled within-class scatter                              needs
 =========  =======================================================  ==========================================
 exact      B − Σ_c N_c μ_c μ_cᵀ                                     gram (per class: class grams)
+scaled     that of exact; per class R_cΣR_c, R_c² = var_c/var      gram (per class: gram, class squares)
 diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
 spherical  its trace, spread evenly                                 class norms
 free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means (pooled: or it, as free scatter)
@@ -13,6 +14,10 @@ sketch     Σ n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ + Σ_k V_kᵀV_k + R         
 The divisor of the free estimate is K_c − 1, how many means the server holds for class c less one (FedCOF's Eq. 7 and
 8 print K − 1, which is biased wherever a client lacks the class). A class with K_c = 1 has no free covariance: its
 scatter is 0 and it counts through shrinkage alone.
+
+``scaled`` gives every class the correlations of all and variances of its own, R_c being diagonal: GH-OFL's A, B, N, D,
+for the price of LDA and C·d numbers. **Law** its diagonal is exact; **Law** classes whose covariances differ by
+one factor have their very own.
 
 What rounding alone leaves of a scatter counts as 0 (``core.gaussian.precision``): samples that do not differ have no
 spread, however far from the origin they lie.
@@ -53,7 +58,7 @@ from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError, UnknownNameError
 
-__all__ = ["SOURCES", "CovarianceSource", "covariance_source"]
+__all__ = ["RICHEST", "SOURCES", "CovarianceSource", "covariance_source", "richest"]
 
 Floats = NDArray[np.float64]
 
@@ -146,6 +151,28 @@ class Exact(CovarianceSource):
             stats.class_array("class_squares"), stats.class_counts[:, None].astype(np.float64), stats.fixed_point
         )
         return rounding
+
+
+class Scaled(Exact):
+    """The gram and class squares were sent: correlations of all classes, variances of each."""
+
+    name = "scaled"
+    class_needs = StatisticsSpec.of("gram", "class_squares")
+
+    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
+        scatter = self.pooled(stats, means)
+        pooled = symmetrize_upper(scatter.scaled(1.0 / max(scatter.weight, 1.0)))
+        ratios, dof = self.ratios(stats, means)
+        for label in stats.classes.tolist():
+            own = ratios[label]
+            yield label, dof[label] * (own[:, None] * pooled * own), float(dof[label])
+
+    def ratios(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
+        """Return R_c (C, d), standard deviations of a class over the pooled ones, and degrees of freedom (C,)."""
+        scatter, dof = self.variances(stats, means)
+        pooled = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
+        shares = scatter / np.maximum(dof, 1.0)[:, None] / np.where(pooled > 0.0, pooled, 1.0)
+        return np.sqrt(shares), dof
 
 
 class Diagonal(Exact):
@@ -315,12 +342,16 @@ class Sketch(CovarianceSource):
 
 #: The free source with FedCOF's printed divisor.
 ALL_CLIENTS = "free:clients"
+#: That of the most that statistics hold: see :func:`richest`. Where nobody says what they hold, ``exact``.
+RICHEST = "richest"
 #: All covariance sources by name.
-SOURCES: dict[str, CovarianceSource] = {s.name: s for s in (Exact(), Diagonal(), Spherical(), Free(), Sketch())}
+SOURCES: dict[str, CovarianceSource] = {
+    s.name: s for s in (Exact(), Scaled(), Diagonal(), Spherical(), Free(), Sketch())
+}
 
 
 def covariance_source(name: str) -> CovarianceSource:
-    """Return the source of that name: ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch`` or ``sketch:SHARE``.
+    """Return the source of that name: one of ``SOURCES``, ``sketch:SHARE`` or ``richest``.
 
     ``free:clients`` is the free one with the divisor that FedCOF prints.
 
@@ -339,9 +370,30 @@ def covariance_source(name: str) -> CovarianceSource:
         return Sketch(_parse_share(share))
     if name == ALL_CLIENTS:
         return Free(all_clients=True)
+    if name == RICHEST:
+        return SOURCES["exact"]
     if name not in SOURCES:
         raise UnknownNameError("covariance source", name, [*SOURCES, "sketch:SHARE"])
     return SOURCES[name]
+
+
+def richest(spec: StatisticsSpec) -> tuple[str, str]:
+    """Return the richest (source, spread) of class covariances that statistics hold; exact ones where they hold none.
+
+    Class grams come first, then the gram with class squares (``scaled``), the gram alone (all classes have the pooled
+    covariance), client means (``free``), and class squares alone (``diagonal``).
+
+    Examples
+    --------
+    >>> richest(StatisticsSpec.of("gram", "class_squares")), richest(StatisticsSpec.of("gram", "client_means"))
+    (('scaled', 'class'), ('exact', 'pooled'))
+    """
+    order = (("exact", "class"), ("scaled", "class"), ("exact", "pooled"), ("free", "class"), ("diagonal", "class"))
+    for name, spread in order:
+        source = SOURCES[name]
+        if (source.class_needs if spread == "class" else source.pooled_needs) <= spec:
+            return name, spread
+    return order[0]
 
 
 def _parse_share(text: str) -> float:

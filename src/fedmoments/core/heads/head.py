@@ -65,9 +65,16 @@ class Head(ABC):
             When another moment is missing.
         """
         stats = source.statistics() if isinstance(source, Ledger) else source
+        suited = self.suited(stats.spec)
+        if suited != self:
+            return suited.fit(stats)
         require(stats, self.needs, type(self).__name__)
         sent = stats.as_sent() if self.needs.has_sketch else stats
         return self._solve_at_any_scale(sent)
+
+    def suited(self, spec: StatisticsSpec) -> "Head":  # noqa: ARG002 - for overriders
+        """Return the head that this one is on statistics of that spec: itself, unless it chooses by what they hold."""
+        return self
 
     def _solve_at_any_scale(self, stats: Statistics) -> Classifier:
         """Solve for features of ordinary size: from about 1e±75 on, squares of squares overflow or vanish."""

@@ -4,8 +4,10 @@ Var_c = (scatter_c + κ·Var_pool)/(ν_c + κ): κ degrees of freedom are borrow
 class of one sample (ν_c = 0) has the pooled variance. ν_c = N_c − 1 from squares, K_c − 1 from client means. No
 variance falls below ``floor`` times the largest pooled variance.
 
-With ``subspace="fisher"`` the variances are those in the Fisher directions, which needs class covariances. The pooled
-variance is 1 there: **Law** in all directions, with pooled variances, it is LDA.
+With ``subspace="fisher"`` the variances are those in the Fisher directions, which needs class covariances, or those
+that the gram and class squares give (``covariance="scaled"``). The pooled variance is 1 there: **Law** in all
+directions, with pooled variances, it is LDA. Per cent, mean of three seeds as in ``fishermix``: PACS 69.0 in the full
+space, 87.8 in the Fisher space (LDA 87.2); CIFAR-10 53.9, 69.8 (70.6); BANKING77 87.9, 89.5 (90.1).
 """
 
 import math
@@ -35,7 +37,8 @@ class NaiveBayes(Head):
     Parameters
     ----------
     covariance
-        ``exact`` (class squares), ``spherical`` (class norms) or ``free`` (client means).
+        ``exact`` (class squares; in the Fisher subspace class grams), ``scaled`` (the same, there the gram and class
+        squares), ``spherical`` (class norms) or ``free`` (client means).
     pooling
         Of every class variance towards the pooled one: κ ≥ 0 degrees of freedom that are borrowed from it, or any
         :class:`fedmoments.core.gaussian.Pooling`.
@@ -140,6 +143,13 @@ def _scale(pooled: Floats, gaussians: ClassGaussians) -> float:
 
 PRESETS = (
     Preset("gh-nb", NaiveBayes, "naive Bayes with class variances", "GH-OFL"),
+    Preset(
+        "gh-nb-fisher",
+        NaiveBayes,
+        "naive Bayes with class variances in the Fisher subspace, from gram and squares",
+        "GH-OFL",
+        {"covariance": "scaled", "subspace": "fisher", "shrinkage": "automatic"},
+    ),
     Preset(
         "nb-free",
         NaiveBayes,
