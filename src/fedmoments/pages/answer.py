@@ -4,12 +4,11 @@ Two accuracies are told apart only beyond the noise: twice the square root of m(
 mean, n the number of test samples, s the larger deviation over seeds and k the number of seeds.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from fedmoments.core.observations import Report, Row
-from fedmoments.core.observations.interval import wilson
+from fedmoments.core.observations.interval import ERRORS, standard_error, wilson
 from fedmoments.core.observations.parts import UNTESTED
 from fedmoments.pages.formats import bytes_, count, list_of, percent, points, times
 from fedmoments.pages.markup import Html, Node, join, tag
@@ -21,8 +20,6 @@ __all__ = ["answer", "cheapest", "facts", "first_panel", "frontier", "noise_word
 SAME_BYTES = 0.02
 #: The head that others are compared with when it sends as much.
 BASELINE = "fedncm"
-#: Standard errors within which two accuracies are not told apart.
-ERRORS = 2.0
 
 
 def frontier(rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -235,8 +232,7 @@ def noise_words(report: Report, pair: tuple[float, float], deviation: float, see
     n = report.data.test
     if not n:
         return ""
-    middle = min(max(0.5 * (pair[0] + pair[1]), 0.0), 1.0)
-    if abs(pair[0] - pair[1]) >= ERRORS * math.sqrt(middle * (1.0 - middle) / n + deviation**2 / max(seeds, 1)):
+    if abs(pair[0] - pair[1]) >= ERRORS * standard_error(0.5 * (pair[0] + pair[1]), n, deviation, seeds):
         return ""
     return f"within the noise of {count(n, 'test sample')}"
 

@@ -15,6 +15,7 @@ __all__ = [
     "ACCURACY",
     "COLOURS",
     "DASHES",
+    "Band",
     "Chart",
     "Point",
     "Rule",
@@ -259,6 +260,15 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Band:
+    """A stretch of the vertical axis, grey behind all series, and what it means: words above the plot."""
+
+    low: float
+    high: float
+    words: str = ""
+
+
+@dataclass(frozen=True)
 class Chart:
     """What a chart shows.
 
@@ -270,7 +280,7 @@ class Chart:
         Its scales.
     series
         Drawn in order, the last on top.
-    rules, traces
+    rules, traces, bands
         What series are compared with.
     height
         Of the plot in pixels, without what stands about it.
@@ -286,6 +296,7 @@ class Chart:
     series: tuple[Series, ...]
     rules: tuple[Rule, ...] = ()
     traces: tuple[Trace, ...] = ()
+    bands: tuple[Band, ...] = ()
     height: float = 270.0
     named: bool = True
     heading: str = ""

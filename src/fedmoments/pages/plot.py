@@ -93,6 +93,7 @@ def draw(chart: Chart, width: float) -> Drawing:
         *(tag("path", d=_path(trace, axes), class_=trace.style) for trace in chart.traces),
     ]
     inner = [
+        *_bands(chart, plan),
         _frame(plan, chart),
         # Bars would hide what they are compared with.
         *([*drawn, *compared] if chart.has_bars else [*compared, *drawn]),
@@ -124,7 +125,7 @@ def _plan(chart: Chart, width: float) -> _Plan:
     ends = _fit_ends(chart, names, width)
     legend = () if ends else _rows(names, width)
     top = ABOVE + RULE * max((len(rule.words) for rule in chart.rules), default=0)
-    top += (ENTRY * len(legend) + 6) * bool(legend)
+    top += (ENTRY * len(legend) + 6) * bool(legend) + ENTRY * _explained(chart)
     bottom = top + chart.height
     y = vertical(chart.y, _heights(chart), bottom, top + 6)
     left = _widest(words for _, words in y.ticks) + 12
@@ -168,6 +169,7 @@ def _heights(chart: Chart) -> list[float]:
     if chart.y.values:
         return []
     ends = [end for point in chart.points for end in point.ends]
+    ends += [end for band in chart.bands for end in (band.low, band.high)]
     return ends + ([0.0] if chart.y.kind == "linear" and chart.has_bars else [])
 
 
@@ -251,6 +253,27 @@ def _rules(chart: Chart, plan: _Plan) -> list[Node]:
             tag("text", line, x=middle, y=first + RULE * i, text_anchor="middle", class_="rule-words")
             for i, line in enumerate(rule.words)
         ]
+    return drawn
+
+
+def _explained(chart: Chart) -> int:
+    """Return how many bands have words."""
+    return sum(bool(band.words) for band in chart.bands)
+
+
+def _bands(chart: Chart, plan: _Plan) -> list[Node]:
+    """Return grey stretches of the plot, and above the plot what they mean, each beside a grey field."""
+    drawn: list[Node] = []
+    line = ABOVE + 2 + ENTRY * len(plan.legend)
+    for band in chart.bands:
+        high, low = plan.y(min(band.high, plan.y.high)), plan.y(max(band.low, plan.y.low))
+        width = plan.right - plan.left
+        drawn.append(tag("rect", x=plan.left, y=high, width=width, height=max(low - high, 0.0), class_="noise"))
+        if not band.words:
+            continue
+        drawn.append(tag("rect", x=0.0, y=line - 6, width=26, height=12, class_="noise"))
+        drawn.append(tag("text", band.words, x=32.0, y=line, dy="0.34em", class_="rule-words"))
+        line += ENTRY
     return drawn
 
 

@@ -326,6 +326,54 @@ def test_points_are_means_with_spreads_and_tell_their_numbers() -> None:
     assert second.points[0].tip == "FedCOF, clients 10: 63.0 ± 2.8 %"
 
 
+def close(step: float) -> list[Observation]:
+    """Return accuracies of one head and one seed that grow by a step from one number of clients to the next."""
+    return [
+        Observation({"head": "fedcof", "clients": k}, (0.9 + i * step,), seeds=(0,)) for i, k in enumerate((1, 2, 3))
+    ]
+
+
+def test_accuracies_within_noise_are_drawn_before_a_band_as_high_as_the_noise() -> None:
+    made = with_figure(close(0.001))
+    made["data"] = {"test": 1000}
+    drawn = ET.fromstring(figure_files(made)[0])
+    plot, swatch = [each for each in drawn.iter(f"{SVG}rect") if each.get("class") == "noise"]
+    assert float(plot.get("width") or 0) > float(swatch.get("width") or 0)
+    (words,) = [each.text or "" for each in drawn.iter(f"{SVG}text") if each.get("class") == "rule-words"]
+    half = 2 * math.sqrt(0.9 * 0.1 / 1000)
+    assert words == f"noise of 1,000 test samples, 1 seed: ±{100 * half:.2g} points"
+    ticks = {each.text: float(each.get("y") or 0) for each in drawn.iter(f"{SVG}text") if each.get("class") == "tick"}
+    levels = sorted((float(text), y) for text, y in ticks.items() if text and float(text) > 50)
+    (low, below), (high, above) = levels[0], levels[-1]
+    pixels = (below - above) / (high - low)  # to a point of accuracy
+    assert float(plot.get("height") or 0) == pytest.approx(2 * 100 * half * pixels, abs=1.0)
+    assert low <= 100 * (0.901 - half)
+    assert high >= 100 * (0.901 + half)
+
+
+@pytest.mark.parametrize(("step", "test"), [(0.04, 1000), (0.001, None)])
+def test_no_band_where_accuracies_are_far_apart_or_the_test_samples_unknown(step: float, test: int | None) -> None:
+    made = with_figure(close(step))
+    made["data"] = {"test": test}
+    assert "noise" not in {each.get("class") for each in ET.fromstring(figure_files(made)[0]).iter(f"{SVG}rect")}
+
+
+def test_each_group_of_close_accuracies_has_its_band_and_bands_never_touch() -> None:
+    far = [Observation({"head": "fedncm", "clients": k}, (0.7,), seeds=(0,)) for k in (1, 2, 3)]
+    made = with_figure([*close(0.001), *far])
+    made["data"] = {"test": 1000}
+    drawn = ET.fromstring(figure_files(made)[0])
+    found = [each for each in drawn.iter(f"{SVG}rect") if each.get("class") == "noise"]
+    spans = sorted(
+        (float(each.get("y") or 0), float(each.get("y") or 0) + float(each.get("height") or 0))
+        for each in found
+        if each.get("x") != "0"
+    )
+    assert len(spans) == 2
+    assert len(found) == 3, "the field beside the words stands once"
+    assert spans[0][1] < spans[1][0]
+
+
 def test_points_lie_where_their_numbers_say() -> None:
     (text,) = figure_files(with_figure(curves(), scale="log"))
     drawn = ET.fromstring(text)

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedmoments.core.observations import ACCURACY, Observation, is_share, matching, sorted_values
-from fedmoments.pages.chart import Chart, Point, Scale, Series, Style, Tick, share_scale
+from fedmoments.core.observations.interval import ERRORS, standard_error
+from fedmoments.pages.chart import Band, Chart, Point, Scale, Series, Style, Tick, share_scale
 from fedmoments.pages.figure import WIDE, facets, figure, figure_file
+from fedmoments.pages.formats import count
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.plain import items, mapping
 from fedmoments.study.papers.pages.words import key_words, number_words, place_words, value_words, varying_keys
@@ -45,6 +47,9 @@ class Drawing:
         Whether values are shares, shown in percent.
     panels
         At least one.
+    noise
+        Half the width of the band in which accuracies are not told apart, and in words what makes it; None where the
+        number of test samples is not known, and where values are no accuracies.
     """
 
     title: str
@@ -53,6 +58,7 @@ class Drawing:
     y_title: str
     share: bool
     panels: tuple[Panel, ...]
+    noise: tuple[float, str] | None = None
 
     @property
     def places(self) -> tuple[Tick, ...]:
@@ -60,7 +66,9 @@ class Drawing:
         return self.across.ticks or ()
 
 
-def read_drawing(figure: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]]) -> Drawing | None:
+def read_drawing(
+    figure: Mapping[str, Any], measurements: Sequence[Mapping[str, Any]], tested: int | None = None
+) -> Drawing | None:
     """Return what a figure draws, or None when nothing of it was measured.
 
     Parameters
@@ -69,6 +77,8 @@ def read_drawing(figure: Mapping[str, Any], measurements: Sequence[Mapping[str, 
         A :class:`~fedmoments.study.papers.experiment.Figure`, as documents have it.
     measurements
         Of the document. Where several stand at one place, the first is drawn.
+    tested
+        Test samples behind an accuracy, where that is known.
 
     Examples
     --------
@@ -86,7 +96,18 @@ def read_drawing(figure: Mapping[str, Any], measurements: Sequence[Mapping[str, 
     y_title = str(figure.get("y_title") or (quantity if not share else "accuracy"))
     y_title += ", %" if share and "%" not in y_title and "per cent" not in y_title else ""
     title, form = str(figure.get("title") or ""), str(figure.get("form") or "lines")
-    return Drawing(title, form, across, y_title, share, _panels(figure, observations, _Reader(x, quantity, across)))
+    noise = _noise(observations, tested) if quantity == ACCURACY and tested else None
+    panels = _panels(figure, observations, _Reader(x, quantity, across))
+    return Drawing(title, form, across, y_title, share, panels, noise)
+
+
+def _noise(observations: Sequence[Observation], tested: int) -> tuple[float, str]:
+    """Return half the width of the noise of accuracies, that of the noisiest one, and its words."""
+    errors = [standard_error(each.mean or 0.0, tested, each.spread or 0.0, len(each.known)) for each in observations]
+    seeds = max(len(each.known) for each in observations)
+    half = ERRORS * max(errors)
+    words = f"noise of {count(tested, 'test sample')}, {count(seeds, 'seed')}: ±{100 * half:.2g} points"
+    return half, words
 
 
 def _measured(
@@ -213,7 +234,9 @@ def drawings(document: Mapping[str, Any]) -> list[Drawing]:
     """Return the figures of a document of which anything was measured."""
     figures = items(mapping(document.get("experiment")).get("figures"))
     measurements = [mapping(table) for table in items(document.get("measurements"))]
-    readable = [read_drawing(mapping(table), measurements) for table in figures]
+    tested = mapping(document.get("data")).get("test")
+    known = tested if isinstance(tested, int) and tested > 0 else None
+    readable = [read_drawing(mapping(table), measurements, known) for table in figures]
     return [table for table in readable if table is not None]
 
 
@@ -265,9 +288,29 @@ def panel_chart(drawing: Drawing, panel: Panel) -> Chart:
         _horizontal(drawing),
         _vertical(drawing),
         tuple(series),
+        bands=() if bars else _bands(drawing, panel),
         named=len(panel.series) > 1,
         heading=panel.title,
     )
+
+
+def _bands(drawing: Drawing, panel: Panel) -> tuple[Band, ...]:
+    """Return a band of noise about every group of a panel's values that noise alone could set apart.
+
+    Groups are further apart than a band is high, so bands never touch.
+    """
+    if drawing.noise is None:
+        return ()
+    half, words = drawing.noise
+    groups: list[list[float]] = []
+    for value in sorted(point.y for series in panel.series for point in series.points):
+        if groups and value - groups[-1][-1] <= 2 * half:
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    middles = [0.5 * (group[0] + group[-1]) for group in groups if len(group) > 1 and group[-1] - group[0] <= 2 * half]
+    found = [Band(max(middle - half, 0.0), min(middle + half, 1.0)) for middle in middles]
+    return (replace(found[0], words=words), *found[1:]) if found else ()
 
 
 def _horizontal(drawing: Drawing) -> Scale:
@@ -286,7 +329,10 @@ def _horizontal(drawing: Drawing) -> Scale:
 def _vertical(drawing: Drawing) -> Scale:
     points = [point for panel in drawing.panels for series in panel.series for point in series.points]
     ends = [end for point in points for end in point.ends]
-    ends += [0.0] if drawing.form == "bars" else []
+    if drawing.form == "bars":
+        ends.append(0.0)
+    else:
+        ends += [end for panel in drawing.panels for band in _bands(drawing, panel) for end in (band.low, band.high)]
     if drawing.share:  # noise may reach beyond what a share can be
         return share_scale(drawing.y_title, values=tuple(min(max(end, 0.0), 1.0) for end in ends))
     return _of_quantity(drawing.y_title, [point.y for point in points], ends)
