@@ -10,12 +10,13 @@ import click
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.joining import read_terms
-from fedmoments.cli.measure import Asked, spec_of
+from fedmoments.cli.measure import spec_of
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import plural, print_json, print_line, print_table
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.privacy.sketch_leaks import SketchOutline
+from fedmoments.settings.measuring import MeasureSettings
 from fedmoments.settings.policy import PolicyRules
 from fedmoments.settings.study import StudySettings
 
@@ -60,7 +61,7 @@ def audit(
     study: Annotated[Given[StudySettings], Taken(only=OF_DATA, help={"seed": "Chooses the samples to test on."})],
     policy: Annotated[Given[PolicyRules], Taken(only=("min_count", "small_classes", "sketch_share", "sketch_spare"))],
     asked: Annotated[
-        Given[Asked],
+        Given[MeasureSettings],
         Taken(
             help={
                 "head": "Instead of terms: the least that serves this head; may be repeated.",
@@ -135,7 +136,7 @@ def _of_file(path: Path, rules: Mapping[str, Any], *, json: bool) -> None:
     _end(exposes=report.exposes)
 
 
-def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked: Asked) -> Any:
+def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked: MeasureSettings) -> Any:
     """Audit data, from their labels alone."""
     from fedmoments.federation.audit import Audit
     from fedmoments.federation.own_data import label_table

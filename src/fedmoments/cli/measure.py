@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Taken
@@ -11,38 +11,16 @@ from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.cli.places import existing_file, writable_place
 from fedmoments.errors import InputError
-from fedmoments.settings.option import option
+from fedmoments.settings.measuring import MapSettings, MeasureSettings, RoundingSettings
 
-__all__ = ["Asked", "measure", "spec_of", "stacked_map"]
+if TYPE_CHECKING:
+    from fedmoments.core.statistics import FixedPoint
+
+__all__ = ["measure", "spec_of", "stacked_map"]
 
 EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --head gh-lda --client clinic --out clinic.stats"
 )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is to be measured."""
-
-    head: tuple[str, ...] = option(
-        (), "Measure the least that serves this head; may be repeated.", kind="names", metavar="HEAD"
-    )
-    moments: tuple[str, ...] = option((), "Measure these moments too: gram,client_means,…", metavar="MOMENT,…")
-    means_per_client: int = option(1, "Means to send of each class (client_means).", metavar="N")
-    budget: str | None = option(
-        None,
-        "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "
-        "sketches; the client picks precision, projection and rank (see docs/sketch.md).",
-        metavar="BYTES",
-    )
-    feature_map: str = option(
-        "none",
-        "none, power (√x, then unit length), or auto (power if no feature is negative and they are skewed; all clients "
-        "must use the same: look at the map that is printed).",
-        "--map",
-        metavar="MAP",
-    )
-    project: int | None = option(None, "Then project at random to K dimensions.", metavar="K")
 
 
 @command("measure", EXAMPLE)
@@ -53,8 +31,10 @@ def measure(
             help="Features file (.npz) with x_train and y_train; or tables: parquet:FOLDER/, a folder, a file.",
         ),
     ],
-    asked: Annotated[Asked, Taken()],
+    asked: Annotated[MeasureSettings, Taken()],
     lake: Annotated[Lake, Taken()],
+    mapping: Annotated[MapSettings, Taken()],
+    rounding: Annotated[RoundingSettings, Taken()],
     *,
     out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     client: Annotated[
@@ -64,74 +44,100 @@ def measure(
     n_classes: Annotated[
         int | None, typed(help="Number of classes, the same at every client, if the file does not name them.")
     ] = None,
-    normalize: Annotated[bool, typed("--normalize", help="Scale every sample to unit norm first.")] = False,
-    fourier: Annotated[int | None, typed(metavar="D", help="Then map to D random Fourier features (fed3r-rf).")] = None,
-    bandwidth: Annotated[float | None, typed(help="Kernel width of --fourier, in feature units.")] = None,
-    seed: Annotated[int, typed(help="Public seed of the maps and of several means a class.")] = 0,
-    fixed_point: Annotated[
-        bool, typed("--fixed-point", help="Round to int64 fixed point: sums exact in any order.")
-    ] = False,
-    norm_bound: Annotated[float | None, typed(help="Largest norm of a sample (--fixed-point).")] = None,
-    max_samples: Annotated[int | None, typed(help="Most samples in the whole federation (--fixed-point).")] = None,
     encoder: Annotated[str | None, typed(help="Which encoder made the features; compared on merging.")] = None,
     json: Json = False,
 ) -> None:
     """Measure a client's training features: what leaves the client is the statistics file, never a sample."""
-    from fedmoments.core.maps.power import named_map
     from fedmoments.core.statistics import save_statistics
+
+    place = writable_place(out)
+    wanted = _Wanted(asked, mapping, _form_of(rounding), spec_of(asked, mapping.fourier), n_classes)
+    table = lake_of(features)
+    if table is None:
+        found = _of_file(features, wanted, lake, client, split)
+    else:
+        found = _of_tables(table, wanted, lake, client, split)
+    stats = found.stats.as_sent() if set(found.stats.spec.sent) == {"client_means", "scatter_sketch"} else found.stats
+    notes = found.notes(encoder or (lake.encode if table is not None else None))
+    save_statistics(place, stats, notes)
+    if json:
+        print_json(
+            {"out": str(place), "bytes": place.stat().st_size, "client": found.client, **_document(stats, notes)}
+        )
+        return
+    print_line(
+        f"client {found.client}: {stats.n_samples:,} samples of {len(stats.classes)} of {stats.n_classes} classes, "
+        f"d = {stats.dim}: {stats.spec}"
+    )
+    if found.feature_map is not None:
+        print_line(f"measured behind {found.feature_map}")
+    print_line(f"wrote {place} ({readable_bytes(place.stat().st_size)})")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """All that was typed of what to measure, whatever is read."""
+
+    asked: MeasureSettings
+    mapping: MapSettings
+    form: "FixedPoint | None"
+    spec: Any
+    n_classes: int | None
+
+    def map_of(self, dim: int, first: Any) -> Any:
+        """Return the map of features of some dimension, behind a map that comes first."""
+        return stacked_map(dim, first=first, project=self.asked.project, **vars(self.mapping))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was measured, of whom and behind which map."""
+
+    client: str
+    stats: Any
+    class_names: tuple[str, ...]
+    feature_map: Any
+
+    def notes(self, encoder: str | None) -> dict[str, Any]:
+        """Return what a statistics file says beside its sums."""
+        return {
+            "clients": [self.client],
+            "class_names": list(self.class_names) or None,
+            "feature_map": self.feature_map.describe() if self.feature_map else None,
+            "encoder": encoder,
+        }
+
+
+def _of_tables(table: str, wanted: _Wanted, lake: Lake, client: str | None, split: Path | None) -> _Found:
+    """Measure tables file by file."""
+    from fedmoments.core.maps.power import named_map
+
+    if split is not None or wanted.asked.feature_map == "auto":
+        raise InputError("--split and --map auto look at one features file; tables are measured file by file")
+    feature_map = wanted.map_of(lake_dim(table, lake), named_map(wanted.asked.feature_map))
+    stats, class_names = measure_lake(
+        table, lake, wanted.spec, n_classes=wanted.n_classes, feature_map=feature_map, seed=wanted.mapping.seed,
+        fixed_point=wanted.form,
+    )  # fmt: skip
+    return _Found(client or Path(table).stem or "client", stats, class_names, feature_map)
+
+
+def _of_file(features: str, wanted: _Wanted, lake: Lake, client: str | None, split: Path | None) -> _Found:
+    """Measure the training samples of a features file, or one client's share of them."""
     from fedmoments.samples.feature_maps import chosen_map
     from fedmoments.samples.features import load_features
 
-    place = writable_place(out)
-    spec = spec_of(asked, fourier)
-    form = _fixed_point(wanted=fixed_point, norm_bound=norm_bound, max_samples=max_samples)
-    table = lake_of(features)
-    if table is not None:
-        if split is not None or asked.feature_map == "auto":
-            raise InputError("--split and --map auto look at one features file; tables are measured file by file")
-        name, public = client or Path(table).stem or "client", named_map(asked.feature_map)
-        feature_map = stacked_map(
-            lake_dim(table, lake), first=public, normalize=normalize, project=asked.project, fourier=fourier,
-            bandwidth=bandwidth, seed=seed,
-        )  # fmt: skip
-        stats, class_names = measure_lake(
-            table, lake, spec, n_classes=n_classes, feature_map=feature_map, seed=seed, fixed_point=form
+    if lake != Lake():
+        raise InputError(
+            f"--label, --features, --encode, --workers, --cluster and --manifest are for tables, not {features}"
         )
-        encoder = encoder or lake.encode
-    else:
-        if lake != Lake():
-            raise InputError(
-                f"--label, --features, --encode, --workers, --cluster and --manifest are for tables, not {features}"
-            )
-        file = existing_file(Path(features))
-        loaded = load_features(file, ["train"], n_classes=n_classes)
-        name, chosen = _whose(split, client, file, len(loaded.train))
-        public = chosen_map(asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
-        feature_map = stacked_map(
-            loaded.dim, first=public, normalize=normalize, project=asked.project, fourier=fourier, bandwidth=bandwidth,
-            seed=seed,
-        )  # fmt: skip
-        stats, class_names = _measured(loaded, chosen, spec, feature_map, seed), loaded.class_names
-        stats = stats.quantized(form) if form else stats
-    if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
-        stats = stats.as_sent()
-    notes = {
-        "clients": [name],
-        "class_names": list(class_names) or None,
-        "feature_map": feature_map.describe() if feature_map else None,
-        "encoder": encoder,
-    }
-    save_statistics(place, stats, notes)
-    if json:
-        print_json({"out": str(place), "bytes": place.stat().st_size, "client": name, **_document(stats, notes)})
-        return
-    print_line(
-        f"client {name}: {stats.n_samples:,} samples of {len(stats.classes)} of {stats.n_classes} classes, "
-        f"d = {stats.dim}: {stats.spec}"
-    )
-    if feature_map is not None:
-        print_line(f"measured behind {feature_map}")
-    print_line(f"wrote {place} ({readable_bytes(place.stat().st_size)})")
+    file = existing_file(Path(features))
+    loaded = load_features(file, ["train"], n_classes=wanted.n_classes)
+    name, chosen = _whose(split, client, file, len(loaded.train))
+    first = chosen_map(wanted.asked.feature_map, (), "identity", loaded.train.X[chosen], loaded.train.y[chosen])
+    feature_map = wanted.map_of(loaded.dim, first)
+    stats = _measured(loaded, chosen, wanted.spec, feature_map, wanted.mapping.seed)
+    return _Found(name, stats.quantized(wanted.form) if wanted.form else stats, loaded.class_names, feature_map)
 
 
 def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +153,7 @@ def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def spec_of(asked: Asked, mapped: int | None = None) -> Any:
+def spec_of(asked: MeasureSettings, mapped: int | None = None) -> Any:
     """Return what to measure: the least that serves some heads, and some moments; sketches within a budget.
 
     Parameters
@@ -195,16 +201,15 @@ def _needs_of(name: str, mapped: int | None) -> Any:
     return head.needs
 
 
-def _fixed_point(*, wanted: bool, norm_bound: float | None, max_samples: int | None) -> Any:
+def _form_of(rounding: RoundingSettings) -> "FixedPoint | None":
+    """Return the form of the sums; None: floats."""
     from fedmoments.core.statistics import FixedPoint
 
-    given = {"norm_bound": norm_bound, "max_samples": max_samples}
-    if not wanted:
-        if norm_bound is not None or max_samples is not None:
-            raise InputError("--norm-bound and --max-samples belong to --fixed-point, which was not given")
-        return None
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return FixedPoint(**settings)
+    given = {"norm_bound": rounding.norm_bound, "max_samples": rounding.max_samples}
+    bounds: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if bounds and not rounding.fixed_point:
+        raise InputError("--norm-bound and --max-samples belong to --fixed-point, which was not given")
+    return FixedPoint(**bounds) if rounding.fixed_point else None
 
 
 def stacked_map(
