@@ -95,6 +95,7 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         feature_map=_map(settings, encoder, shown),
         privacy=privacy,
         seed=settings.seed,
+        names=settings.names,
     )
 
 
@@ -103,7 +104,7 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
     from fedmoments.samples.encoders.known import known_encoder
     from fedmoments.samples.reading import DEFAULTS, choose_encoder
 
-    plain = settings.size is None and settings.pooling is None
+    plain = settings.size is None and settings.pooling is None and not settings.names  # names must be encoded
     known = known_encoder(settings.encoder or DEFAULTS[modality]) if plain else None
     return known or choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
 
@@ -188,6 +189,7 @@ def show_terms(terms: Any) -> None:
         "dimension": f"{terms.dim:,}",
         "classes": f"{len(terms.classes):,}: {', '.join(terms.classes[:8])}{' …' if len(terms.classes) > 8 else ''}",
         "each client sends": str(terms.spec),
+        **({"class names": "count as one sample each"} if terms.names else {}),
         "means of a class": str(terms.spec.means_per_client),
         "means travel as": terms.rows,
         "largest norm": f"{terms.fixed_point.norm_bound:g}",

@@ -17,8 +17,10 @@ from fedmoments.core.maps.canonical import sha256_of_json
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.federation.amendment import MOST_AMENDMENTS, Amendment
+from fedmoments.federation.name_samples import NameSamples
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
+from fedmoments.samples.class_words import name_features
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.samples import EncoderChoice
@@ -46,6 +48,7 @@ def draw_up_terms(
     budget: str | None = None,
     privacy: Agreed = Agreed(),  # noqa: B008 - frozen
     seed: int = 0,
+    names: bool = False,
 ) -> Terms:
     """Return terms that ask clients for the least that serves some heads.
 
@@ -71,6 +74,8 @@ def draw_up_terms(
         public norm, and the fixed point is made for that norm.
     seed
         Public: deals samples to several means, and draws the projection of a budget.
+    names
+        Whether class names count as a sample each, encoded as sentences; for encoders of text.
     """
     noise = privacy.mode.noise
     feature_map = noise.bounded(feature_map)
@@ -100,6 +105,7 @@ def draw_up_terms(
         seed,
         **given,
         privacy=privacy,
+        names=NameSamples.of(name_features(classes, encoder, encoder.modality)) if names else None,
     )
     noise.check_grid(terms)
     return terms

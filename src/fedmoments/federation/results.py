@@ -104,17 +104,22 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
     if half_life:
         if robust or max_samples:
             raise InputError("a half-life and a filter of clients are not applied together: choose one")
-        return Source(aged_statistics(store, half_life))
+        return Source(_with_names(store.terms, aged_statistics(store, half_life)))
     if not robust and not max_samples:
         statistics, noise = store.terms.privacy.mode.read(store)
-        return Source(statistics, noise=noise)
+        return Source(_with_names(store.terms, statistics), noise=noise)
     parts = dict(store.contributions())
     suspicion = suspects(parts, max_samples=max_samples or None, filter=robust or None, checked=True)
     dropped = {str(client): reason for client, reason in suspicion.dropped.items()}
     if len(dropped) == len(parts):
         raise InputError(f"the filter would leave out all {len(parts)} clients: raise the cap, or fit without a filter")
     kept = Statistics.merge(part for client, part in parts.items() if client not in dropped)
-    return Source(kept, robust, max_samples, dropped)
+    return Source(_with_names(store.terms, kept), robust, max_samples, dropped)
+
+
+def _with_names(terms: Terms, received: Statistics) -> Statistics:
+    """Return what clients sent and what class names say, where the terms let them count."""
+    return received if terms.names is None else terms.names.added_to(received, terms.map_or_none, terms.seed)
 
 
 def require_served(terms: Terms, heads: Mapping[str, Head]) -> None:
@@ -166,6 +171,7 @@ def fit_heads(
         "fingerprint": terms.fingerprint.digest,
         "federation": terms.id,
         **mode.noise.notes,
+        **({"name_samples": terms.names.n} if terms.names else {}),
     }
     fitted: dict[str, Fitted] = {}
     for name, asked in chosen.items():

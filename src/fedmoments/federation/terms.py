@@ -18,6 +18,7 @@ from fedmoments.core.maps.canonical import canonical_json, sha256_of_json
 from fedmoments.core.statistics import FixedPoint, SketchPlan, StatisticsSpec
 from fedmoments.errors import InputError, PrivacyError, reading
 from fedmoments.federation.amendment import Amendment, read_amendments
+from fedmoments.federation.name_samples import NameSamples
 from fedmoments.privacy.dense import DenseLayout
 from fedmoments.privacy.map_leaks import MapOutline
 from fedmoments.privacy.protection import Agreed
@@ -29,6 +30,7 @@ from fedmoments.wire.keys import PublicKey
 __all__ = ["Terms"]
 
 _FIELDS = ("name", "encoder", "fingerprint", "dim", "moments", "means_per_client", "norm_bound", "max_samples")
+_OPTIONAL = {"privacy", "sketch", "server", "amended", "names"}
 _ALL = {*_FIELDS, "rows", "max_bytes", "seed", "nonce"}
 
 
@@ -69,6 +71,8 @@ class Terms:
         that they are shown, and only that, and it does not stand in the JSON.
     amended
         What stood before classes were added, the oldest first (:func:`fedmoments.federation.drawing_up.amend_terms`).
+    names
+        Class names that count as one sample each, as features; None, and not in the JSON: none does.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class Terms:
     attempt: int = 0
     server: str = ""
     amended: tuple[Amendment, ...] = ()
+    names: NameSamples | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -111,6 +116,7 @@ class Terms:
         self._check_directions()
         if self.amended:
             self._check_amended()
+        self._check_names()
         if self.agreement.federation != self.id:  # also builds the agreement, which checks the numbers
             raise InputError("the terms of a federation cannot be changed")
 
@@ -123,6 +129,17 @@ class Terms:
                     f"{len(self.fingerprint.classes)} classes differ in at most {len(self.fingerprint.classes) - 1} "
                     f"directions, but the feature map of these terms has {stage.n_components}"
                 )
+
+    def _check_names(self) -> None:
+        """Refuse features of class names that are not those of these classes, behind this map."""
+        if self.names is None:
+            return
+        width = self.map_or_none.output_dim(self.names.dim) if self.map_or_none else self.names.dim
+        if self.names.n > len(self.classes) or width != self.dim:
+            raise InputError(
+                f"these terms are of {len(self.classes)} classes in {self.dim} dimensions, but hold features of "
+                f"{self.names.n} class names in {width}"
+            )
 
     def _check_amended(self) -> None:
         """Refuse classes that the server did not sign, or that do not stand behind those that were there before."""
@@ -247,6 +264,7 @@ class Terms:
             **sketch,
             **({"server": self.server} if self.server else {}),
             **({"amended": [asdict(entry) for entry in self.amended]} if self.amended else {}),
+            **({"names": self.names.to_dict()} if self.names else {}),
         }
 
     def to_json(self) -> str:
@@ -264,7 +282,7 @@ class Terms:
         """
         with reading("these are no terms of a federation"):
             value = json.loads(text)
-            if not isinstance(value, dict) or set(value) - {"privacy", "sketch", "server", "amended"} != _ALL:
+            if not isinstance(value, dict) or set(value) - _OPTIONAL != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")
             _check_numbers(value)
             privacy = _privacy_from(value)
@@ -279,6 +297,7 @@ class Terms:
                 raise InputError("the server's key stands in them, or nothing does")
             rest["server"] = value.get("server", "")
             rest["amended"] = read_amendments(value["amended"]) if "amended" in value else ()
+            rest["names"] = NameSamples.from_dict(value["names"]) if "names" in value else None
             return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
 
 

@@ -52,6 +52,9 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     )
     dim: int | None = _federation(None, "Dimensions of the features, where they are given.", metavar="D")
     means_per_client: int = _federation(1, "Means that a client sends of each class.", metavar="N")
+    names: bool = _federation(
+        False, "Let every class name count as one sample of its class, encoded as a sentence: for text and few samples."
+    )
     feature_map: str = _federation(
         "",
         "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "

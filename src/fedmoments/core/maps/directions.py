@@ -5,8 +5,6 @@ alone. Whoever applies the map trusts nobody for it: columns are checked to be o
 stretched or singled out by scale, and they are few.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from fedmoments.core.maps.base import FeatureMap, FloatArray
 from fedmoments.core.maps.checks import checked_count
+from fedmoments.core.maps.packing import packed, unpacked
 from fedmoments.errors import InputError
 
 __all__ = ["MOST_DIRECTIONS", "Directions"]
@@ -81,23 +80,12 @@ class Directions(FeatureMap, kind="directions"):
             raise InputError("the columns of a basis of directions must not depend on each other, but these do")
         signed = columns * np.sign(np.diagonal(upper))
         d, k = given.shape
-        return cls(d, k, base64.b64encode(signed.astype("<f4").tobytes()).decode())
+        return cls(d, k, packed(signed))
 
     @cached_property
     def matrix(self) -> FloatArray:
         """Q, a read-only array of shape (input_dim, n_components)."""
-        try:
-            raw = base64.b64decode(self.columns, validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise InputError(f"the columns of Directions must be base64: {error}") from error
-        if len(raw) != 4 * self.input_dim * self.n_components:
-            raise InputError(
-                f"the columns of Directions must be {self.input_dim} × {self.n_components} float32 numbers, but have "
-                f"{len(raw)} bytes"
-            )
-        matrix = np.frombuffer(raw, "<f4").astype(np.float64).reshape(self.input_dim, self.n_components)
-        matrix.setflags(write=False)
-        return matrix
+        return unpacked(self.columns, (self.input_dim, self.n_components), "the columns of Directions")
 
     @property
     def is_linear(self) -> bool:

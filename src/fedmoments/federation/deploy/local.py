@@ -163,6 +163,7 @@ def _draw_up(config: StudySettings, server: ServerSettings, data: DataSet, priva
         feature_map=_projected(config, chosen_map(config.feature_map, server.heads, encoder.name, *shown), encoder.dim),
         privacy=privacy,
         seed=config.seed,
+        names=config.names,
     )
 
 
