@@ -134,7 +134,8 @@ def test_more_numbers_than_terms_may_hold_are_refused() -> None:
 def test_a_federation_counts_names_under_every_kind_of_sum(run: Any, protection: tuple[str, ...]) -> None:
     common = (
         "federate", "--data", "said.csv", "--text", "sentence", "--label", "topic", "--encoder", "letters",
-        "--local", "2", "--clients", "4", "--split", "iid", "--engine", "memory", "--heads", "gh-nb", *protection, "--json",
+        "--local", "2", "--clients", "4", "--split", "iid", "--engine", "memory", "--heads", "gh-nb",
+        *protection, "--json",
     )  # fmt: skip
     run(*common, "--out", "plain")
     run(*common, "--names", "--out", "named")
