@@ -362,8 +362,10 @@ def test_log_shows_the_latest_entries(trial: Any, run: Any) -> None:
 def test_snapshot_and_restore(trial: Any, run: Any, refuse: Any) -> None:
     run("ledger", "snapshot", LEDGER, "today.ledger")
     run("leave", LEDGER, "client-0003")
-    assert "--departed NAME=out" in refuse("ledger", "restore", "today.ledger", "again.ledger")
-    decided = ("--departed", "client-0003=out")
+    assert "--journal FILE" in refuse("ledger", "restore", "today.ledger", "again.ledger")
+    journal = ("--journal", f"{LEDGER}.journal")
+    assert "--departed NAME=out" in refuse("ledger", "restore", "today.ledger", "again.ledger", *journal)
+    decided = ("--departed", "client-0003=out", *journal)
     assert "11 clients" in run("ledger", "restore", "today.ledger", "again.ledger", *decided).stdout
     assert json.loads(run("status", "again.ledger", "--json").stdout)["clients"] == 11
     assert "whole" in run("ledger", "verify", "again.ledger").stdout

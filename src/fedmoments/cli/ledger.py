@@ -43,7 +43,8 @@ VERIFY_EXAMPLE = example(FEDERATE, f"fedmoments ledger verify {LEDGER}")
 LOG_EXAMPLE = example(FEDERATE, f"fedmoments ledger log {LEDGER} --last 5")
 SNAPSHOT = f"fedmoments ledger snapshot {LEDGER} today.ledger"
 SNAPSHOT_EXAMPLE = example(FEDERATE, SNAPSHOT)
-RESTORE_EXAMPLE = example(FEDERATE, SNAPSHOT, "fedmoments ledger restore today.ledger again.ledger")
+RESTORE = f"fedmoments ledger restore today.ledger again.ledger --journal {LEDGER}.journal"
+RESTORE_EXAMPLE = example(FEDERATE, SNAPSHOT, RESTORE)
 
 Ledger = Annotated[Path, positional(help="The ledger of a federation.")]
 
@@ -332,7 +333,8 @@ def restore(
         ),
     ] = None,
     journal: Annotated[
-        Path | None, typed(metavar="FILE", help="The former ledger's journal, if it is not where that was.")
+        Path | None,
+        typed(metavar="FILE", help="The former ledger's journal, if it is not in the new one's folder."),
     ] = None,
     lost_journal: Annotated[
         bool, typed(help="Go on without a journal: nothing more is released under an epsilon, and clients will notice.")

@@ -61,7 +61,7 @@ def test_what_is_no_ledger_is_not_opened(federation: Any, tmp_path: Path) -> Non
     for statement, words in (
         ("UPDATE meta SET value = '{}' WHERE name = 'terms'", "no terms of a federation"),
         ("DELETE FROM meta WHERE name = 'terms'", "lacks the terms"),
-        ("PRAGMA user_version=4", "tables of version 4, but this release opens version 3"),
+        ("PRAGMA user_version=5", "tables of version 5, but this release opens version 4"),
     ):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(statement)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fedmoments.durable import Connection
+from fedmoments.errors import reading
 from fedmoments.federation.store.audit import append
 
 __all__ = ["given_up", "last_attempt", "leave_out", "next_attempt"]
@@ -27,7 +28,7 @@ def next_attempt(connection: Connection, clients: Sequence[str]) -> int:
     names = sorted({*before, *clients})
     value = json.dumps({"attempt": number + 1, "clients": names})
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('attempts', ?)", (value,))
-    append(connection, "note", {"note": "next attempt", "attempt": number + 1, "clients": len(names)})
+    append(connection, "attempt", {"attempt": number + 1, "clients": names, "without": []})
     return number + 1
 
 
@@ -35,11 +36,15 @@ def leave_out(connection: Connection, clients: Collection[str]) -> None:
     """Ask clients no more who left of their own accord, or whose sum did, inside a transaction."""
     number, names = _read(connection)
     if set(names) & set(clients):
-        value = json.dumps({"attempt": number, "clients": [name for name in names if name not in clients]})
+        rest = [name for name in names if name not in clients]
+        value = json.dumps({"attempt": number, "clients": rest})
         connection.execute("UPDATE meta SET value = ? WHERE name = 'attempts'", (value,))
+        without = sorted(set(names) - set(rest))
+        append(connection, "attempt", {"attempt": number, "clients": rest, "without": without})
 
 
 def _read(connection: Connection) -> tuple[int, list[str]]:
     row = connection.execute("SELECT value FROM meta WHERE name = 'attempts'").fetchone()
-    known: dict[str, Any] = {"attempt": 0, "clients": []} if row is None else json.loads(row[0])
-    return int(known["attempt"]), list(known["clients"])
+    with reading("what the ledger noted of attempts is damaged: restore a snapshot"):
+        known: dict[str, Any] = {"attempt": 0, "clients": []} if row is None else json.loads(row[0])
+        return int(known["attempt"]), list(known["clients"])

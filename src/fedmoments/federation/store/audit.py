@@ -7,7 +7,8 @@ then none of the receipts that clients hold is in the chain any more.
 ============  ==================================================================================================
 event         facts
 ============  ==================================================================================================
-created       name, federation
+created       name, federation; key: what signs for the ledger, if the terms do not say it
+amended       classes: those that were added, terms: digest of the terms since
 enrolled      client, key, node_key
 revoked       client
 joined        client, version, digest, moments, bytes, classes, samples, withheld, source
@@ -22,6 +23,8 @@ batch         batch, reports: [client, version] each, plan: they are added up to
 collected     batch, reports: how many, parts: the contributions that hold the sums; result: digest of another result
 reopened      batch, without, reason: the helper refused it; its reports wait again, but for those of some clients
 dissolved     batch, reason: all of it was taken out
+attempt       attempt: for which reports are made since a batch was given up, clients: asked again, without: no more
+cohorts       clients: how many, digest: of the nonce and the roster that cohorts are drawn with
 released      state, epsilon, delta, noise, spent: sums were noised once for all that is fitted from that state
 spent         ratio, what: a release that this ledger does not hold, for it is older; charged all the same
 departed      client, version: it left after what this ledger was restored from

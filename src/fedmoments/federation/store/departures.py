@@ -7,7 +7,7 @@ from fedmoments.durable import Connection
 from fedmoments.errors import LedgerError
 from fedmoments.federation.store.audit import entry
 
-__all__ = ["come_back", "depart", "departed_version"]
+__all__ = ["come_back", "depart", "departed_version", "seal_departures", "seal_problem"]
 
 _SEAL = "departures"
 
@@ -17,13 +17,13 @@ def depart(connection: Connection, clients: Iterable[tuple[str, int]], seq: int)
     _check(connection)
     rows = [(client, version, seq) for client, version in clients]
     connection.executemany("INSERT OR REPLACE INTO departures VALUES (?, ?, ?)", rows)
-    _seal(connection)
+    seal_departures(connection)
 
 
 def come_back(connection: Connection, client: str) -> None:
     """Forget that a client left, for it is in again; inside a transaction."""
     if connection.execute("DELETE FROM departures WHERE client = ?", (client,)).rowcount:
-        _seal(connection)
+        seal_departures(connection)
 
 
 def departed_version(connection: Connection, client: str) -> tuple[int, str]:
@@ -44,14 +44,21 @@ def _digest(connection: Connection) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-def _seal(connection: Connection) -> None:
+def seal_departures(connection: Connection) -> None:
+    """Note the digest of the table, inside the transaction that makes or changes it."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SEAL, _digest(connection)))
 
 
-def _check(connection: Connection) -> None:
-    """Refuse a table that was changed; a ledger in which nobody left since seals were made has none."""
+def seal_problem(connection: Connection) -> list[str]:
+    """Return whether the table is not what was sealed."""
     noted = connection.execute("SELECT value FROM meta WHERE name = ?", (_SEAL,)).fetchone()
-    if noted is not None and noted[0] != _digest(connection):
+    is_sound = noted is not None and noted[0] == _digest(connection)
+    return [] if is_sound else [f"the note '{_SEAL}' is not the digest of the table of those who left"]
+
+
+def _check(connection: Connection) -> None:
+    """Refuse a table that was changed."""
+    if seal_problem(connection):
         raise LedgerError(
             "who left is not what was written: the ledger is damaged, and takes nobody in; run verify, and restore a "
             "snapshot"

@@ -1,5 +1,6 @@
 """The ledger's part that knows who sent what: clear contributions one by one, masked reports, batches, noised sums."""
 
+import hashlib
 import json
 import secrets
 from abc import abstractmethod
@@ -306,7 +307,7 @@ class MaskedLedger(ShownLog):
             nonce = secrets.token_bytes(NONCE_BYTES)
             value = json.dumps({"nonce": nonce.hex(), "roster": keys})
             connection.execute("INSERT INTO meta VALUES ('cohorts', ?)", (value,))
-            append(connection, "note", {"note": "cohorts drawn", "clients": len(keys)})
+            append(connection, "cohorts", {"clients": len(keys), "digest": hashlib.sha256(value.encode()).hexdigest()})
             return nonce, keys
 
     def given_up(self) -> list[str]:

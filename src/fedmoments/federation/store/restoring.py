@@ -1,11 +1,16 @@
-"""Making a ledger of a snapshot without losing what was promised since: departures, revocations, keys, budgets."""
+"""Making a ledger of a snapshot without losing what was promised since: departures, revocations, keys, budgets.
+
+A snapshot is a file that arrives: it names no paths. The journal of the former ledger, and the key that signed for it,
+are where the operator says, or are known by what they hold in the folder in which the new ledger is to stand.
+"""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from fedmoments.durable import Connection, DurableFile, refuse_taken
-from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.errors import FedMomentsError, FileFormatError, LedgerError
+from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.store.audit import Entry, append, head
 from fedmoments.federation.store.journal import Journal, journal_of, take_in, taken_in
 from fedmoments.federation.store.reconciling import IN, departures_in, redo, require_decided
@@ -15,10 +20,10 @@ from fedmoments.federation.store.tables import LEDGER
 from fedmoments.federation.store.verification import verify
 from fedmoments.federation.terms import Terms
 
-__all__ = ["HOME", "Restored"]
+__all__ = ["Restored"]
 
-#: Under this name a snapshot says where the ledger was that it was taken of.
-HOME = "home"
+#: So many journals in a folder are looked at.
+MOST_JOURNALS = 1000
 
 
 class Restored:
@@ -67,7 +72,7 @@ class Restored:
         refuse_taken(self._target)  # before the journal says that it was restored
         place = journal_of(self._target)
         known = None if lost else self._journal(journal)
-        own = Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
+        own = self._journal_at(place)
         with self._file.writing(f"{self._target} was not restored") as connection:
             if known is None:
                 self._begin_journal(connection, lost=lost)
@@ -84,9 +89,7 @@ class Restored:
             take_in(connection, new)
             if known is not None and known.path != place:
                 _share(known.path, place)
-            former, signing = key_of_ledger(Path(self._meta(HOME) or self._target)), key_of_ledger(self._target)
-            if former.exists() and not signing.exists():
-                _share(former, signing)
+            self._keep_key(None if known is None else known.path)
             own.append([new])
 
     def _catch_up(self, connection: Connection, known: Journal, departed: Mapping[str, str]) -> None:
@@ -105,19 +108,62 @@ class Restored:
 
     def _journal(self, given: Path | None) -> Journal | None:
         """Return the journal of the ledger that the snapshot was taken of; None if that never had one."""
-        home = self._meta(HOME)
-        places = [given] if given else [journal_of(self._target), *([journal_of(Path(home))] if home else [])]
-        for place in places:
-            if place.exists():
-                return Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
+        places = [given or journal_of(self._target)]
+        if given is None and not places[0].exists():
+            places += self._journals_beside()
+        found = [place for place in places if place.exists()]
+        if len(found) > 1:
+            raise LedgerError(
+                f"{' and '.join(map(str, found))} are journals of this federation: say with '--journal FILE' which one "
+                "tells what happened since the snapshot"
+            )
+        if found:
+            return self._journal_at(found[0])
         if self._meta("counter") is None and given is None:
             return None
         raise LedgerError(
-            f"the journal of the ledger is not at {' or '.join(map(str, places))}: it tells who left, which keys were "
+            f"the journal of the ledger is not at {places[0]}, nor beside it: it tells who left, which keys were "
             "revoked and what was spent since the snapshot. Give it with '--journal FILE'; if it is lost, "
             "'--lost-journal' goes on without it: nothing more is released under an epsilon then, and clients will "
             "notice by the counter in their receipts"
         )
+
+    def _journal_at(self, place: Path) -> Journal:
+        return Journal(place, self._terms.id, lambda c, line: redo(c, self._terms, line))
+
+    def _journals_beside(self) -> list[Path]:
+        """Return the journals in the folder of the new ledger that go on from the snapshot, each once."""
+        found: list[Path] = []
+        for place in sorted(self._target.parent.glob("*.journal"))[:MOST_JOURNALS]:
+            if not any(place.samefile(known) for known in found) and self._goes_on(place):
+                found.append(place)
+        return found
+
+    def _goes_on(self, place: Path) -> bool:
+        """Say whether a journal is of this federation and has what the snapshot has seen; an empty one, by its key."""
+        try:
+            with self._file.reading(settled=False) as connection:
+                self._journal_at(place).missing(connection)
+            return place.stat().st_size > 0 or self._is_signer(_key_beside(place))
+        except (FedMomentsError, OSError):
+            return False
+
+    def _is_signer(self, key: Path) -> bool:
+        try:
+            return load_identity(key).public.hex == (self._meta("server_key") or self._terms.server)
+        except (FedMomentsError, OSError):
+            return False
+
+    def _keep_key(self, journal: Path | None) -> None:
+        """Let the key go on to sign that stands beside the journal or, if that is lost, beside another ledger here."""
+        signing = key_of_ledger(self._target)
+        if signing.exists():
+            return
+        beside = [key for key in sorted(self._target.parent.glob("*.key")) if key.with_suffix("").exists()]
+        for former in [_key_beside(journal)] if journal is not None else beside[:MOST_JOURNALS]:
+            if self._is_signer(former):
+                _share(former, signing)
+                return
 
     def _begin_journal(self, connection: Connection, *, lost: bool) -> None:
         place = journal_of(self._target)
@@ -130,6 +176,11 @@ class Restored:
         with self._file.reading(settled=False) as connection:
             row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
+
+
+def _key_beside(journal: Path) -> Path:
+    """Return where the key is of the ledger that a journal is of."""
+    return key_of_ledger(journal.with_name(journal.name.removesuffix(".journal")))
 
 
 def _now(connection: Connection) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fedmoments.core.maps.canonical import canonical_json
 from fedmoments.core.statistics import Statistics, StatisticsSpec
-from fedmoments.durable import DurableFile, part_of, put_in_place
+from fedmoments.durable import DurableFile, part_of, put_in_place, refuse_taken
 from fedmoments.errors import FileFormatError, InputError, LedgerError, MissingMomentError, RefusedError
 from fedmoments.federation.drawing_up import amend_terms
 from fedmoments.federation.store import audit, members
@@ -17,6 +17,7 @@ from fedmoments.federation.store.arrivals import in_parts
 from fedmoments.federation.store.attempts import last_attempt
 from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.store.batches import dissolve
+from fedmoments.federation.store.departures import seal_departures
 from fedmoments.federation.store.intake import read_contribution, take_in, take_out
 from fedmoments.federation.store.journal import Journal, journal_of
 from fedmoments.federation.store.masked import withdraw
@@ -25,7 +26,8 @@ from fedmoments.federation.store.members import Enrolled
 from fedmoments.federation.store.payloads import read_statistics, state_digest
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.reconciling import redo
-from fedmoments.federation.store.restoring import HOME, Restored
+from fedmoments.federation.store.restoring import Restored
+from fedmoments.federation.store.showing import make_signing_key
 from fedmoments.federation.store.snapshot import check_snapshot, write_snapshot
 from fedmoments.federation.store.status import Status, read_status
 from fedmoments.federation.store.tables import LEDGER
@@ -121,7 +123,11 @@ class FederationStore(MaskedLedger):
         target = Path(path)
         with DurableFile.making(target, LEDGER) as connection:
             connection.execute("INSERT INTO meta VALUES ('terms', ?)", (terms.to_json(),))
-            facts = {"name": terms.name, "federation": terms.id}
+            seal_departures(connection)
+            refuse_taken(target)  # before a key is made beside it
+            key = terms.server or make_signing_key(target).public.hex
+            connection.execute("INSERT INTO meta VALUES ('server_key', ?)", (key,))
+            facts = {"name": terms.name, "federation": terms.id, **({} if terms.server else {"key": key})}
             audit.append(connection, "created", facts, genesis=terms.id)
         return cls(target)
 
@@ -365,8 +371,6 @@ class FederationStore(MaskedLedger):
     def snapshot(self, path: str | os.PathLike[str]) -> str:
         """Copy the ledger as it is now to a new file, with its SHA-256, which is returned, in ``<path>.sha256``."""
         target = Path(path)
-        with self._database.writing(f"no snapshot {target} was made") as connection:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (HOME, str(self.path.absolute())))
         with self._database.reading(settled=False) as connection:
             head = audit.head(connection)
             checksum = write_snapshot(self._database, target)
@@ -397,7 +401,7 @@ class FederationStore(MaskedLedger):
         path
             A new file; nothing is overwritten.
         journal
-            Of the ledger that the snapshot was taken of; by default beside ``path``, or where that ledger was.
+            Of the ledger that the snapshot was taken of; by default it is looked for in the folder of ``path``.
         departed
             ``"out"`` or ``"in"`` for each client, or batch, that left after the snapshot.
         lost_journal

@@ -1,5 +1,7 @@
 """The tables of a ledger: one file a federation (:mod:`fedmoments.durable`)."""
 
+from collections.abc import Callable
+
 from fedmoments.durable import Connection, Kind
 
 __all__ = ["LEDGER"]
@@ -88,5 +90,16 @@ def _bring_up_to_3(connection: Connection) -> None:
     seal_all(connection)
 
 
+def _bring_up_to_4(connection: Connection) -> None:
+    """Seal the table of those who left, which older ledgers did when somebody left; forget where they were."""
+    from fedmoments.federation.store.departures import seal_departures
+
+    connection.execute("DELETE FROM meta WHERE name = 'home'")
+    if not connection.execute("SELECT 1 FROM meta WHERE name = 'departures'").fetchone():
+        seal_departures(connection)
+
+
+_UPGRADES: dict[int, str | Callable[[Connection], None]] = {1: _SINCE_2, 2: _bring_up_to_3, 3: _bring_up_to_4}
+
 #: "fmLd" in the header of every ledger file.
-LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 3, {1: _SINCE_2, 2: _bring_up_to_3}, remedy="restore a snapshot")
+LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 4, _UPGRADES, remedy="restore a snapshot")

@@ -2,7 +2,7 @@
 
 The chain of hashes is followed from the federation's id to the head. Then the log is replayed: who is enrolled, who is
 in with which digest, who left; and the running sums are computed anew from the stored contributions of those who are
-in. Tables and log must agree, bit for bit.
+in. Tables and log must agree, bit for bit, and so must every small row beside them (terms, keys, accounts, counters).
 
 A log that was cut off at its end, consistently, cannot be told from a younger one by looking at the file alone. So
 ``expect`` takes a hash that is known from elsewhere (a client's receipt, or a head that was written down) and must be
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from fedmoments.durable import Connection, DurableFile
 from fedmoments.errors import FileFormatError, LedgerError, reading
 from fedmoments.federation.store.audit import entries, head
-from fedmoments.federation.store.journal import Journal, taken_in
+from fedmoments.federation.store.journal import Journal
+from fedmoments.federation.store.noted import noted_problems
 from fedmoments.federation.store.payloads import stored, stored_clients
 from fedmoments.federation.store.replay import Replay
 from fedmoments.federation.store.totals import Change, digest_of, stored_totals
@@ -114,7 +115,7 @@ def _verify(connection: Connection, agreement: Agreement, expect: str | None) ->
         chain.append(f"the log ends with the hash {last}, but {noted} was noted as its head: its end is missing")
     if not expected_seen:
         chain.append(f"no entry has the hash {expect}: the log was cut off, rewritten, or is not the one meant")
-    problems = [*replay.compare(connection), *_counter_problems(connection)]
+    problems = [*replay.compare(connection), *noted_problems(connection, agreement, replay)]
     clients = stored_clients(connection)
     problems += _compare_totals(connection, agreement, clients)
     sentences = [*chain, *problems]
@@ -123,17 +124,12 @@ def _verify(connection: Connection, agreement: Agreement, expect: str | None) ->
     return Verification(not chain, not problems, length, len(clients), last, tuple(sentences))
 
 
-def _counter_problems(connection: Connection) -> list[str]:
-    """Return whether the counter of receipts is the number of the last line of the journal that was taken in."""
-    row = connection.execute("SELECT value FROM meta WHERE name = 'counter'").fetchone()
-    noted, seq = None if row is None else row[0], taken_in(connection)[0]
-    return [] if noted in (None, str(seq)) else [f"the counter is {noted!r:.40}, but the journal has {seq} lines"]
-
-
 def _journal_problem(connection: Connection, journal: Journal, *, is_needed: bool) -> str | None:
     """Return what is wrong with the journal; on read-only media, it need not be there."""
     if not is_needed and not journal.path.exists():
         return None
+    if is_needed and not connection.execute("SELECT 1 FROM meta WHERE name = 'counter'").fetchone():
+        return f"there is a journal {journal.path}, but the note of what was taken in of it is missing"
     try:
         journal.require_current(connection)
     except (LedgerError, FileFormatError) as error:
