@@ -134,8 +134,8 @@ def test_only_images_can_be_corrupted() -> None:
     with pytest.raises(InputError, match="only images can be corrupted, but the samples are text"):
         corrupt_samples(Samples(["a"], np.array([0]), ("a",), "text"), "fog", 1)
     images = load_data("digits").test
-    with pytest.raises(UnknownNameError, match="unknown corruption 'frost'"):
-        corrupt_samples(images, "frost", 1)
+    with pytest.raises(UnknownNameError, match="unknown corruption 'frosts'"):
+        corrupt_samples(images, "frosts", 1)
     with pytest.raises(InputError, match="severity"):
         corrupt_samples(images, "fog", 0)
     with pytest.raises(InputError, match="seed must be"):

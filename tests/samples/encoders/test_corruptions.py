@@ -31,11 +31,20 @@ def difference(image: NDArray[np.uint8], name: str, severity: int, repeats: int 
     return float(np.mean(found))
 
 
-def test_there_are_eighteen_in_four_families() -> None:
+def test_there_are_nineteen_in_four_families() -> None:
     assert list(families()) == ["noise", "blur", "weather", "digital"]
     assert tuple(itertools.chain(*families().values())) == NAMES
-    assert len(set(NAMES)) == 18
-    assert "frost" not in NAMES
+    assert len(set(NAMES)) == 19
+
+
+def test_frost_is_pale_blue_crystals_that_leave_the_image_visible() -> None:
+    image = picture((96, 96, 3))
+    found = corrupt(image, "frost", 5, seed=1).astype(float)
+    assert np.corrcoef(found.ravel(), image.ravel())[0, 1] > 0.3
+    ice = corrupt(np.zeros((96, 96, 3), np.uint8), "frost", 5, seed=1).astype(float)
+    assert (ice[..., 2] >= ice[..., 0]).all()
+    assert ice.std() > 15  # a texture, not a veil
+    assert (corrupt(np.zeros((96, 96, 3), np.uint8), "frost", 5, seed=2) != ice).mean() > 0.5
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -68,13 +77,18 @@ def test_severities_ascend_on_a_photograph(name: str) -> None:
 
     image = np.asarray(pillow.fromarray(load_sample_image("china.jpg")).crop((0, 0, 427, 427)).resize((96, 96)))
     strengths = [difference(image, name, severity) for severity in range(1, 6)]
-    if name == "fog":  # clouds differ from severity to severity, so that a middle one may happen to be darker
+    if name in (
+        "fog",
+        "frost",
+    ):  # clouds and ice differ from severity to severity: a middle one may happen to be darker
         assert strengths[4] > strengths[0]
     else:
         assert strengths == sorted(strengths)
 
 
-@pytest.mark.parametrize("name", ["gaussian-noise", "glass-blur", "motion-blur", "snow", "fog", "elastic-transform"])
+@pytest.mark.parametrize(
+    "name", ["gaussian-noise", "glass-blur", "motion-blur", "snow", "frost", "fog", "elastic-transform"]
+)
 def test_seed_name_severity_and_place_all_count(name: str) -> None:
     image = picture((32, 32, 3))
     found = {
@@ -121,7 +135,7 @@ def test_numpy_whole_numbers_are_numbers() -> None:
     np.testing.assert_array_equal(found, corrupt(image, "fog", 3, seed=1, index=2))
 
 
-@pytest.mark.parametrize("name", ["frost", "Fog", "gaussian_noise", "", None])
+@pytest.mark.parametrize("name", ["frosts", "Fog", "gaussian_noise", "", None])
 def test_other_names_are_refused(name: Any) -> None:
     with pytest.raises(UnknownNameError, match=r"unknown corruption '.*Known are: brightness, contrast"):
         corrupt(picture((8, 8)), name, 1)

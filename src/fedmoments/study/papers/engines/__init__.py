@@ -28,7 +28,7 @@ ENGINES: Mapping[str, str] = {
     "tuning": "linear probing and fine-tuning in rounds, from heads and from random starts",
     "diagnosis": "Gaussianity, and the Fisher subspace",
     "kernel": "random features against exact kernel ridge regression",
-    "corruption": "heads that are fitted on clean images and tested on corrupted ones",
+    "corruption": "heads on corrupted images, fitted on clean ones or at other severities",
     "noise": "counts of one client, true and blurred",
 }
 
@@ -44,6 +44,8 @@ LISTS = frozenset(
         "local_epochs",
         "looks",
         "means_per_client",
+        "measured_images",
+        "measured_severities",
         "noises",
         "obfuscations",
         "once",
