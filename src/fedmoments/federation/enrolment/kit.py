@@ -9,6 +9,7 @@
 ``token``     admits the party once; whoever has it first is that party
 ``expires``   until when: ISO 8601, UTC
 ``policy``    rules that the operator proposes to the party; they may only be stricter than the built-in ones
+``digest``    SHA-256 of the canonical JSON of all the rest: a file that was damaged on its way is noticed
 ============  ====================================================================================================
 
 The operator wrote it, and a party trusts nobody: every part is checked, nothing in it names a path or code, and rules
@@ -27,6 +28,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.maps.canonical import sha256_of_json
 from fedmoments.errors import InputError, reading
 from fedmoments.federation.keys.cards import check_name
 from fedmoments.federation.keys.files import crypto
@@ -37,6 +39,8 @@ __all__ = ["KIT", "TOKEN_BYTES", "Kit", "check_stricter", "read_kit", "statement
 
 #: How a kit's file is called.
 KIT = ".kit"
+#: Of the file; the first one had no digest.
+FORMAT = 2
 #: A token has this many random bytes.
 TOKEN_BYTES = 32
 #: A kit is as large as its terms; a larger file is something else.
@@ -88,8 +92,8 @@ class Kit:
     def to_bytes(self) -> bytes:
         """Return the file's content."""
         document = {each.name: getattr(self, each.name) for each in fields(self)}
-        document |= {"fedmoments": "kit", "format": 1, "terms": self.terms.to_json(), "policy": dict(self.policy)}
-        return f"{json.dumps(document, indent=2)}\n".encode()
+        document |= {"fedmoments": "kit", "format": FORMAT, "terms": self.terms.to_json(), "policy": dict(self.policy)}
+        return f"{json.dumps({**document, 'digest': sha256_of_json(document)}, indent=2)}\n".encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, whose: str = "this") -> "Kit":
@@ -106,14 +110,20 @@ class Kit:
             content = json.loads(data)
             if not isinstance(content, dict) or content.get("fedmoments") != "kit":
                 raise InputError("it lacks the mark of a kit")
-            if content.get("format") != 1:
-                raise InputError(f"its format is {content.get('format')!r}, and this release reads 1")
+            if content.get("format") != FORMAT or type(content["format"]) is not int:
+                raise InputError(
+                    f"its format is {content.get('format')!r:.40}, and this release reads {FORMAT}: let the operator "
+                    "invite you again"
+                )
             known = [each.name for each in fields(cls)]
             values = {name: content[name] for name in known}
             texts = [name for name in known if name != "policy" and not isinstance(values[name], str)]
-            if texts or set(content) != {*known, "fedmoments", "format"}:
-                raise InputError(f"its parts are not {', '.join(known)}, all but the last of them texts")
-            return cls(**{**values, "terms": Terms.from_json(values["terms"])})
+            if texts or set(content) != {*known, "fedmoments", "format", "digest"}:
+                raise InputError(f"its parts are not {', '.join(known)}, all but the last of them texts, and a digest")
+            kit = cls(**{**values, "terms": Terms.from_json(values["terms"])})
+            if content.pop("digest") != sha256_of_json(content):
+                raise InputError("it was changed or damaged since it was made: let the operator send it again")
+            return kit
 
 
 def read_kit(path: str | os.PathLike[str]) -> Kit:
