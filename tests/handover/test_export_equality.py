@@ -22,6 +22,8 @@ from fedmoments.core.classifier import (
     MixtureClassifier,
     QuadraticClassifier,
 )
+from fedmoments.core.classifier.familiar import Familiar
+from fedmoments.core.classifier.ranks import Ranks
 from fedmoments.core.maps import (
     Chain,
     Clip,
@@ -73,28 +75,47 @@ def arrays(rng: np.random.Generator, dim: int, kind: str) -> Classifier:
     )
 
 
+def doubting(kind: str, feature_map: FeatureMap | None = None) -> Classifier:
+    """Return a classifier with random parameters that knows what is new to it and was tested at another temperature."""
+    rng = np.random.default_rng(5)
+    dim = feature_map.output_dim(DIM) if feature_map else DIM
+    seen = Familiar(rng.normal(size=(N_CLASSES, dim)), rng.uniform(0.2, 1.0, dim), np.array([0.5, 0.3, 0.2, 0.0]))
+    ranks = Ranks(np.array([60, 20, 10, 5, 0, 3, 1, 1] + [0] * 40), 1.3)
+    return arrays(np.random.default_rng(1), dim, kind).knowing(seen).ranked(ranks).mapped(feature_map)
+
+
 READERS = {
     "onnx": """
 import onnxruntime
 def read(model, X):
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    label, shares, scores = session.run(["label", "probabilities", "scores"], {"features": X})
-    assert (label == shares.argmax(1)).all()
-    return shares
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"features": X})))
+    assert (found["label"] == found["probabilities"].argmax(1)).all()
+    return [found[name] for name in ("probabilities", "scores", "familiarity") if name in found]
+def notes(model):
+    return onnxruntime.InferenceSession(model).get_modelmeta().custom_metadata_map
 """,
     "torch": """
 import torch
 def read(model, X):
-    shares, scores = torch.export.load(model).module()(torch.from_numpy(X))
-    return shares.numpy()
+    return [found.numpy() for found in torch.export.load(model).module()(torch.from_numpy(X))]
+def notes(model):
+    kept = dict.fromkeys(["abstain_below.txt", "prediction_sets.txt"], "")
+    torch.export.load(model, extra_files=kept)
+    return {name.removesuffix(".txt"): text for name, text in kept.items()}
 """,
     "sklearn": """
 import joblib
 def read(model, X):
-    return joblib.load(model).predict_proba(X)
+    return [joblib.load(model).predict_proba(X)]
+def notes(model):
+    pipeline = joblib.load(model)
+    return {name: json.dumps(value) for name, value in pipeline.doubts_.items()}
 """,
 }
 BEFORE = """
+import json
 import sys
 from pathlib import Path
 import numpy as np
@@ -103,19 +124,36 @@ sys.modules["fedmoments"] = None
 AFTER = """
 for given in sorted(Path(sys.argv[1]).glob("*.npy")):
     model = next(path for path in given.parent.glob(given.stem + ".*") if path != given)
-    np.save(given.with_suffix(".answer"), read(str(model), np.load(given)), allow_pickle=False)
+    found = dict(zip(("probabilities", "scores", "familiarity"), read(str(model), np.load(given))))
+    kept = notes(str(model))
+    told = {name: json.loads(kept[name]) for name in ("abstain_below", "prediction_sets") if kept.get(name)}
+    if "familiarity" in found:
+        found["unknown"] = found["familiarity"] < told["abstain_below"]
+        below = found["scores"] - found["scores"].max(1, keepdims=True)
+        powers = np.exp(below / told["prediction_sets"]["temperature"])
+        powers /= powers.sum(1, keepdims=True)
+        for coverage, least in told["prediction_sets"]["least_probability"].items():
+            held = (powers >= least) & (powers > 0)
+            held[np.arange(len(held)), powers.argmax(1)] = True
+            found["set " + coverage] = held
+    np.savez(given.with_suffix(".npz"), **found)
 """
 
 
 def read_elsewhere(to: str, cases: dict[str, tuple[Classifier, NDArray[Any]]], folder: Path) -> dict[str, Any]:
-    """Return the probabilities of every case from one process in which fedmoments cannot be imported."""
+    """Return the probabilities of every case, see :func:`all_read_elsewhere`."""
+    return {name: found["probabilities"] for name, found in all_read_elsewhere(to, cases, folder).items()}
+
+
+def all_read_elsewhere(to: str, cases: dict[str, tuple[Classifier, NDArray[Any]]], folder: Path) -> dict[str, Any]:
+    """Return what is found of every case by one process in which fedmoments cannot be imported."""
     for name, (classifier, X) in cases.items():
         export(classifier, to, folder / f"{name}{EXPORTS[to].suffix}")
         np.save(folder / f"{name}.npy", X)
     command = [sys.executable, "-c", f"{BEFORE}{READERS[to]}{AFTER}", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ""})
     assert done.returncode == 0, done.stderr
-    return {name: np.load(folder / f"{name}.answer.npy") for name in cases}
+    return {name: dict(np.load(folder / f"{name}.npz")) for name in cases}
 
 
 MAPS: dict[str, Callable[[], FeatureMap]] = {
@@ -142,6 +180,53 @@ def test_every_kind_of_classifier_and_every_map_is_the_same_elsewhere(to: str, t
         np.testing.assert_array_equal(answers[name].argmax(1), ours.argmax(1), err_msg=name)
         assert np.abs(answers[name] - ours).max() < 2e-6, name
         assert (answers[name][:, -1] == 0).all(), name  # a class without a sample is never predicted
+
+
+@pytest.mark.parametrize("to", ["onnx", "torch"])
+def test_unknown_samples_and_prediction_sets_are_the_same_elsewhere(to: str, tmp_path: Path) -> None:
+    X = np.random.default_rng(2).normal(size=(400, DIM)).astype(np.float32)
+    X[200:] *= np.linspace(1.0, 4.0, 200, dtype=np.float32)[:, None]
+    X[-1] = 1e12  # so far away that its familiarity is 0, not NaN
+    cases = {kind: (doubting(kind), X) for kind in ("linear", "quadratic")}
+    cases |= {name: (doubting("linear", make()), X[:-1]) for name, make in MAPS.items()}
+    one = doubting("linear")
+    alone = Familiar(np.zeros((N_CLASSES, DIM)), np.ones(DIM), np.array([0.0, 1.0, 0.0, 0.0]))
+    cases["one class"] = (one.knowing(alone), X)
+    rejected = 0
+    for name, found in all_read_elsewhere(to, cases, tmp_path).items():
+        classifier, given = cases[name]
+        ours = classifier.familiarity(given)
+        assert np.abs(found["familiarity"] - ours).max() < 1e-6, name
+        unsure = np.abs(ours - 0.01) < 1e-8  # on the threshold itself, the last digits decide
+        np.testing.assert_array_equal(found["unknown"] | unsure, classifier.unknown(given, 0.01) | unsure, err_msg=name)
+        rejected += int(found["unknown"].sum())
+        for coverage in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99):
+            expected = classifier.prediction_sets(given, coverage)
+            assert (found[f"set {coverage:g}"] != expected).mean() < 1e-3, (name, coverage)
+        sizes = found["set 0.9"].sum(1)
+        assert sizes.min() >= 1, name
+    assert rejected > 100
+
+
+def test_scikit_learn_carries_both_as_plain_values(tmp_path: Path) -> None:
+    joblib: Any = pytest.importorskip("joblib")
+    classifier = doubting("linear")
+    pipeline = joblib.load(export(classifier, "sklearn", tmp_path / "head.joblib")[0])
+    assert classifier.ranks is not None
+    sets = pipeline.doubts_["prediction_sets"]
+    assert pipeline.doubts_["abstain_below"] == 0.01
+    assert sets["least_probability"]["0.95"] == classifier.ranks.threshold(0.95)
+    assert set(pipeline.familiar_) == {"familiar.means", "familiar.variances", "familiar.shares"}
+    config = json.loads(export(classifier, "huggingface", tmp_path / "model")[0].read_text("utf-8"))
+    assert {name: config[name] for name in pipeline.doubts_} == pipeline.doubts_
+
+
+def test_a_classifier_without_either_has_neither(tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(export(arrays(np.random.default_rng(1), DIM, "linear"), "onnx", tmp_path / "model.onnx")[0])
+    assert [output.name for output in model.graph.output] == ["label", "probabilities", "scores"]
+    assert not {"abstain_below", "prediction_sets"} & {prop.key for prop in model.metadata_props}
 
 
 def test_every_kind_of_classifier_that_is_known_is_tried_here() -> None:

@@ -51,8 +51,9 @@ def test_pixels_go_in_and_the_label_comes_out(images: Any, tmp_path: Path) -> No
     assert (preprocessing["size"], preprocessing["interpolation"]) == (64, "bicubic")
 
     program = export(classifier, "torch", tmp_path / "model.pt2", encoder=images)[0]
-    traced, _ = torch.export.load(program).module()(torch.from_numpy(np.stack(prepared)))
+    traced, _, familiar = torch.export.load(program).module()(torch.from_numpy(np.stack(prepared)))
     assert np.abs(traced.numpy() - ours).max() < 1e-4
+    assert np.abs(familiar.numpy() - classifier.familiarity(images.encode(prepared))).max() < 1e-4
 
 
 def test_another_encoder_than_the_one_it_was_fitted_behind_is_refused(images: Any, tmp_path: Path) -> None:

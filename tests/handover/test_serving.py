@@ -23,9 +23,10 @@ from tests.waiting import HANG, until
 import fedmoments as fm
 from fedmoments.core.classifier.ranks import Ranks
 from fedmoments.errors import InputError
+from fedmoments.handover.answers import Asked
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.app import Limits, application
-from fedmoments.handover.serving.served import Asked, Served
+from fedmoments.handover.serving.served import Served
 
 DIM = 5
 

@@ -15,8 +15,10 @@ import pytest
 from tests.waiting import until
 
 import fedmoments as fm
+from fedmoments.core.classifier.ranks import Ranks
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.handover import web_runtime
+from fedmoments.handover.answers import answers_of
 from fedmoments.handover.export import export
 from fedmoments.samples.encoders import load_encoder
 from fedmoments.samples.encoders.images import ImagePreprocessing
@@ -185,6 +187,45 @@ def test_numbers_are_classified_in_the_page(browser: Any, runtime: Path, tmp_pat
         answer = json.loads(right.get_attribute("data-probabilities"))
     assert "a sample is 2 numbers; 3 arrived" in wrong.text
     assert abs(answer["0"] - classifier.predict_proba([[0.2, 0.7]])[0, 0]) < 1e-6
+
+
+def test_a_page_abstains_and_shows_sets_as_predict_does(browser: Any, runtime: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 3
+    X = 2.0 * np.eye(3)[y] + rng.normal(size=(600, 3))
+    classifier = fm.fit("gh-lda", {"a": (X[::2], y[::2])}, class_names=["ant", "bee", "cat"])
+    tested = classifier.ranked(Ranks.of(classifier, X[1::2], y[1::2])).tempered(2.0)  # sets keep that of the test
+    samples = np.array([[2.0, 0.1, 0.0], [1.0, 1.0, 0.0], [0.7, 0.7, 0.7], [40.0, -40.0, 9.0]])
+    export(tested, "web", tmp_path / "page", runtime_folder=runtime, abstain=0.01, coverage=0.9)
+    with served(tmp_path / "page") as address:
+        browser.get(address)
+        until(lambda: browser.find_element("tag name", "body").get_attribute("data-state") == "ready")
+        lines = "\n".join(" ".join(map(str, sample)) for sample in samples)
+        browser.find_element("tag name", "textarea").send_keys(lines)
+        browser.find_element("tag name", "button").click()
+        until(lambda: len(browser.find_elements("css selector", ".answer h2")) == len(samples))
+        cards = browser.find_elements("css selector", ".answer")[::-1]
+        titles = [card.find_element("tag name", "h2").text for card in cards]
+        sets = [json.loads(card.get_attribute("data-set")) for card in cards]
+        words = cards[1].text
+    ours = list(answers_of(tested, samples, abstain=0.01, coverage=0.9))
+    assert titles == [answer.name for answer in ours]
+    assert titles[-1] == "unknown" != titles[0]
+    assert [sorted(own) for own in sets] == [sorted(answer.likely or ()) for answer in ours]
+    assert {len(own) for own in sets[:3]} > {1}
+    assert "With a probability of 90 %, one of: " in words
+
+
+def test_a_page_of_a_head_that_cannot_abstain_is_refused(runtime: Path, tmp_path: Path) -> None:
+    classifier = fm.fit("fedncm", {"a": ([[0.0, 1.0], [1.0, 0.0]], [0, 1])})
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"abstain": 0.01}, "cannot abstain"),
+        ({"coverage": 0.9}, "no prediction sets"),
+    ]
+    for asked, words in cases:
+        with pytest.raises(InputError, match=words):
+            export(classifier, "web", tmp_path / "page", runtime_folder=runtime, **asked)
+    assert not (tmp_path / "page").exists()
 
 
 def test_a_folder_without_the_runtime_is_named(tmp_path: Path) -> None:

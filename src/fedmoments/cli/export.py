@@ -10,6 +10,7 @@ from fedmoments.cli.output import print_json, print_line, readable_bytes
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.samples import Running
+from fedmoments.settings.serving import AnswerSettings
 
 __all__ = ["export"]
 
@@ -35,6 +36,7 @@ def export(
         Path | None,
         typed(help="For web: folder of the npm package onnxruntime-web; npm fetches it by default.", metavar="FOLDER"),
     ] = None,
+    answers: Annotated[AnswerSettings, Taken()],
     running: Annotated[Running, Taken(only=("trust",))],
     json: Json = False,
 ) -> None:
@@ -46,7 +48,8 @@ def export(
         raise InputError("--head-only leaves the encoder out, and --encoder names one: give one of them")
     file = existing_file(model)
     whole = Model.read(file, encoder, encode=not head_only, trusted=running.trust)
-    options = {"runtime_folder": runtime_folder} if runtime_folder else {}
+    given = {"runtime_folder": runtime_folder, **answers.shares()}
+    options = {name: value for name, value in given.items() if value is not None}
     files = write(whole.classifier, to, out, encoder=whole.encoder, evidence=whole.evidence, **options)
     sizes = {str(path): path.stat().st_size for path in files}
     if json:

@@ -40,9 +40,10 @@ def serve(
     uvicorn = require("uvicorn", "Serving a model", "serve")
     require("python_multipart", "Serving a model", "serve", "python-multipart")
     require("starlette", "Serving a model", "serve")
+    from fedmoments.handover.answers import Asked
     from fedmoments.handover.model import Model
     from fedmoments.handover.serving.app import Limits, application
-    from fedmoments.handover.serving.served import Asked, Served
+    from fedmoments.handover.serving.served import Served
 
     _require_safe(settings)
     options = loading(running)

@@ -9,14 +9,42 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.linalg import blocks
+from fedmoments.errors import InputError
 from fedmoments.handover.model import Model
 from fedmoments.samples.encoders.pipeline import EncodedSamples, Progress, encode_samples
 from fedmoments.samples.samples import Problem, Samples
 
-__all__ = ["UNKNOWN", "Answer", "answers_of", "encoded", "predict"]
+__all__ = ["UNKNOWN", "Answer", "Asked", "answers_of", "encoded", "predict"]
 
 #: What a sample is called that is new to the classifier, where it may abstain.
 UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What answers hold beside probabilities.
+
+    Parameters
+    ----------
+    abstain, coverage
+        As in :func:`answers_of`.
+    """
+
+    abstain: float | None = None
+    coverage: float | None = None
+
+    def require_of(self, model: Model) -> None:
+        """Refuse a model that cannot say what is new to it, or that has no sets, where that is asked for."""
+        classifier = model.classifier
+        if self.abstain is not None and classifier.familiar is None:
+            raise InputError(
+                "it cannot abstain: its head (such as fedncm) is fitted from statistics without a spread inside"
+                " classes, or its file is of a former version; take another head, or do not let it abstain"
+            )
+        if self.coverage is not None and classifier.ranks is None:
+            raise InputError(
+                "it has no prediction sets, because nobody tested it: let clients evaluate it, or ask for no coverage"
+            )
 
 
 @dataclass(frozen=True)

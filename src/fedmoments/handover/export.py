@@ -104,7 +104,7 @@ def export(
     evidence
         What the report of its run says of it, for the model card.
     options
-        Of the format: ``runtime_folder`` of ``web``.
+        Of the format: ``runtime_folder``, ``abstain`` and ``coverage`` of ``web``.
 
     Returns
     -------

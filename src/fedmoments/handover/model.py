@@ -18,6 +18,11 @@ from fedmoments.samples.encoders.registry import load_encoder, require_trusted
 
 __all__ = ["Model", "encoder_of"]
 
+#: Share of familiar samples that an application rejects which asks for nothing else.
+ABSTAIN = 0.01
+#: Coverages whose prediction sets exports hold a threshold of.
+COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+
 _NOTES = "the notes of this classifier"
 
 
@@ -96,7 +101,9 @@ class Model:
     def notes(self) -> Mapping[str, str]:
         """Return what travels in the metadata of every format, as texts: JSON where it is more than a word."""
         preprocessing: Mapping[str, Any] = self.encoder.preprocessing if self.encoder else {}
+        doubts = {name: json.dumps(value, sort_keys=True) for name, value in self.doubts().items()}
         return {
+            **doubts,
             "class_names": json.dumps(self.classifier.class_names),
             "takes": self.takes,
             "preprocessing": json.dumps(dict(preprocessing), sort_keys=True),
@@ -104,6 +111,25 @@ class Model:
             "digest": self.digest,
             "model_card": self.card(),
         }
+
+    def doubts(self) -> dict[str, Any]:
+        """Return when samples are unknown, and what prediction sets need; ready for JSON, empty where it has neither.
+
+        ``abstain_below``: samples of a lower familiarity are unknown. ``prediction_sets``: the set of a sample are the
+        classes at or above ``least_probability`` of a coverage by softmax(scores / temperature), and the likeliest one.
+        """
+        found: dict[str, Any] = {}
+        if self.classifier.familiar is not None:
+            found["abstain_below"] = ABSTAIN
+        ranks = self.classifier.ranks
+        if ranks is not None:
+            least = {f"{coverage:g}": ranks.threshold(coverage) for coverage in COVERAGES}
+            found["prediction_sets"] = {
+                "temperature": ranks.temperature,
+                "samples": int(ranks.counts.sum()),
+                "least_probability": least,
+            }
+        return found
 
     def card(self) -> str:
         """Return the model card, in Markdown."""

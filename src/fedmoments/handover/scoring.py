@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier.familiar import FREEDOM, Familiar
 from fedmoments.core.maps import (
     Chain,
     Clip,
@@ -28,7 +29,7 @@ from fedmoments.core.maps import (
 )
 from fedmoments.errors import InputError
 
-__all__ = ["KINDS", "MAPS", "Tensors", "probabilities", "scores"]
+__all__ = ["KINDS", "MAPS", "Tensors", "familiarity", "probabilities", "scores", "taken"]
 
 #: A score that no sum of exponentials notices, and no difference turns into NaN.
 NOTHING = -1e30
@@ -67,11 +68,17 @@ class Tensors(Protocol):
     def cos(self, x: Tensor) -> Tensor:
         """Return the cosine of radians."""
 
+    def exp(self, x: Tensor) -> Tensor:
+        """Return e to the power of x."""
+
     def sqrt(self, x: Tensor) -> Tensor:
         """Return the square root."""
 
     def sum(self, x: Tensor, axis: int, *, keep: bool) -> Tensor:
         """Return the sum over an axis, which stays with length 1 where it is kept."""
+
+    def least(self, x: Tensor, axis: int) -> Tensor:
+        """Return the smallest of an axis, which goes."""
 
     def logsumexp(self, x: Tensor, axis: int) -> Tensor:
         """Return log Σ exp x over an axis, which goes."""
@@ -235,8 +242,14 @@ KINDS: dict[str, Callable[[Tensors, Tensor, Arrays], Tensor]] = {
 }
 
 
-def scores(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
-    """Return the scores (n, C), float64, of features (n, d): the feature map, then the classifier.
+def taken(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
+    """Return features (n, d) behind the feature map, float64."""
+    x = ops.cast(features, "float64")
+    return x if classifier.feature_map is None else _mapped(ops, x, classifier.feature_map)
+
+
+def scores(ops: Tensors, x: Tensor, classifier: Classifier) -> Tensor:
+    """Return the scores (n, C), float64, of mapped features (n, d).
 
     A class without a training sample has the score −∞, as in :meth:`fedmoments.Classifier.scores`.
     """
@@ -244,9 +257,6 @@ def scores(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
         raise InputError(f"a classifier of kind '{classifier.kind}' has no rule for export; known: {', '.join(KINDS)}")
     # NaN stands in absent classes alone.
     arrays = {"present": classifier.present, **{name: np.nan_to_num(array) for name, array in classifier.arrays()}}
-    x = ops.cast(features, "float64")
-    if classifier.feature_map is not None:
-        x = _mapped(ops, x, classifier.feature_map)
     given = KINDS[classifier.kind](ops, x, arrays)
     if classifier.present.all():
         return given
@@ -256,3 +266,23 @@ def scores(ops: Tensors, features: Tensor, classifier: Classifier) -> Tensor:
 def probabilities(ops: Tensors, given: Tensor, classifier: Classifier) -> Tensor:
     """Return softmax(scores / temperature), (n, C), at the classifier's own temperature."""
     return ops.softmax(ops.divide(given, ops.constant(np.array([classifier.temperature]))))
+
+
+def familiarity(ops: Tensors, x: Tensor, seen: Familiar) -> Tensor:
+    """Return :meth:`fedmoments.Classifier.familiarity` (n,), float64, of mapped features (n, d)."""
+    mean, total = seen.total
+    scale = np.sqrt(seen.variances)
+    centres = (seen.means[seen.shares > 0] - mean) / scale
+    around = ops.subtract(x, ops.constant(mean))
+    away = ops.divide(around, ops.constant(scale))
+    crossed = ops.matmul(away, ops.constant(-2.0 * centres.T))
+    nearest = ops.least(ops.add(crossed, ops.constant(np.einsum("cd,cd->c", centres, centres))), 1)
+    nearest = ops.add(nearest, ops.sum(ops.multiply(away, away), 1, keep=False))
+    half = ops.multiply(nearest, ops.constant(np.array([0.5 * FREEDOM / len(mean)])))
+    falling = ops.exp(ops.subtract(ops.constant(np.zeros(1)), half))
+    share = ops.multiply(ops.add(half, ops.constant(np.ones(1))), falling)
+    if seen.has_relative:
+        spread = ops.sum(ops.divide(ops.multiply(around, around), ops.constant(total)), 1, keep=False)
+        relative = ops.multiply(ops.subtract(spread, nearest), ops.constant(np.array([1.0 / seen.tail])))
+        share = ops.minimum(share, ops.exp(ops.minimum(relative, ops.constant(np.zeros(1)))))
+    return ops.minimum(ops.multiply(share, ops.constant(np.full(1, 2.0))), ops.constant(np.ones(1)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedmoments.handover.model import Model
-from fedmoments.handover.scoring import probabilities, scores
+from fedmoments.handover.scoring import familiarity, probabilities, scores, taken
 
 __all__ = ["ScoringModule"]
 
@@ -51,11 +51,17 @@ class _TorchTensors:
     def cos(self, x: Any) -> Any:
         return x.cos()
 
+    def exp(self, x: Any) -> Any:
+        return x.exp()
+
     def sqrt(self, x: Any) -> Any:
         return x.sqrt()
 
     def sum(self, x: Any, axis: int, *, keep: bool) -> Any:
         return x.sum(axis, keepdim=keep)
+
+    def least(self, x: Any, axis: int) -> Any:
+        return x.amin(axis)
 
     def logsumexp(self, x: Any, axis: int) -> Any:
         return x.logsumexp(axis)
@@ -77,7 +83,7 @@ class _TorchTensors:
 
 
 class ScoringModule(nn.Module):
-    """From what a model takes to (probabilities, scores), (n, C) float32 each.
+    """From what a model takes to (probabilities, scores), (n, C) float32 each, and familiarity (n,) where it is known.
 
     Parameters
     ----------
@@ -99,8 +105,13 @@ class ScoringModule(nn.Module):
             self(*examples)  # registers every constant
         self.requires_grad_(requires_grad=False)
 
-    def forward(self, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         features = self.encoder(*given) if self.encoder is not None else given[0]
         ops = _TorchTensors(self)
-        scored = scores(ops, features, self._model.classifier)
-        return probabilities(ops, scored, self._model.classifier).float(), scored.float()
+        classifier = self._model.classifier
+        mapped = taken(ops, features, classifier)
+        scored = scores(ops, mapped, classifier)
+        found = probabilities(ops, scored, classifier).float(), scored.float()
+        if classifier.familiar is None:
+            return found
+        return *found, familiarity(ops, mapped, classifier.familiar).float()

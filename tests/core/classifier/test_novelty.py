@@ -77,6 +77,23 @@ def test_thresholds_are_those_of_the_tails() -> None:
             seen.threshold(wrong)
 
 
+@pytest.mark.parametrize("n_classes", [C, 1])
+def test_law_unknown_is_beyond_the_thresholds_of_a_share(n_classes: int) -> None:
+    X, y = samples()
+    classifier = fm.fit("gh-lda", {"a": (X, y % n_classes)}, n_classes=n_classes)
+    seen = classifier.familiar
+    assert seen is not None
+    given = X * np.linspace(0.2, 4.0, len(X))[:, None]
+    for share in (0.001, 0.01, 0.05, 0.3):
+        beyond = classifier.novelty(given) > seen.threshold(share / 2)
+        beyond |= classifier.novelty(given, "mahalanobis") > seen.threshold(share / 2, "mahalanobis")
+        np.testing.assert_array_equal(classifier.unknown(given, share), beyond)
+        assert 0 < beyond.sum() < len(X)
+    for wrong in (0.0, 1.0, float("nan")):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            classifier.unknown(X, wrong)
+
+
 def test_one_class_has_distances_too() -> None:
     X, _ = samples(100)
     classifier = fm.fit("gh-lda", {"a": (X, np.zeros(100, int))})

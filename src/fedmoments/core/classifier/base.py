@@ -8,7 +8,7 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -234,30 +234,36 @@ class Classifier(ABC):
         >>> classifier.unknown([[0.0] * 8, [-40.0] * 8], share=0.01)
         array([False,  True])
         """
+        return self._of_seen(X, lambda seen, mapped: seen.distances(mapped, kind))
+
+    def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return about which share (n,) of what the classifier was fitted from is as new as each sample, at most 1.
+
+        By either distance, each with half of the share: relative ones see nothing of directions in which classes do not
+        differ, Mahalanobis distances little of samples between classes.
+        """
+        return self._of_seen(X, lambda seen, mapped: seen.familiarity(mapped))
+
+    def _of_seen(
+        self, X: ArrayLike, found: Callable[[Familiar, NDArray[Any]], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         if self.familiar is None:
             raise InputError(
                 "this classifier does not know what is new to it: its file is of a former version, or its head (such as"
                 " fedncm) is fitted from statistics without a spread inside classes; fit fedcof, sketch or gh-lda"
             )
         features, mapped = self._mapped(X)
-        found = self.familiar.distances(mapped, kind)
-        unsure = ~np.isfinite(found)
+        told = found(self.familiar, mapped)
+        unsure = ~np.isfinite(told)
         if unsure.any():
             raise InputError(self._whose_fault(int(np.argmax(unsure)), features, mapped))
-        return found
+        return told
 
     def unknown(self, X: ArrayLike, share: float = 0.01) -> NDArray[np.bool_]:
-        """Return which samples (n,) are newer than all but about this share of what the classifier was fitted from.
-
-        By either distance, each with half of the share: relative ones see nothing of directions in which classes do not
-        differ, Mahalanobis distances little of samples between classes.
-        """
-        kinds: tuple[Distance, ...] = ("relative", "mahalanobis")
-        found = np.zeros(len(np.asarray(X)), np.bool_)
-        for kind in kinds:
-            distances = self.novelty(X, kind)
-            found |= distances > (self.familiar.threshold(share / 2, kind) if self.familiar else 0.0)
-        return found
+        """Return which samples (n,) are newer than all but about this share of what the classifier was fitted from."""
+        if not 0.0 < share < 1.0:
+            raise InputError(f"the share of familiar samples that are rejected must lie between 0 and 1, not {share}")
+        return self.familiarity(X) < share
 
     def prediction_sets(self, X: ArrayLike, coverage: float) -> NDArray[np.bool_]:
         """Return which classes (n, C) are in the set of every sample; it holds the true one with this probability.

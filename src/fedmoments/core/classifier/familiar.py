@@ -13,10 +13,12 @@ than their diagonals do (docs/calibration.md), which take (C + 2)·d numbers ins
 Relative distances see nothing of directions in which classes do not differ, Mahalanobis distances little of samples
 between classes: a sample is unknown by either. Relative distances of samples of the classes exceed q with a probability
 of about exp(−q/0.26). Squared Mahalanobis distances are those of χ² with four degrees of freedom, however many
-dimensions there are: features vary together. Both constants were chosen on BANKING77, CIFAR-10, digits and
-Office-Caltech with SqueezeNet.
+dimensions there are: features vary together; four times such a distance exceeds x with probability (1 + x/2)·exp(−x/2).
+Both constants were chosen on BANKING77, CIFAR-10, digits and Office-Caltech with SqueezeNet. The familiarity of a
+sample is twice the smaller of both probabilities: the share of familiar samples that are about as new.
 
 **Law** features times a constant change no relative and no Mahalanobis distance.
+**Law** a sample is beyond the thresholds of a share if and only if its familiarity is below that share.
 """
 
 import math
@@ -91,7 +93,7 @@ class Familiar:
         return self.means[self.shares > 0]
 
     @cached_property
-    def _total(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def total(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean (d,) and variances (d,) of all samples."""
         shares = self.shares[self.shares > 0]
         mean = shares @ self._present
@@ -100,7 +102,7 @@ class Familiar:
     @cached_property
     def _unit(self) -> float:
         """w, by how much relative distances of samples that belong to no class exceed those of the classes."""
-        return float(np.mean(self._total[1] / self.variances)) - 1.0
+        return float(np.mean(self.total[1] / self.variances)) - 1.0
 
     def distances(self, Z: Floats, kind: Distance = "relative") -> NDArray[np.float64]:
         """Return the distance (n,) of mapped features Z (n, d) to the classes; see the module.
@@ -115,15 +117,33 @@ class Familiar:
         return found
 
     def _nearest(self, Z: NDArray[np.float64], kind: Distance) -> NDArray[np.float64]:
-        mean, total = self._total
+        mean, total = self.total
         away = (Z - mean) / np.sqrt(self.variances)
         centres = (self._present - mean) / np.sqrt(self.variances)
         squares = np.einsum("nd,nd->n", away, away)
         nearest = (np.einsum("cd,cd->c", centres, centres) - 2.0 * away @ centres.T).min(axis=1) + squares
-        if kind == "mahalanobis" or not self._unit > 1e-9:
+        if kind == "mahalanobis" or not self.has_relative:
             return np.asarray(np.maximum(nearest, 0.0) / len(mean) - (kind == "relative"))
         around = ((Z - mean) ** 2 / total).sum(axis=1)
         return np.asarray((nearest - around) / (len(mean) * self._unit))
+
+    @property
+    def has_relative(self) -> bool:
+        """Whether class means differ; of one class alone relative distances are Mahalanobis distances less 1."""
+        return self._unit > 1e-9
+
+    @property
+    def tail(self) -> float:
+        """Mean of the exponential tail of relative distances, times d·w."""
+        return TAIL * len(self.variances) * self._unit
+
+    def familiarity(self, Z: Floats) -> NDArray[np.float64]:
+        """Return about which share (n,) of samples of the classes is as new as mapped features Z (n, d), at most 1."""
+        away = FREEDOM * self.distances(Z, "mahalanobis")
+        share = (1.0 + away / 2.0) * np.exp(-away / 2.0)
+        if self.has_relative:
+            share = np.minimum(share, np.exp(-np.maximum(self.distances(Z), 0.0) / TAIL))
+        return np.asarray(np.minimum(2.0 * share, 1.0))
 
     def threshold(self, share: float, kind: Distance = "relative") -> float:
         """Return the distance that about this share of samples of the classes exceeds.
@@ -137,7 +157,7 @@ class Familiar:
         """
         if not 0.0 < share < 1.0:
             raise InputError(f"the share of familiar samples that are rejected must lie between 0 and 1, not {share}")
-        if kind == "relative" and self._unit > 1e-9:
+        if kind == "relative" and self.has_relative:
             return -TAIL * math.log(share)
         from scipy.special import chdtri
 

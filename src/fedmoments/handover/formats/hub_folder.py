@@ -26,6 +26,7 @@ def _config(model: Model) -> dict[str, Any]:
         "id2label": {str(label): name for label, name in names.items()},
         "label2id": {name: label for label, name in names.items()},
         "temperature": classifier.temperature,
+        **model.doubts(),
         "takes": model.takes,
         "encoder": model.encoder.name if model.encoder else None,
         "feature_map": classifier.feature_map.describe() if classifier.feature_map else None,

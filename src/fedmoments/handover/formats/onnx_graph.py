@@ -3,7 +3,8 @@
 Decoding, cropping and resizing of images, and the tokenizer of sentences, stand before the graph: the metadata say how.
 Normalisation of pixels is inside. Inputs are those of the encoder (``pixels`` (n, 3, size, size) uint8; ``input_ids``,
 ``attention_mask``, ``token_type_ids`` (n, t) int64), or ``features`` (n, d) float32. Outputs: ``label`` (n,) int64,
-``probabilities`` (n, C) float32, ``scores`` (n, C) float32.
+``probabilities`` (n, C) float32, ``scores`` (n, C) float32; and ``familiarity`` (n,) float32 of a classifier that knows
+what is new to it.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ from fedmoments.extras import require
 from fedmoments.files import write_whole
 from fedmoments.handover.export import Export
 from fedmoments.handover.model import Model
-from fedmoments.handover.scoring import probabilities, scores
+from fedmoments.handover.scoring import familiarity, probabilities, scores, taken
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.onnx_export import OPSET, traced
 
@@ -70,11 +71,17 @@ class _Nodes:
     def cos(self, x: str) -> str:
         return self.node("Cos", x)
 
+    def exp(self, x: str) -> str:
+        return self.node("Exp", x)
+
     def sqrt(self, x: str) -> str:
         return self.node("Sqrt", x)
 
     def sum(self, x: str, axis: int, *, keep: bool) -> str:
         return self.node("ReduceSum", x, self.constant(np.array([axis])), keepdims=int(keep))
+
+    def least(self, x: str, axis: int) -> str:
+        return self.node("ReduceMin", x, axes=[axis], keepdims=0)
 
     def logsumexp(self, x: str, axis: int) -> str:
         return self.node("ReduceLogSumExp", x, axes=[axis], keepdims=0)
@@ -97,7 +104,7 @@ class _Nodes:
 
 
 def head_graph(classifier: Classifier) -> Any:
-    """Return the ONNX model of a classifier: features (n, d) to label, probabilities and scores.
+    """Return the ONNX model of a classifier: features (n, d) to label, probabilities, scores and perhaps familiarity.
 
     Examples
     --------
@@ -110,20 +117,25 @@ def head_graph(classifier: Classifier) -> Any:
     onnx = require("onnx", WHAT, "onnx")
     helper, element = require("onnx.helper", WHAT, "onnx"), onnx.TensorProto
     nodes = _Nodes(helper, require("onnx.numpy_helper", WHAT, "onnx"), element)
-    given = scores(nodes, "features", classifier)
+    mapped = taken(nodes, "features", classifier)
+    given = scores(nodes, mapped, classifier)
     nodes.cast(given, "float32", name="scores")
     nodes.cast(probabilities(nodes, given, classifier), "float32", name="probabilities")
     nodes.node("ArgMax", given, name="label", axis=1, keepdims=0)
+    outputs = [
+        helper.make_tensor_value_info("label", element.INT64, ["n"]),
+        helper.make_tensor_value_info("probabilities", element.FLOAT, ["n", classifier.n_classes]),
+        helper.make_tensor_value_info("scores", element.FLOAT, ["n", classifier.n_classes]),
+    ]
+    if classifier.familiar is not None:
+        nodes.cast(familiarity(nodes, mapped, classifier.familiar), "float32", name="familiarity")
+        outputs.append(helper.make_tensor_value_info("familiarity", element.FLOAT, ["n"]))
     width = classifier.feature_map.required_dim() if classifier.feature_map else classifier.dim
     graph = helper.make_graph(
         nodes.nodes,
         "fedmoments",
         [helper.make_tensor_value_info("features", element.FLOAT, ["n", width or "d"])],
-        [
-            helper.make_tensor_value_info("label", element.INT64, ["n"]),
-            helper.make_tensor_value_info("probabilities", element.FLOAT, ["n", classifier.n_classes]),
-            helper.make_tensor_value_info("scores", element.FLOAT, ["n", classifier.n_classes]),
-        ],
+        outputs,
         nodes.initializers,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="fedmoments")

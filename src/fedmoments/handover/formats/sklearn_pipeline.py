@@ -53,7 +53,11 @@ def to_sklearn(model: Model) -> Any:
     regression.n_features_in_ = classifier.dim
     steps = [(f"{place}-{stage.kind}", _step(stage, classifier.dim)) for place, stage in enumerate(_stages(model))]
     pipeline = require("sklearn.pipeline", WHAT, "sklearn", "scikit-learn").Pipeline
-    return pipeline([*steps, ("head", regression)])
+    made = pipeline([*steps, ("head", regression)])
+    # What scikit-learn has no class for travels as plain values and arrays.
+    made.doubts_ = model.doubts()
+    made.familiar_ = classifier.familiar.tensors() if classifier.familiar else {}
+    return made
 
 
 def _require_sorted(regression: Any) -> None:

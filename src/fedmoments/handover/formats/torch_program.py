@@ -1,7 +1,8 @@
 """torch: a plain ``nn.Module``, and the program that ``torch.export`` makes of it.
 
 ``torch.export.load(FILE).module()`` runs it without fedmoments. It takes what the encoder takes, or features (n, d)
-float32, and returns probabilities and scores, (n, C) float32 each.
+float32, and returns probabilities and scores, (n, C) float32 each; then, of a classifier that knows what is new to it,
+familiarity (n,) float32.
 """
 
 import io
@@ -24,7 +25,7 @@ WHAT = "Export to torch"
 
 
 def to_torch(model: Model) -> "nn.Module":
-    """Return a module from what the model takes to (probabilities, scores), float32.
+    """Return a module from what the model takes to (probabilities, scores), float32, and familiarity where it is known.
 
     Examples
     --------

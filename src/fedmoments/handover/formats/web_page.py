@@ -13,6 +13,7 @@ from typing import Any
 
 from fedmoments.errors import InputError
 from fedmoments.files import write_whole
+from fedmoments.handover.answers import Asked
 from fedmoments.handover.export import Export
 from fedmoments.handover.formats.onnx_graph import model_graph
 from fedmoments.handover.model import Model
@@ -29,7 +30,16 @@ POLICY = (
 SCRIPTS = ("page.js", "model.js", "pixels.js", "tokens.js", "page.css")
 
 
-def _write(model: Model, place: Path, *, runtime_folder: Path | None = None) -> list[Path]:
+def _write(
+    model: Model,
+    place: Path,
+    *,
+    runtime_folder: Path | None = None,
+    abstain: float | None = None,
+    coverage: float | None = None,
+) -> list[Path]:
+    asked = Asked(abstain, coverage)
+    asked.require_of(model)
     beside = _tokenizer(model) if model.takes == "text" else {}
     runtime = runtime_files(runtime_folder)
     graph = model_graph(model).SerializeToString()
@@ -37,7 +47,7 @@ def _write(model: Model, place: Path, *, runtime_folder: Path | None = None) -> 
     contents = {
         "index.html": _page(model).encode(),
         **{name: own.joinpath(name).read_bytes() for name in SCRIPTS},
-        "model.json": json.dumps(_notes(model), ensure_ascii=False).encode(),
+        "model.json": json.dumps(_notes(model, asked), ensure_ascii=False).encode(),
         "model.onnx": graph,
         "README.md": model.card().encode(),
         **{name: path.read_bytes() for name, path in {**beside, **runtime}.items()},
@@ -63,10 +73,16 @@ def _tokenizer(model: Model) -> Mapping[str, Path]:
     return beside
 
 
-def _notes(model: Model) -> dict[str, Any]:
+def _notes(model: Model, asked: Asked) -> dict[str, Any]:
     classifier = model.classifier
     width = classifier.feature_map.required_dim() if classifier.feature_map else None
+    sets: dict[str, float] | None = None
+    if asked.coverage is not None and classifier.ranks is not None:
+        least = classifier.ranks.threshold(asked.coverage)
+        sets = {"coverage": asked.coverage, "temperature": classifier.ranks.temperature, "leastProbability": least}
     return {
+        "abstainBelow": asked.abstain,
+        "sets": sets,
         "classNames": list(classifier.class_names),
         "takes": model.takes,
         "dim": width or classifier.dim,

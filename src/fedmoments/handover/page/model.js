@@ -27,13 +27,25 @@ export class Model {
     [this.notes, this.session, this.tokens] = [notes, session, tokens];
   }
 
-  // Returns classes with their probabilities, likeliest first, of an image file, a sentence or a list of numbers.
+  // Of an image file, a sentence or a list of numbers: classes with their probabilities, likeliest first; whether it is
+  // unknown; the classes that hold the true one with the coverage that was asked for, or null.
   async classify(sample) {
     const inputs = { image: pixels, text: tokens, features };
     const outputs = await this.session.run(await inputs[this.notes.takes](this, sample));
     const ranked = Array.from(outputs.probabilities.data, (share, label) => [this.notes.classNames[label], share]);
-    return ranked.sort(([, one], [, other]) => other - one);
+    ranked.sort(([, one], [, other]) => other - one);
+    const { abstainBelow } = this.notes;
+    const unknown = abstainBelow !== null && outputs.familiarity.data[0] < abstainBelow;
+    return { ranked, unknown, likely: this.notes.sets && likely(ranked, outputs.scores.data, this.notes) };
   }
+}
+
+function likely(ranked, scores, { classNames, sets }) {
+  const most = Math.max(...scores);
+  const powers = Array.from(scores, (score) => Math.exp((score - most) / sets.temperature));
+  const total = powers.reduce((sum, power) => sum + power, 0);
+  const held = new Set(classNames.filter((_, label) => powers[label] > 0 && powers[label] / total >= sets.leastProbability));
+  return ranked.map(([name]) => name).filter((name, place) => place === 0 || held.has(name));
 }
 
 async function pixels(model, file) {

@@ -41,9 +41,15 @@ async function answer(model, label, sample, input = sample) {
   await new Promise(requestAnimationFrame); // let it be drawn before the model takes the thread
   const start = performance.now();
   try {
-    const ranked = await model.classify(input);
+    const { ranked, unknown, likely } = await model.classify(input);
     const seconds = Math.round(performance.now() - start);
-    body.replaceChildren(element("h2", "", ranked[0][0]), bars(ranked), element("p", "quiet", `${label}, ${seconds} ms`));
+    const title = unknown ? element("h2", "bad", "unknown") : element("h2", "", ranked[0][0]);
+    const notes = [`${label}, ${seconds} ms`];
+    if (unknown) notes.unshift("Unlike what this model was fitted from. If it is one of its classes after all:");
+    if (likely) notes.unshift(`With a probability of ${100 * model.notes.sets.coverage} %, one of: ${likely.join(", ")}`);
+    const said = notes.map((text) => element("p", "quiet", text));
+    body.replaceChildren(title, ...said.slice(0, -1), bars(ranked), said.at(-1));
+    card.dataset.set = JSON.stringify(likely);
     card.dataset.probabilities = JSON.stringify(Object.fromEntries(ranked));
   } catch (error) {
     body.replaceChildren(element("h2", "bad", "Not classified"), element("p", "", `${label}: ${error.message}`));

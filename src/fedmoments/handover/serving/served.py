@@ -6,48 +6,21 @@ Every sample keeps the model that it was prepared for, so a swap changes nothing
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedmoments.errors import FedMomentsError, InputError
-from fedmoments.handover.answers import Answer, answers_of
+from fedmoments.handover.answers import Answer, Asked, answers_of
 from fedmoments.handover.model import Model
 
-__all__ = ["Asked", "Served", "answer_batch", "prepare_all"]
+__all__ = ["Served", "answer_batch", "prepare_all"]
 
 log = logging.getLogger("fedmoments.serve")
 #: Seconds between two looks at the model's file.
 LOOK = 1.0
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What answers hold beside probabilities.
-
-    Parameters
-    ----------
-    abstain, coverage
-        As in :func:`~fedmoments.handover.answers.answers_of`.
-    """
-
-    abstain: float | None = None
-    coverage: float | None = None
-
-    def require_of(self, model: Model) -> None:
-        """Refuse a model that cannot say what is new to it, or that has no sets, where that is asked for."""
-        classifier = model.classifier
-        if self.abstain is not None and classifier.familiar is None:
-            raise InputError(
-                "it cannot abstain: its head (such as fedncm) is fitted from statistics without a spread inside"
-                " classes, or its file is of a former version; serve another head or leave out --abstain"
-            )
-        if self.coverage is not None and classifier.ranks is None:
-            raise InputError(
-                "it has no prediction sets, because nobody tested it: let clients evaluate it, or leave out --coverage"
-            )
 
 
 def prepare(model: Model, sample: Any) -> Any:
