@@ -5,42 +5,60 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.cli.given import Given
-from fedmoments.cli.joining import read_terms
+from fedmoments.cli.joining import keep_settings, read_terms
 from fedmoments.cli.output import fail, plural, print_line
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.files import absolute_data
+from fedmoments.settings.option import option
 
-__all__ = ["Changes", "bound_to", "changed_settings"]
+__all__ = ["Changes", "bound_to", "require_part", "withdraws"]
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a client was told to change.
+    """What a client was told to change."""
 
-    Parameters
-    ----------
-    accept
-        File with terms that were amended.
-    add
-        Data that are measured from now on.
-    forget
-        File that names samples to forget, one a line.
-    withdraw
-        Whether all that it sent is to be taken out.
-    """
-
-    accept: Path | None = None
-    add: tuple[str, ...] = ()
-    forget: Path | None = None
-    withdraw: bool = False
+    accept: str | None = option(
+        None,
+        "Terms that were amended since this client began: take part under them from now on.",
+        "--accept-terms",
+        metavar="FILE",
+    )
+    add: tuple[str, ...] = option(
+        (), "Data to measure from now on; once for each.", kind="names", metavar="DATA", group="Data"
+    )
+    forget: str | None = option(
+        None,
+        "File with a sample a line, a path or a name, that are as if they were not there.",
+        metavar="FILE",
+        group="Data",
+    )
+    withdraw: bool = option(
+        False,  # noqa: FBT003 - a default
+        "Let the server take out all that this client sent, by its signed word.",
+        "--withdraw",
+    )
 
     def __bool__(self) -> bool:
-        return bool(self.accept or self.add or self.forget or self.withdraw)
+        return self != Changes()
 
-    def over(self, given: Given[ClientSettings], config: Path) -> Given[ClientSettings]:
-        """Return settings that were typed, over those of a client's file, with the changes in them."""
+    @property
+    def accepted_file(self) -> Path | None:
+        """The amended terms."""
+        return Path(self.accept) if self.accept else None
+
+    def over(
+        self, name: str, given: Given[ClientSettings], config: Path | None
+    ) -> tuple[Path | None, Given[ClientSettings]]:
+        """Return the file of a client and settings that were typed, over those of the file, with the changes in them.
+
+        Without a change, both are as they were given.
+        """
+        if not self:
+            return config, given
+        config = config or _changed_settings(name, given)
         base = given.base or ClientSettings.load(config)
         given = given.over(base)
         if self.accept:
@@ -50,21 +68,27 @@ class Changes:
             given = given.also(also=[*base.also, *new])
             print_line(f"{base.name} measures {', '.join(new) or 'nothing'} besides")
         if self.forget:
-            self._forget(given.build())
-        return given
+            self._forget(given.build(), Path(self.forget))
+        return config, given
 
-    def _forget(self, own: ClientSettings) -> None:
+    def keep(self, own: ClientSettings, config: Path | None) -> None:
+        """Write changed settings into the client's folder: they count from the next start."""
+        keep_settings(own, own.folder, config.name if config else "client.toml")
+        if self.withdraw:
+            withdraws(own)
+
+    def _forget(self, own: ClientSettings, file: Path) -> None:
         """Note which samples are as if they were not there."""
         from fedmoments.federation.own_memory import forget
 
-        text = existing_file(Path(str(self.forget))).read_text("utf-8", errors="replace")
+        text = existing_file(file).read_text("utf-8", errors="replace")
         names = [line.strip() for line in text.splitlines() if line.strip()]
         n = forget(own, names)
         print_line(f"{own.name} forgets {plural(n, 'sample')}: they are measured, tested and sent no more")
 
     def _accepted(self, own: ClientSettings) -> dict[str, str]:
         """Return what binds a client to amended terms, once they follow from those that it read."""
-        terms = read_terms(self.accept)
+        terms = read_terms(self.accepted_file)
         stages = {stage.digest: stage for stage in terms.stages}
         former = stages.get(own.accepted or own.federation)
         if terms.id != own.federation or former is None:
@@ -82,7 +106,7 @@ def bound_to(terms: Any) -> dict[str, str]:
     return {"federation": terms.id, "accepted": terms.digest if terms.amended else ""}
 
 
-def changed_settings(name: str, given: Given[ClientSettings]) -> Path:
+def _changed_settings(name: str, given: Given[ClientSettings]) -> Path:
     """Return the settings file of a client that took part before.
 
     Raises

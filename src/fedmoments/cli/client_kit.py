@@ -90,6 +90,17 @@ class Unpacked:
         tell(f"enrolled as {self.name}")
 
 
+def _require_own(place: Path, parts: Mapping[Path, bytes], kit: Path) -> None:
+    """Refuse a folder that is somebody else's, or of another federation than the kit."""
+    if place.exists() and any(place.iterdir()) and not (place / "terms.json").is_file():
+        raise InputError(f"{place} is there already and is no client's folder: choose another one with --folder")
+    for path, data in parts.items():
+        if path.exists() and path.read_bytes() != data:
+            raise InputError(
+                f"{path} is of another federation or server than {kit}: choose another folder with --folder"
+            )
+
+
 def unpack(file: Path, folder: str | None, join: Joining) -> Unpacked:
     """Read a kit, and put its public parts and new keys into the party's own folder.
 
@@ -112,13 +123,7 @@ def unpack(file: Path, folder: str | None, join: Joining) -> Unpacked:
     kit = read_kit(existing_file(file))
     place = Path(folder or kit.name).absolute()
     parts = {place / "terms.json": f"{kit.terms.to_json()}\n".encode(), place / "ca.crt": kit.ca.encode("ascii")}
-    if place.exists() and any(place.iterdir()) and not (place / "terms.json").is_file():
-        raise InputError(f"{place} is there already and is no client's folder: choose another one with --folder")
-    for path, data in parts.items():
-        if path.exists() and path.read_bytes() != data:
-            raise InputError(
-                f"{path} is of another federation or server than {file}: choose another folder with --folder"
-            )
+    _require_own(place, parts, file)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, data in parts.items():
         write_whole(path, data)

@@ -2,9 +2,9 @@
 
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.classifiers import loading
 from fedmoments.cli.generate import command, positional, typed
@@ -18,6 +18,8 @@ from fedmoments.settings.serving import AnswerSettings
 
 if TYPE_CHECKING:
     from fedmoments.handover.answers import Answer
+    from fedmoments.handover.model import Model
+    from fedmoments.samples.samples import Problem, Samples
 
 __all__ = ["predict"]
 
@@ -46,38 +48,53 @@ def predict(
     """Classify images, sentences or features. What cannot be read is named; if nothing can, that is an error."""
     from fedmoments.handover.answers import predict as classify
     from fedmoments.handover.model import Model
-    from fedmoments.samples.unlabelled import read_unlabelled
 
     asked = answering.shares()
     if json and table:
         raise InputError("--json and --csv are two ways to print: give one of them")
     whole = Model.read(existing_file(model), encoder, **loading(running))
-    if text and whole.takes != "text":
-        raise InputError(f"this classifier takes {whole.takes}, not --text")
-    samples = read_unlabelled(files or [], whole.taking.modality, column=column, stdin=sys.stdin, sentences=text or [])
-    if not len(samples):
-        why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
-        raise InputError(f"there is nothing to classify: {why}")
+    samples = _samples(whole, files or [], text or [], column)
     with progress_bar("classifying") as move:
         how = {"batch_size": running.batch_size, "readers": running.readers}
         answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **asked, **how)
     if json:
-        unread = [{"where": problem.where, "why": problem.why} for problem in problems]
-        predictions = [{"source": source, **answer.to_dict(top)} for source, answer in answers]
-        print_json({"model": whole.classifier.digest(), "predictions": predictions, "problems": unread})
+        print_json({"model": whole.classifier.digest(), **_document(answers, problems, top)})
         return
     if table:
         _write_rows(answers, top)
     else:
-        rows = [[source, *_shown(answer, top)] for source, answer in answers]
-        print_table(["sample", "class", "%", "set" if answering.coverage else "then"], rows, right=["%"])
-        if answering.coverage:
-            sizes = [len(answer.likely or ()) for _, answer in answers]
-            print_line(
-                f"sets hold the true class with {answering.coverage}; {sum(sizes) / len(sizes):.2f} classes on average"
-            )
+        _show_rows(answers, top, answering.coverage)
     for problem in problems:
         (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
+
+
+def _document(answers: "Sequence[tuple[str, Answer]]", problems: "Sequence[Problem]", top: int) -> dict[str, Any]:
+    return {
+        "predictions": [{"source": source, **answer.to_dict(top)} for source, answer in answers],
+        "problems": [{"where": problem.where, "why": problem.why} for problem in problems],
+    }
+
+
+def _samples(model: "Model", files: list[str], sentences: list[str], column: str | None) -> "Samples":
+    """Return what was named to be classified, as far as it can be read; nothing at all is an error."""
+    from fedmoments.samples.unlabelled import read_unlabelled
+
+    if sentences and model.takes != "text":
+        raise InputError(f"this classifier takes {model.takes}, not --text")
+    samples = read_unlabelled(files, model.taking.modality, column=column, stdin=sys.stdin, sentences=sentences)
+    if not len(samples):
+        why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
+        raise InputError(f"there is nothing to classify: {why}")
+    return samples
+
+
+def _show_rows(answers: "Sequence[tuple[str, Answer]]", top: int, coverage: str | None) -> None:
+    """Print a table with a row a sample; with a coverage also how large prediction sets are."""
+    rows = [[source, *_shown(answer, top)] for source, answer in answers]
+    print_table(["sample", "class", "%", "set" if coverage else "then"], rows, right=["%"])
+    if coverage:
+        sizes = [len(answer.likely or ()) for _, answer in answers]
+        print_line(f"sets hold the true class with {coverage}; {sum(sizes) / len(sizes):.2f} classes on average")
 
 
 def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
@@ -93,12 +110,19 @@ def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
     """Print one row a sample: its name, then classes with their probabilities, likeliest first."""
     most = min(top, max((len(answer.ranked) for _, answer in answers), default=0))
     header = [column for place in range(1, most + 1) for column in (f"class_{place}", f"probability_{place}")]
-    unknown = ["unknown"] if any(answer.novel for _, answer in answers) else []
-    sets = ["set"] if any(answer.likely is not None for _, answer in answers) else []
+    further = _further_columns([answer for _, answer in answers])
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["sample", *header, *unknown, *sets])
+    writer.writerow(["sample", *header, *further])
     for source, answer in answers:
         cells = (cell for name, share in answer.ranked[:most] for cell in (visible(name), share))
-        further = [str(answer.novel).lower()] if unknown else []
-        further += [visible(" | ".join(answer.likely or ()))] if sets else []
-        writer.writerow([visible(source), *cells, *further])
+        writer.writerow([visible(source), *cells, *(text(answer) for text in further.values())])
+
+
+def _further_columns(answers: "Sequence[Answer]") -> "dict[str, Callable[[Answer], str]]":
+    """Return the columns behind classes and probabilities, by name, for answers that have them."""
+    columns: dict[str, Callable[[Answer], str]] = {}
+    if any(answer.novel for answer in answers):
+        columns["unknown"] = lambda answer: str(answer.novel).lower()
+    if any(answer.likely is not None for answer in answers):
+        columns["set"] = lambda answer: visible(" | ".join(answer.likely or ()))
+    return columns

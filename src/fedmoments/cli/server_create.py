@@ -112,17 +112,12 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
 def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
     """Return the map that all parties measure behind: as it was typed, or as a first exchange says."""
     from fedmoments.cli.measure import stacked_map
-    from fedmoments.core.heads.choosing import choose_heads
-    from fedmoments.core.heads.ridge import FourierRidge
     from fedmoments.federation.drawing_up import bandwidth_after, directions_after
-    from fedmoments.federation.store import FederationStore
     from fedmoments.samples.feature_maps import chosen_map
 
-    fourier = [head for head in choose_heads(settings.heads, {}).values() if isinstance(head, FourierRidge)]
-    n_features = settings.fourier or (fourier[0].n_features if fourier else None)
+    n_features = settings.fourier or _fourier_features(settings.heads)
     if settings.after and not n_features:
-        with FederationStore.open(existing_file(Path(settings.after))) as store:
-            return directions_after(store.terms, store.statistics())
+        return directions_after(*_first_exchange(settings.after))
     first = chosen_map(settings.feature_map, settings.heads, encoder.name, *shown)
     stacked = partial(
         stacked_map, encoder.dim, first=first, normalize=settings.normalize, project=settings.project,
@@ -130,11 +125,27 @@ def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
     )  # fmt: skip
     width = settings.bandwidth
     if n_features and settings.after and width is None:
-        with FederationStore.open(existing_file(Path(settings.after))) as store:
-            width = bandwidth_after(store.terms, store.statistics(), stacked(fourier=None, bandwidth=None))
+        width = bandwidth_after(*_first_exchange(settings.after), stacked(fourier=None, bandwidth=None))
     if n_features and width is None:
         raise InputError("Fourier features need a kernel width: --bandwidth S, or --after LEDGER of a first exchange")
     return stacked(fourier=n_features, bandwidth=width)
+
+
+def _fourier_features(heads: tuple[str, ...]) -> int | None:
+    """Return how many Fourier features the heads are fitted behind; None: no head is."""
+    from fedmoments.core.heads.choosing import choose_heads
+    from fedmoments.core.heads.ridge import FourierRidge
+
+    mapped = [head for head in choose_heads(heads, {}).values() if isinstance(head, FourierRidge)]
+    return mapped[0].n_features if mapped else None
+
+
+def _first_exchange(ledger: str) -> tuple[Any, Any]:
+    """Return terms and statistics of a first exchange."""
+    from fedmoments.federation.store import FederationStore
+
+    with FederationStore.open(existing_file(Path(ledger))) as store:
+        return store.terms, store.statistics()
 
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:

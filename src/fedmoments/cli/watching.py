@@ -39,7 +39,11 @@ def watch_run(ledger: Path, home: Path, *, everybody: bool, json: bool) -> None:
             view = viewer.look()
             if view is not last:
                 last = view
-                _show(view, everybody=everybody, json=json)
+                if json:
+                    print_line(json_module.dumps(_document(view)))
+                else:
+                    _show(view, everybody=everybody)
+                sys.stdout.flush()
             if view.phase.startswith("the run"):
                 return
             time.sleep(LOOK)
@@ -47,13 +51,28 @@ def watch_run(ledger: Path, home: Path, *, everybody: bool, json: bool) -> None:
         return
 
 
-def _show(view: Any, *, everybody: bool, json: bool) -> None:
-    if json:
-        facts = {"phase": view.phase, "waiting": view.waiting, "clients": view.clients, "bytes": view.bytes}
-        parties = {party.name: {"state": party.state, "detail": party.detail} for party in view.parties}
-        print_line(json_module.dumps({**facts, "accuracy": view.accuracy, "parties": parties}))
-        sys.stdout.flush()
-        return
+def _document(view: Any) -> dict[str, Any]:
+    facts = {"phase": view.phase, "waiting": view.waiting, "clients": view.clients, "bytes": view.bytes}
+    parties = {party.name: {"state": party.state, "detail": party.detail} for party in view.parties}
+    return {**facts, "accuracy": view.accuracy, "parties": parties}
+
+
+def _row(party: Any) -> list[str]:
+    return [
+        party.name,
+        party.state,
+        "–" if party.samples is None else f"{party.samples:,}",
+        "–" if party.bytes is None else readable_bytes(party.bytes),
+        ", ".join(f"{head} {100 * share:.1f}" for head, share in party.accuracy.items()),
+        party.detail,
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def _show(view: Any, *, everybody: bool) -> None:
     if sys.stdout.isatty():
         sys.stdout.write(_CLEAR)
     print_line(f"{view.name}: {view.phase}{f'; {view.waiting}' if view.waiting else ''}")
@@ -63,22 +82,11 @@ def _show(view: Any, *, everybody: bool, json: bool) -> None:
         f"{plural(view.n_classes, 'class')} covered; {states}"
     )
     shown = view.parties if everybody else view.parties[:SHOWN]
-    rows = [
-        [
-            party.name,
-            party.state,
-            "–" if party.samples is None else f"{party.samples:,}",
-            "–" if party.bytes is None else readable_bytes(party.bytes),
-            ", ".join(f"{head} {100 * share:.1f}" for head, share in party.accuracy.items()),
-            party.detail,
-        ]
-        for party in shown
-    ]
-    if rows:
-        print_table(["party", "state", "samples", "sent", "accuracy %", "detail"], rows, right=["samples", "sent"])
+    if shown:
+        columns = ["party", "state", "samples", "sent", "accuracy %", "detail"]
+        print_table(columns, [_row(party) for party in shown], right=["samples", "sent"])
     if len(shown) < len(view.parties):
         print_line(f"… and {len(view.parties) - len(shown):,} more; --all lists them")
     for head, share in view.accuracy.items():
-        print_line(f"{head}: {'–' if share is None else f'{100 * share:.2f} %'} over all")
+        print_line(f"{head}: {_percent(share)} over all")
     print_line()
-    sys.stdout.flush()
