@@ -56,7 +56,7 @@ def test_all_commands_are_there() -> None:
     server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "invite", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("drift", "log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
-    others |= {"card", "compare", "export", "reproduce", "serve"}
+    others |= {"card", "compare", "encode", "export", "reproduce", "serve"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

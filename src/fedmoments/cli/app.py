@@ -61,7 +61,8 @@ HEADINGS: Mapping[str, Commands] = {
     "Take part in a federation": {
         "client": ("client:client", "Measure your data, send moments once."),
         "audit": ("audit:audit", "Say what a contribution would reveal."),
-        "measure": ("measure:measure", "Measure features into a statistics file."),
+        "encode": ("encode:encode", "Encode samples into a features file."),
+        "measure": ("measure:measure", "Measure samples or features into a statistics file."),
         "inspect": ("inspect:inspect", "Say what a file holds."),
         "rejoin": ("client:rejoin", "Contribute again after leaving."),
         "personalise": ("personalise:personalise", "Make a client's own classifier, without training."),

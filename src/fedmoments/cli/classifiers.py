@@ -188,10 +188,11 @@ def evaluate(
     from fedmoments.handover.model import Model
     from fedmoments.study.simulation import evaluate
 
-    model = Model.read(existing_file(classifier), **loading(running))
+    file, tested = existing_file(classifier), read_labelled(source)
+    model = Model.read(file, encode=tested.modality != "features", **loading(running))
     with progress_bar("encoding") as move:
         samples, problems = labelled_features(
-            model, read_labelled(source), source.data, lambda done, total: move(done, total, ""), **encoding(running)
+            model, tested, source.data, lambda done, total: move(done, total, ""), **encoding(running)
         )
     result = evaluate(model.classifier, samples)
     if json:

@@ -24,7 +24,7 @@ class Lake:
         metavar="COLUMN,…",
     )
     encode: str | None = option(
-        None, "Encode the column --features (images, texts) by this encoder first (tables).", metavar="ENCODER"
+        None, "Encode samples, or the column --features of tables, by this encoder first.", metavar="ENCODER"
     )
     workers: int = option(1, "Processes of this machine that measure files (tables).", metavar="N")
     cluster: str | None = option(
@@ -36,20 +36,22 @@ class Lake:
 
 
 def lake_of(text: str) -> str | None:
-    """Return the path of tables that a text names, or None where it names a features file.
+    """Return the path of tables that a text names, or None where it names a features file or samples.
 
     Examples
     --------
     >>> lake_of("parquet:lake/"), lake_of("part.parquet"), lake_of("features.npz")
     ('lake/', 'part.parquet', None)
     """
-    from fedmoments.samples.lakes.reading import ENDINGS
+    from fedmoments.samples.lakes.reading import ENDINGS, tables_in
 
     for prefix in PREFIXES:
         if text.startswith(prefix):
             return text.removeprefix(prefix)
     path = Path(text).expanduser()
-    return text if path.is_dir() or path.suffix.lower() in set(ENDINGS) - {".npz"} else None
+    if path.is_dir():  # one without tables holds samples
+        return text if tables_in(path) else None
+    return text if path.suffix.lower() in set(ENDINGS) - {".npz"} else None
 
 
 def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:

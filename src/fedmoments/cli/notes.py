@@ -1,7 +1,7 @@
 """Notes in the header of a statistics file, which say what its numbers are about, and whether two may be merged.
 
-``class_names`` (list or null), ``feature_map`` (description or null), ``encoder`` (text or null) and ``clients``
-(names of everybody whose data are in the file).
+``class_names`` (list or null), ``feature_map`` (description or null), ``encoder`` (its name as it was typed, its note
+where this software encoded, or null) and ``clients`` (names of everybody whose data are in the file).
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Contribution:
         self.clients: list[str] = [str(name) for name in notes.get("clients") or [path.stem]]
         self.class_names: list[str] | None = notes.get("class_names")
         self.feature_map: dict[str, Any] | None = notes.get("feature_map")
-        self.encoder: str | None = notes.get("encoder")
+        self.encoder: str | dict[str, Any] | None = notes.get("encoder")
         if self.class_names is not None and len(self.class_names) != self.stats.n_classes:
             raise FileFormatError(
                 f"{path} names {len(self.class_names)} classes, but holds statistics of {self.stats.n_classes}"
@@ -53,7 +53,7 @@ class Contribution:
         pairs: list[tuple[str, Any, Any]] = [
             ("feature maps", self.feature_map, other.feature_map),
             ("kinds of classes", _kind(self), _kind(other)),
-            ("encoders", self.encoder, other.encoder),
+            ("encoders", _encoder(self), _encoder(other)),
             ("dimensions", self.stats.dim, other.stats.dim),
             ("fixed-point forms", self.stats.fixed_point, other.stats.fixed_point),
         ]
@@ -70,6 +70,12 @@ class Contribution:
 def _kind(part: Contribution) -> str:
     """Return how classes are told apart: by name, whatever the order, or by number."""
     return "by name" if part.class_names is not None else f"{part.stats.n_classes} without names"
+
+
+def _encoder(part: Contribution) -> str | None:
+    """Return which encoder it was; a note tells by the fingerprint, as its behaviour differs in the last digits."""
+    noted = part.encoder
+    return f"{noted.get('name')} {str(noted.get('fingerprint'))[:16]}" if isinstance(noted, dict) else noted
 
 
 def contributions(paths: Iterable[Path], *, whole: bool) -> Iterable[Contribution]:

@@ -34,6 +34,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_note",
+    "print_problems",
     "print_table",
     "print_tracked",
     "progress_bar",
@@ -44,6 +45,8 @@ __all__ = [
 
 #: Width of lines that no terminal limits.
 PLAIN_WIDTH = 200
+#: How many problems of samples are named.
+PROBLEMS = 5
 #: Spaces between columns.
 GAP = 2
 #: A longer word than this may be broken, so that other columns keep some room.
@@ -287,3 +290,22 @@ def plural(number: int, what: str) -> str:
     if what.endswith("y"):
         return f"{number:,} {what[:-1]}ies"
     return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def print_problems(problems: Sequence[Any], all_of_them: str) -> None:
+    """Print what was noticed of samples: those that cannot be used, and why.
+
+    Parameters
+    ----------
+    problems
+        All of them; the first few are printed.
+    all_of_them
+        Where the others stand.
+    """
+    if not problems:
+        return
+    print_line(f"{plural(len(problems), 'problem')}:")
+    for problem in problems[:PROBLEMS]:
+        print_line(f"  {problem.where}: {problem.why}")
+    if len(problems) > PROBLEMS:
+        print_line(f"  … and {len(problems) - PROBLEMS} more, {all_of_them}")

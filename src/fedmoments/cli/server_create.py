@@ -111,7 +111,7 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
 
 def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
     """Return the map that all parties measure behind: as it was typed, or as a first exchange says."""
-    from fedmoments.cli.measure import stacked_map
+    from fedmoments.cli.measure_ways import stacked_map
     from fedmoments.federation.drawing_up import bandwidth_after, directions_after
     from fedmoments.samples.feature_maps import chosen_map
 

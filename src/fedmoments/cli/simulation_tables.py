@@ -4,13 +4,21 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedmoments.cli.output import fits_width, plural, print_line, print_table, readable_bytes, readable_seconds
+from fedmoments.cli.output import (
+    fits_width,
+    plural,
+    print_line,
+    print_problems,
+    print_table,
+    readable_bytes,
+    readable_seconds,
+)
 from fedmoments.settings.setting import SWEPT
 
 if TYPE_CHECKING:
     from fedmoments.core.observations import Report, Row
     from fedmoments.core.observations.budget import BudgetCurves
-    from fedmoments.core.observations.parts import HeadDetail, PrivacyCard, Problem, RoundCurve
+    from fedmoments.core.observations.parts import HeadDetail, PrivacyCard, RoundCurve
 
 __all__ = ["show_report"]
 
@@ -27,7 +35,7 @@ SEEN = (0.25, 0.5, 0.75, 1.0)
 
 def show_report(report: "Report", protections: int) -> None:
     """Print all tables of a simulation; ``protections`` is how many ways of protecting it compares."""
-    _show_problems(report.data.problems)
+    print_problems(report.data.problems, "all in results.json")
     _show_rows(report)
     _show_rounds(report.rounds)
     if report.budget_curve is not None:
@@ -114,17 +122,6 @@ def _show_budget_curve(curves: "BudgetCurves") -> None:
         f"{readable_bytes(curves.gram or 0)}, Fed3R's; heads without a sketch are projected at random to fit"
     )
     print_table(["head", *columns], rows, right=columns)
-
-
-def _show_problems(problems: Sequence["Problem"], most: int = 5) -> None:
-    """Print what could not be used, by name."""
-    if not problems:
-        return
-    print_line(f"{plural(len(problems), 'problem')}:")
-    for problem in problems[:most]:
-        print_line(f"  {problem.where}: {problem.why}")
-    if len(problems) > most:
-        print_line(f"  … and {len(problems) - most} more, all in results.json")
 
 
 def _show_rows(report: "Report") -> None:

@@ -149,9 +149,10 @@ def compare_on(
     progress, options
         As in :func:`fedmoments.handover.answers.encoded`.
     """
-    first = Model.read(files[0], **loading)
-    second = Model.read(files[1], before=first, **loading)
     samples = read_labelled(source)
+    encode = samples.modality != "features"
+    first = Model.read(files[0], encode=encode, **loading)
+    second = Model.read(files[1], encode=encode, before=first, **loading)
     one = encoded(first, samples, progress, **options)
     same = first.encoder is second.encoder and first.taking.dim == second.taking.dim
     other = one if same else encoded(second, samples, progress, **options)

@@ -9,26 +9,33 @@ classes             (C,) text, optional        class names, in the order of the 
 domain_train        (n,) optional              domain of each training sample, for the split ``domain``
 domains             (m,) text, optional        names of the domains, when domain_train holds their numbers
 client_train        (n,) optional              user of each training sample, for the split ``id``
+encoder             () text, optional          which encoder made the features, as ``fedmoments encode`` notes it (JSON)
 ==================  =========================  ====================================================
 
 Pickled arrays, and arrays of other names, are refused.
 Every array is checked when it is read, and a refusal names the file and the array.
 """
 
+import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics.checks import check_features, check_labels
+from fedmoments.durable.placing import part_of
 from fedmoments.errors import InputError
 from fedmoments.samples.npz_arrays import read_npz, refuse_unknown
 
-__all__ = ["Features", "Samples", "load_features"]
+if TYPE_CHECKING:
+    from fedmoments.samples.encoders.pipeline import EncodedSamples
+
+__all__ = ["Features", "Samples", "load_features", "save_features"]
 
 #: A label above this, in a file that does not say how many classes there are, is taken for a mistake.
 MOST_CLASSES = 2**20
@@ -70,6 +77,8 @@ class Features:
         The same, where all heads of a federation leave the map to a rule (``Head.map_rule``), and nobody named one.
     names
         (C, d) features of the class names, which count as one sample of each class, or None.
+    encoder
+        Note of the encoder that made the features, where the file has one.
 
     Examples
     --------
@@ -88,6 +97,7 @@ class Features:
     public_map: FeatureMap | None = None
     advised_map: FeatureMap | None = None
     names: NDArray[np.floating[Any]] | None = None
+    encoder: dict[str, Any] | None = None
 
     @property
     def dim(self) -> int:
@@ -143,12 +153,57 @@ def load_features(
     train, test = samples.get("train", _NOTHING), samples.get("test", _NOTHING)
     domains = _domains(path, arrays, len(train)) if "train" in samples else None
     ids = _key(path, arrays, "client_train", len(train)) if "train" in samples else None
-    return Features(os.fspath(path), count, train, test, class_names=names, domains=domains, ids=ids)
+    encoder = _encoder(path, arrays.get("encoder"))
+    return Features(os.fspath(path), count, train, test, class_names=names, domains=domains, ids=ids, encoder=encoder)
+
+
+def save_features(
+    path: str | os.PathLike[str], parts: Mapping[str, "EncodedSamples"], encoder: Mapping[str, Any] | None = None
+) -> None:
+    """Write a features file.
+
+    Parameters
+    ----------
+    path
+        An ``.npz`` file; see the module for its arrays.
+    parts
+        ``train``, ``test`` or both, under the same class names.
+    encoder
+        Note of what made the features.
+    """
+    arrays: dict[str, Any] = {}
+    for name, samples in parts.items():
+        arrays |= {f"x_{name}": samples.features, f"y_{name}": samples.labels}
+        keys = {"domain": samples.domains, "client": samples.clients}
+        arrays |= {f"{what}_{name}": np.asarray(key, str) for what, key in keys.items() if key is not None}
+        arrays["classes"] = np.array(samples.class_names, str)
+    if encoder is not None:
+        arrays["encoder"] = np.array(json.dumps(dict(encoder), sort_keys=True))
+    with part_of(Path(path)) as part:  # features are near to samples: their owner alone reads them
+        with part.open("wb") as file:
+            np.savez(file, **arrays)
+        part.replace(path)
+
+
+def _encoder(path: str | os.PathLike[str], text: NDArray[Any] | None) -> dict[str, Any] | None:
+    """Return the note of the encoder that a file has."""
+    if text is None:
+        return None
+    try:
+        note = json.loads(str(text)) if text.shape == () and text.dtype.kind == "U" else None
+    except ValueError:
+        note = None
+    if not isinstance(note, dict) or not isinstance(note.get("name"), str):
+        raise InputError(
+            f"the array 'encoder' in {path} must be the note that 'fedmoments encode' writes, JSON with a name, not "
+            f"{text.dtype} {text.shape}: leave it out, and name the encoder by --encoder"
+        )
+    return note
 
 
 def _read(path: str | os.PathLike[str], wanted: list[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays that matter here; all labels, because they say how many classes there are."""
-    known = {*wanted, "y_train", "y_test", "classes", "domain_train", "domains", "client_train"}
+    known = {*wanted, "y_train", "y_test", "classes", "domain_train", "domains", "client_train", "encoder"}
     arrays, held = read_npz(path, known)
     refuse_unknown(path, held)
     missing = [name for name in wanted if name not in arrays]

@@ -17,6 +17,7 @@ __all__ = ["ARRAYS", "read_npz", "refuse_unknown"]
 ARRAYS = frozenset(f"{what}_{part}" for what in ("x", "y", "domain", "client") for part in ("train", "test")) | {
     "classes",
     "domains",
+    "encoder",
 }
 
 

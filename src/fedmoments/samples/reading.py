@@ -1,17 +1,19 @@
 """From settings to samples and their encoder: the one place where both are looked up."""
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import cast
+from typing import Any, cast
 
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.entry import Runtime
+from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
 from fedmoments.samples.encoders.registry import load_encoder
 from fedmoments.samples.sources.registry import load_data
 from fedmoments.settings.samples import Encoding, SampleSource
 
-__all__ = ["DEFAULTS", "choose_encoder", "read_data"]
+__all__ = ["DEFAULTS", "choose_encoder", "encode_parts", "read_data"]
 
 #: The encoder that is taken when none is named.
 DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
@@ -59,3 +61,45 @@ def choose_encoder(encoding: Encoding, modality: str, dim: int | None = None) ->
     given = {key: value for key, value in options.items() if value is not None}
     runtime = cast("Runtime", encoding.runtime)  # load_encoder refuses any other word
     return load_encoder(name, runtime=runtime, device=encoding.device, trusted=encoding.trust, **given)
+
+
+def encode_parts(
+    data: DataSet, encoder: Encoder, progress: Callable[[int, int, str], None] | None = None, **options: Any
+) -> dict[str, EncodedSamples]:
+    """Encode those parts of a data set that have samples.
+
+    Parameters
+    ----------
+    data
+        Samples.
+    encoder
+        What encodes them.
+    progress
+        Called with (done, in all, what is being done).
+    options
+        As in :func:`~fedmoments.samples.encoders.pipeline.encode_samples`.
+
+    Returns
+    -------
+    dict
+        ``"train"`` and ``"test"``, as far as they hold samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedmoments.samples.samples import Samples
+    >>> part = Samples(np.eye(2), np.array([0, 1]), ("a", "b"), "features")
+    >>> data = DataSet(part, part.take(np.array([], int)), "toy", "Two points.")
+    >>> encode_parts(data, choose_encoder(Encoding(), "features", 2))["train"].features.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    done: dict[str, EncodedSamples] = {}
+    for name, words, samples in (("train", "training", data.train), ("test", "test", data.test)):
+
+        def say(settled: int, total: int, words: str = words) -> None:
+            if progress:
+                progress(settled, total, f"encoding {words} samples")
+
+        if len(samples):
+            done[name] = encode_samples(encoder, samples, progress=say, **options)
+    return done

@@ -107,9 +107,15 @@ def test_domains_are_clients(run: Any, draw_photos: Callable[..., list[Path]]) -
 
 
 def test_without_domains_their_split_is_refused_before_encoding(photos: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedmoments.study.jobs.encoding.encode_samples", None)
+    monkeypatch.setattr("fedmoments.study.jobs.encoding.encode_parts", None)
     with pytest.raises(InputError, match="domains"):
         run_job(StudySettings(data=photos, encoder="blocks", splits=("domain",)))
+
+
+def test_data_without_a_test_part_are_refused(tmp_path: Path, draw_photos: Any) -> None:
+    draw_photos(tmp_path / "shots", 3)
+    with pytest.raises(InputError, match="folder:shots holds no sample to test on"):
+        run_job(StudySettings(data="folder:shots", encoder="blocks", test_share=0.0))
 
 
 def test_an_encoder_for_something_else_is_refused(photos: str) -> None:

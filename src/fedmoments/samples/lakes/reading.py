@@ -22,7 +22,7 @@ from fedmoments.extras import require
 from fedmoments.samples.natural_order import natural_key
 from fedmoments.samples.npz_arrays import read_npz
 
-__all__ = ["ENDINGS", "files_of", "labels_of", "table_batches"]
+__all__ = ["ENDINGS", "files_of", "labels_of", "table_batches", "tables_in"]
 
 ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".csv", ".npz")
 #: Rows of a batch: few megabytes of features, enough for BLAS.
@@ -45,8 +45,7 @@ def files_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     for given in [paths] if isinstance(paths, str | Path) else paths:
         path = Path(given).expanduser()
         if path.is_dir():
-            inside = [p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith((".", "_"))]
-            found |= dict.fromkeys(sorted(inside, key=lambda p: natural_key(str(p))))
+            found |= dict.fromkeys(tables_in(path))
         else:
             found[path] = None
     missing = [path for path in found if not path.is_file()]
@@ -54,6 +53,12 @@ def files_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
         what = f"{missing[0]} is not there" if missing else f"{paths} holds no file that ends in {', '.join(ENDINGS)}"
         raise InputError(f"there is nothing to measure: {what}")
     return list(found)
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Return the tables in a folder and in those below, in natural order."""
+    inside = [p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith((".", "_"))]
+    return sorted(inside, key=lambda p: natural_key(str(p)))
 
 
 def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Iterator[tuple[Any, NDArray[Any]]]:

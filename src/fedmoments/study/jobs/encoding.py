@@ -18,11 +18,10 @@ from fedmoments.samples import parse_split
 from fedmoments.samples.class_words import name_features
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
-from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
 from fedmoments.samples.feature_maps import chosen_map
 from fedmoments.samples.features import Features, Samples
 from fedmoments.samples.fingerprint import Fingerprint
-from fedmoments.samples.reading import choose_encoder, read_data
+from fedmoments.samples.reading import choose_encoder, encode_parts, read_data
 from fedmoments.samples.samples import Problem
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
@@ -101,17 +100,8 @@ def encode_data(
         _require_splits(config, data)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = encoder or choose_encoder(config, data.modality, given)
-    parts: dict[str, EncodedSamples] = {}
-    for name, samples in (("training", data.train), ("test", data.test)):
-
-        def say(done: int, total: int, name: str = name) -> None:
-            if progress:
-                progress(done, total, f"encoding {name} samples")
-
-        parts[name] = encode_samples(
-            encoder, samples, cache_dir=cache_dir, readers=config.readers, progress=say, strict=config.strict
-        )
-    train, test = parts["training"], parts["test"]
+    parts = encode_parts(data, encoder, progress, cache_dir=cache_dir, readers=config.readers, strict=config.strict)
+    train, test = parts["train"], parts["test"]
     features = Features(
         config.data,
         len(data.class_names),
