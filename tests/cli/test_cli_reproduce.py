@@ -98,6 +98,15 @@ def test_a_table_is_run_shown_and_written(run: Any, features: str) -> None:
     assert again["measurements"] == written["measurements"]
 
 
+def test_two_processes_measure_what_one_measures(run: Any, features: str) -> None:
+    alone, crowd = (
+        json.loads(run(*TABLE3, "--data", features, "--fresh", "--jobs", jobs, "--json").stdout) for jobs in ("1", "2")
+    )
+    assert crowd["cached"] == 0
+    kept = [[each for each in found["measurements"] if each["quantity"] != "seconds"] for found in (alone, crowd)]
+    assert kept[0] == kept[1] != []
+
+
 def test_fresh_forgets_what_an_earlier_run_measured(run: Any, features: str) -> None:
     first = json.loads(run(*TABLE3, "--data", features, "--json").stdout)
     known = json.loads(run(*TABLE3, "--data", features, "--json").stdout)

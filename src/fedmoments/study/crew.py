@@ -11,7 +11,7 @@ import hashlib
 import io
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
@@ -30,8 +30,8 @@ __all__ = ["Crew", "crew_of"]
 Result = TypeVar("Result")
 #: Arrays of so many bytes are files that processes map into memory.
 LARGE = 2**16
-#: How often a cluster tries a task again whose worker died.
-RETRIES = 5
+#: Seconds to wait for the first worker of a cluster.
+PATIENCE = 30
 
 
 class Crew:
@@ -87,8 +87,16 @@ class Crew:
             path = self._written(common)
             return {self._workers.submit(_work_on_file, work, path, task): k for k, task in enumerate(tasks)}
         data = _pickled(common, None)
+        try:
+            self._workers.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise InputError(
+                f"the cluster has no workers after {PATIENCE} s: start some (dask worker ADDRESS), or work here with "
+                "--jobs"
+            ) from error
         everywhere = self._workers.scatter(data, broadcast=True, hash=False)
-        key, executor = hashlib.sha256(data).hexdigest(), self._workers.get_executor(retries=RETRIES, pure=False)
+        # without retries: an error of the work is raised at once, and work whose worker died is done again anyway
+        key, executor = hashlib.sha256(data).hexdigest(), self._workers.get_executor(pure=False)
         return {executor.submit(_work_on_bytes, work, everywhere, key, task): k for k, task in enumerate(tasks)}
 
     def _done(self, futures: dict[Any, int]) -> Iterator[tuple[int, Any]]:
@@ -100,6 +108,13 @@ class Crew:
             raise InputError(
                 "a process that was started by --jobs ended before its work was done, as it does when memory runs "
                 "out: what was found is kept where results are; fewer jobs need less memory"
+            ) from error
+        except Exception as error:
+            if not _is_of_cluster(error):
+                raise
+            raise InputError(
+                f"the cluster gave work up ({type(error).__name__}: {error}), as it does when its workers die, one "
+                "after the other: what was found is kept where results are; look at the workers' logs and memory"
             ) from error
         finally:
             for future in waiting:
@@ -148,6 +163,11 @@ def crew_of(jobs: int = 1, cluster: str | None = None) -> Iterator[Crew]:
         folder.mkdir()
         with workers_of(jobs, cluster, option="--jobs", folder=folder) as workers:
             yield Crew(workers, folder)
+
+
+def _is_of_cluster(error: Exception) -> bool:
+    """Say whether an error is Dask's own: a worker that died too often, or what it held was lost."""
+    return isinstance(error, CancelledError) or type(error).__module__.partition(".")[0] == "distributed"
 
 
 # ------------------------------------------------------------------------------------------------ what travels
@@ -208,11 +228,12 @@ _LATEST: dict[str, Any] = {}
 
 
 def _work_on_bytes(work: Callable[[Any, Any], Any], data: bytes, key: str, task: Any) -> Any:
-    if key not in _LATEST:
-        fresh = _unpickled(data)
+    known = _LATEST.get(key)  # held: another thread of this worker may be about something else
+    if known is None:
+        known = _unpickled(data)
         _LATEST.clear()
-        _LATEST[key] = fresh
-    return work(_LATEST[key], task)
+        _LATEST[key] = known
+    return work(known, task)
 
 
 def _unpickled(data: bytes) -> Any:

@@ -178,9 +178,9 @@ class _Job:
 
     def find(self, seed: int, run: tuple[str, str] | None) -> "_Found":
         """Return one run, from the file of an earlier job if that has ended it; without one, the heads of a seed."""
-        if self._latest is None or self._latest.seed != seed:
-            self._latest = World(self.config, self.encoded, seed, self._prepared)
-        world = self._latest
+        world = self._latest  # held: on a cluster, another thread may be about another seed
+        if world is None or world.seed != seed:
+            world = self._latest = World(self.config, self.encoded, seed, self._prepared)
         clients = len(world.holders)
         # the first run of a seed brings its heads
         is_first = run is None or run == (self.config.starts[0], self.config.optimisers[0])
