@@ -23,7 +23,7 @@ from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import print_json, print_line
-from fedmoments.cli.places import results_folder
+from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.cli.server import longest
 from fedmoments.errors import DeploymentError, FedMomentsError, InputError
 from fedmoments.privacy.protection import Agreed
@@ -87,6 +87,15 @@ def federate(
         typed(help="flower: real processes; ray: Flower's own simulation; memory: one process, no network."),
     ] = "flower",
     alpha: Annotated[float | None, typed(help="0.5 is short for --split dirichlet:0.5.", group="Federation")] = None,
+    after: Annotated[
+        Path | None,
+        typed(
+            metavar="LEDGER",
+            help="A second exchange: ask in the Fisher directions of what this ledger of a first one holds "
+            "(--heads gh-qda).",
+            group="Federation",
+        ),
+    ] = None,
     out: Annotated[Path, typed("--out", "-o", help="Folder for classifiers, federation.json and report.html.")] = Path(
         "runs/federation"
     ),
@@ -124,10 +133,11 @@ def federate(
     rules = {"min_count": _least(policy, agreed), "sketch_spare": _spare(policy, own)}
     # all parties are the user's own: heads are tested whatever was promised, with noise for no more of them
     tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}
-    plan = _prepared(place, study, own, agreed, {**rules, **tests}, nodes=local, engine=engine, tls=tls)
+    plan = _prepared(place, study, own, agreed, {**rules, **tests}, nodes=local, engine=engine, tls=tls, after=after)
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, agreed.mode))
     report = read_results(out)
-    line = _simulation(study, server, privacy, own.heads, rules)
+    # a simulation with qda-exchange does both exchanges, but of no ledger that stands somewhere
+    line = _simulation(study, server, privacy, own.heads, rules) if after is None else ""
     same = report.rows[0].setting.clients == plan.clients and agreed.mode.is_repeatable
     left_out = report.privacy is not None and report.privacy.dropped
     _show(report, plan, line, engine, complete=same and not left_out, json=json)
@@ -152,6 +162,7 @@ def _prepared(
     nodes: int,
     engine: str,
     tls: bool,
+    after: Path | None,
 ) -> Any:
     """Return the files of the federation, once everything can be run."""
     from fedmoments.federation.deploy.local import prepare_local
@@ -162,7 +173,10 @@ def _prepared(
     for name in ("clients", "splits", "means_per_client", "budgets"):
         if len(getattr(own, name)) > 1:
             raise InputError(f"a federation has one value of {name}, but {getattr(own, name)} arrived")
-    plan = prepare_local(place, own, server, nodes=nodes, engine=engine, tls=tls, policy=rules, privacy=agreed)
+    plan = prepare_local(
+        place, own, server, nodes=nodes, engine=engine, tls=tls, policy=rules, privacy=agreed,
+        after=None if after is None else existing_file(after),
+    )  # fmt: skip
     agreed.mode.check_clients(plan.clients)
     tell(f"{plan.clients:,} clients on {plan.nodes} nodes ({engine}); ledger {plan.server.ledger}")
     return plan
@@ -249,16 +263,16 @@ def _simulation(
 def _show(report: "Report", plan: Any, command: str, engine: str, *, complete: bool, json: bool) -> None:
     if json:
         facts = {"engine": engine, "nodes": plan.nodes, "clients_in_all": plan.clients, "ledger": plan.server.ledger}
-        print_json(
-            {**results_document(report), **facts, "out": plan.server.out, "simulate": command, "complete": complete}
-        )
+        same = {"simulate": command, "complete": complete} if command else {}
+        print_json({**results_document(report), **facts, "out": plan.server.out, **same})
         return
     show_results(report)
     print_line()
     for detail in report.details:
         print_line(f"{detail.head} classifier {detail.digest}")
         print_line(f"{detail.head} statistics {detail.statistics_digest}")
-    print_line(f"the same split in one process: {command}")
-    if not complete:
+    if command:
+        print_line(f"the same split in one process: {command}")
+    if command and not complete:
         print_line("its digests are others, for not every client is in as it is there, or there is noise")
     print_line(f"wrote {plan.server.out}; 'fedmoments status {plan.server.ledger}' says who is in")

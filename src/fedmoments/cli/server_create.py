@@ -142,10 +142,11 @@ def _fourier_features(heads: tuple[str, ...]) -> int | None:
 
 def _first_exchange(ledger: str) -> tuple[Any, Any]:
     """Return terms and statistics of a first exchange."""
+    from fedmoments.federation.results import source_of
     from fedmoments.federation.store import FederationStore
 
     with FederationStore.open(existing_file(Path(ledger))) as store:
-        return store.terms, store.statistics()
+        return store.terms, source_of(store).statistics
 
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:

@@ -19,10 +19,10 @@ from fedmoments.federation.deploy.home import FlowerHome
 from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
 from fedmoments.federation.deploy.servers import SuperExec, SuperLink
 from fedmoments.federation.deploy.serving import Server, serve
-from fedmoments.federation.drawing_up import draw_up_terms
+from fedmoments.federation.drawing_up import directions_after, draw_up_terms
 from fedmoments.federation.keys.helper import HelperKeys, make_helper, read_helper_card
 from fedmoments.federation.keys.parties import Authority, make_authority, make_client, read_card
-from fedmoments.federation.results import require_filterable
+from fedmoments.federation.results import require_filterable, source_of
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
@@ -95,6 +95,7 @@ def prepare_local(
     tls: bool = True,
     policy: dict[str, Any] | None = None,
     privacy: Agreed = Agreed(),  # noqa: B008 - frozen
+    after: Path | None = None,
 ) -> LocalFederation:
     """Draw up terms, make keys, enrol all clients, and write the settings of every node.
 
@@ -116,6 +117,8 @@ def prepare_local(
         Of all clients.
     privacy
         What is agreed on; with secure sums a helper's keys are made here, and stand in the terms.
+    after
+        The ledger of a first exchange, in whose Fisher directions clients measure now.
     """
     if engine not in ENGINES:
         raise InputError(f"engine must be one of {', '.join(ENGINES)}, not '{engine}'")
@@ -126,7 +129,7 @@ def prepare_local(
     n_clients = _split_clients(config, data)
     if privacy.mode.has_helper:  # a key to draw up terms with, before anything is written
         privacy = replace(privacy, helper=HelperKey.generate().public)
-    terms = _draw_up(config, server, data, privacy)
+    terms = _draw_up(config, server, data, privacy, after)
     require_filterable(terms, server.robust, server.max_client_samples)
     folder.mkdir(parents=True, exist_ok=True)
     if privacy.mode.has_helper:
@@ -146,11 +149,21 @@ def prepare_local(
     return plan
 
 
-def _draw_up(config: StudySettings, server: ServerSettings, data: DataSet, privacy: Agreed) -> Terms:
+def _draw_up(
+    config: StudySettings, server: ServerSettings, data: DataSet, privacy: Agreed, after: Path | None
+) -> Terms:
     """Return the terms of a study's first settings."""
     given = data.train.items if data.modality == "features" else None
     encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
     shown = () if given is None else (given, data.train.labels)
+    if after is None:
+        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown)
+        feature_map = _projected(config, chosen, encoder.dim)
+    elif config.projections or config.feature_map:
+        raise InputError("a second exchange is behind the map of the first: leave --map and --project out")
+    else:
+        with FederationStore.open(after) as store:
+            feature_map = directions_after(store.terms, source_of(store).statistics)
     return draw_up_terms(
         config.data,
         config,
@@ -160,7 +173,7 @@ def _draw_up(config: StudySettings, server: ServerSettings, data: DataSet, priva
         hyper=server.hyper,
         means_per_client=config.means_per_client[0],
         budget=config.budgets[0] if config.budgets else None,
-        feature_map=_projected(config, chosen_map(config.feature_map, server.heads, encoder.name, *shown), encoder.dim),
+        feature_map=feature_map,
         privacy=privacy,
         seed=config.seed,
         names=config.names,
