@@ -33,7 +33,7 @@ def drawn(tmp_path: Path) -> dict[str, Any]:
     shapes = [spread * np.linalg.qr(rng.normal(size=(DIM, DIM)))[0] for _ in range(CLASSES)]
     y = np.arange(1200) % CLASSES
     X = np.stack([rng.normal(size=DIM) @ shapes[c] + 1.5 * np.eye(DIM)[c] for c in y])
-    arrays = {"x_train": X[:800].astype(np.float32), "y_train": y[:800]}
+    arrays: dict[str, Any] = {"x_train": X[:800].astype(np.float32), "y_train": y[:800]}
     arrays |= {"x_test": X[800:].astype(np.float32), "y_test": y[800:]}
     np.savez(tmp_path / "drawn.npz", **arrays, classes=np.array(["ant", "bee", "cat", "dog"]))
     return arrays
