@@ -32,19 +32,35 @@ Features are what is revealed, not images or sentences; how much of those featur
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedmoments.core.observations.parts import Revealed
 from fedmoments.core.statistics import MOMENTS, Statistics, StatisticsSpec
 from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError
 from fedmoments.privacy.outline import Outline
 from fedmoments.privacy.sketch_findings import sketch_sayings
 
-__all__ = ["COUNTS", "EXPOSED", "WEAK", "Finding", "LeakReport", "guessing"]
+__all__ = ["COUNTS", "EXPOSED", "TITLES", "WEAK", "Finding", "LeakReport", "guessing", "revealed_by"]
 
 EXPOSED, WEAK, COUNTS = "exposed", "weak", "counts"
+#: The gravest first.
+SEVERITIES = (EXPOSED, WEAK, COUNTS)
+#: Kind of a finding -> what it is about, where those of many contributions stand together.
+TITLES = {
+    "sample": "the feature vector of the only sample of a class",
+    "pair": "the feature vectors of both samples of a class",
+    "values": "every coordinate's values, from power sums over few samples",
+    "inversion": "feature vectors, from behind a map that expands",
+    "membership": "whether a known sample was there, from second moments",
+    "span": "whether a known sample was there, from the rows of a sketch",
+    "outlier": "what a single sample differs from its mean by, from a row of a sketch",
+    "few": "samples that resemble their mean, which is over few",
+    "unknown": "what moments of your own tell, which is not known",
+    "counts": "which classes are held, and how many samples of each",
+}
 #: A guess at membership that is right with less probability than this is not reported; a coin has 0.5.
 GUESSED = 0.6
 #: So many classes are named in a sentence.
@@ -229,8 +245,7 @@ class _Finder:
             return ()
         findings = [*self._samples(), *self._pairs(), *self._values(), *self._inverted(), *self._membership()]
         findings += [*self._sketches(), *self._few(), *self._unknown(), self._counts()]
-        order = (EXPOSED, WEAK, COUNTS)
-        return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
+        return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
     def _finding(self, kind: str, severity: str, text: str, labels: Sequence[int], samples: int) -> Finding:
         return Finding(kind, severity, f"{text}: {self._listed(labels)}", tuple(labels), samples)
@@ -343,6 +358,23 @@ class _Finder:
     def _counts(self) -> Finding:
         text = "which classes are held, and how many samples of each"
         return Finding("counts", COUNTS, text, tuple(self.outline.counts), self.outline.n_samples)
+
+
+def revealed_by(reports: Iterable[LeakReport]) -> tuple[Revealed, ...]:
+    """Return what several clients' contributions reveal, a line a kind of finding and severity, the gravest first.
+
+    Examples
+    --------
+    >>> reports = [LeakReport.of_labels(labels, StatisticsSpec(), dim=64) for labels in ([0], [0, 0, 1], [1] * 9)]
+    >>> [(line.severity, line.clients, line.samples) for line in revealed_by(reports)]
+    [('exposed', 2, 2), ('weak', 1, 2), ('counts', 3, 13)]
+    """
+    samples: dict[tuple[str, str], list[int]] = {}
+    for report in reports:
+        for finding in report.findings:
+            samples.setdefault((finding.severity, finding.kind), []).append(finding.samples)
+    lines = [Revealed(severity, TITLES[kind], len(of), sum(of)) for (severity, kind), of in samples.items()]
+    return tuple(sorted(lines, key=lambda line: SEVERITIES.index(line.severity)))
 
 
 def guessing(dim: int, count: int) -> float:

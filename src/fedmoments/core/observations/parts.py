@@ -129,6 +129,19 @@ class Reliability:
     temperature: float | None = None
 
 
+@dataclass(frozen=True)
+class Revealed:
+    """One kind of thing that contributions reveal: how surely, what, of how many clients, about how many samples.
+
+    ``severity`` is ``exposed``, ``weak`` or ``counts``, as in :mod:`fedmoments.privacy.leaks`.
+    """
+
+    severity: str
+    text: str
+    clients: int
+    samples: int
+
+
 @dataclass(frozen=True, eq=False)
 class HeadDetail:
     """A closer look at one fitted head of one seed.
@@ -148,6 +161,8 @@ class HeadDetail:
         deployed federation's classifier can be compared with.
     digest_reason
         Why there is no digest.
+    audit
+        What each client's contribution for this head reveals, over all clients; nothing where servers cannot read it.
 
     Examples
     --------
@@ -165,6 +180,7 @@ class HeadDetail:
     statistics_digest: str | None = None
     measured: str | None = None
     digest_reason: str | None = None
+    audit: tuple[Revealed, ...] = ()
 
     @cached_property
     def tested(self) -> NDArray[np.int64]:

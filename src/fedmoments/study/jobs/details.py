@@ -23,11 +23,15 @@ from fedmoments.core.observations.parts import (
     Holders,
     PrivacyCard,
     Reliability,
+    Revealed,
     RoundCurve,
 )
 from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import FedMomentsError
 from fedmoments.privacy.card import privacy_card
+from fedmoments.privacy.leaks import LeakReport, revealed_by
+from fedmoments.privacy.map_leaks import MapOutline
+from fedmoments.privacy.outline import Outline
 from fedmoments.privacy.sketch_leaks import sketch_facts
 from fedmoments.samples import Split
 from fedmoments.study.baselines import Baseline
@@ -43,6 +47,8 @@ __all__ = ["Details", "round_curves", "why_no_digest"]
 
 #: Means over fewer samples than a client's policy lets out by default.
 SMALL = 5
+#: Clients whose contributions are audited for a report.
+AUDITED = 1_000
 
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
@@ -93,7 +99,9 @@ class Details:
         if classifier is None:
             return
         detail = _digests(HeadDetail(name, seed, choice=choice_of(classifier)), federation, method, fit)
-        self.heads.append(_trust(detail, federation, fit) if self.for_report else detail)
+        if self.for_report:
+            detail = replace(_trust(detail, federation, fit), audit=_audited(federation, method))
+        self.heads.append(detail)
         baseline = {"baseline": True} if isinstance(method, Baseline) else {}
         self.classifiers[name] = classifier.noting(head=name, settings=method.settings(), **baseline)
         self.measured_behind[name] = federation.feature_map
@@ -128,6 +136,24 @@ def _trust(detail: HeadDetail, federation: Federation, fit: Fit) -> HeadDetail:
     table = np.bincount(test.y * n + fit.predicted, minlength=n * n).reshape(n, n)
     calibration = calibrate(fit.classifier, test.X, test.y, temperature=fit.classifier.temperature)
     return replace(detail, confusion=table, calibration=from_plain(Reliability, calibration.to_dict()))
+
+
+def _audited(federation: Federation, method: Method) -> tuple[Revealed, ...]:
+    """Return what an audit says of the first clients' contributions for a head; nothing where no server reads them."""
+    if federation.shield is not None or not federation.protection.agreed.mode.is_open or isinstance(method, Baseline):
+        return ()
+    spec, labels, split = (
+        sent_by(method, federation.means_per_client, federation.plan),
+        federation.features.train.y,
+        federation.split,
+    )
+    behind = MapOutline.of(federation.feature_map, federation.dim)
+    outlines = (
+        replace(Outline.of_labels(labels[split.indices(client)], spec, federation.dim), behind=behind)
+        for client in range(min(split.n_clients, AUDITED))
+    )
+    fewest = max(federation.protection.min_count or 1, SMALL)
+    return revealed_by(LeakReport.of(outline, min_count=fewest) for outline in outlines)
 
 
 def _examination(federation: Federation, fitted: Mapping[str, Method]) -> Examination | None:
