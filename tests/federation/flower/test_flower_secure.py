@@ -29,6 +29,7 @@ from fedmoments.federation.flower.node import Node
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.store.batch_reports import BatchReports
+from fedmoments.federation.store.journal import journal_of
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import SumRequest
 from fedmoments.settings.client import ClientSettings
@@ -381,7 +382,8 @@ def test_a_secure_ledger_survives_a_snapshot(make: Made, tmp_path: Path) -> None
     with opened(plan) as store:
         store.snapshot(tmp_path / "copy")
         state = store.digest()
-    with FederationStore.restore(tmp_path / "copy", tmp_path / "again") as restored:
+    journal = journal_of(Path(plan.server.ledger))
+    with FederationStore.restore(tmp_path / "copy", tmp_path / "again", journal=journal) as restored:
         assert restored.digest() == state
         assert restored.verify().whole
         assert fit_heads(restored, ["fed3r"])["fed3r"].classifier.digest()

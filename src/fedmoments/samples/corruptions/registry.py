@@ -77,7 +77,7 @@ def corruption_names() -> tuple[str, ...]:
     Examples
     --------
     >>> len(corruption_names()), corruption_names()[0]
-    (18, 'gaussian-noise')
+    (19, 'gaussian-noise')
     """
     return tuple(_CORRUPTIONS)
 
@@ -88,7 +88,7 @@ def families() -> Mapping[str, tuple[str, ...]]:
     Examples
     --------
     >>> families()["weather"]
-    ('snow', 'fog', 'brightness', 'spatter')
+    ('snow', 'frost', 'fog', 'brightness', 'spatter')
     """
     members: dict[str, list[str]] = {}
     for name, corruption in _CORRUPTIONS.items():
