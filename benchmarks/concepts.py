@@ -1,6 +1,6 @@
 """Draw the figures of the site's concept pages from statistics that are measured here.
 
-Run ``python benchmarks/concepts.py``: it writes covariance.svg and shift.svg in docs/concepts, the same bytes every time.
+Run ``python benchmarks/concepts.py``: it writes covariance.svg and shift.svg to docs/concepts, the same every time.
 """
 
 from pathlib import Path
