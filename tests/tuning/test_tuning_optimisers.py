@@ -127,7 +127,7 @@ def test_running_values_are_averaged_and_never_optimised(name: str) -> None:
     now = {**start(), f"{AVERAGED}encoder/bn.running_var": np.full(3, 1e-3)}
     sent = [
         Update(c, n, 1, 0.1, {**{k: a + 1 for k, a in now.items()}, f"{AVERAGED}encoder/bn.running_var": np.full(3, v)},
-               start() if name == "scaffold" else None)
+               start() if OPTIMISERS[name].controlled else None)
         for (c, n), v in zip(SIZES.items(), (1e-4, 2e-4, 3e-4), strict=True)
     ]  # fmt: skip
     optimiser = make_optimiser(TuningPlan(optimiser=name), SIZES)
@@ -140,7 +140,7 @@ def test_running_values_are_averaged_and_never_optimised(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_restored_optimiser_goes_on_bit_for_bit(name: str, dtype: type) -> None:
     plan, now = TuningPlan(optimiser=name), start(dtype)
-    control = name == "scaffold"
+    control = OPTIMISERS[name].controlled
     whole, half = make_optimiser(plan, SIZES), make_optimiser(plan, SIZES)
     left, right = dict(now), dict(now)
     for number in range(1, 3):

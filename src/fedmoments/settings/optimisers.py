@@ -8,12 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.registry import Registry, scan
 
-__all__ = ["OPTIMISERS", "Optimiser", "register_optimiser"]
+__all__ = ["LOCAL_RULES", "OPTIMISERS", "Optimiser", "register_optimiser"]
 
 Given = TypeVar("Given")
+
+#: What clients add to their gradients: see ``fedmoments.tuning.local_rules``.
+LOCAL_RULES = ("plain", "scaffold", "feddyn", "mimelite")
+#: Rules by which a client remembers something from one of its rounds to the next.
+_REMEMBERING = ("scaffold", "feddyn")
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,9 @@ class Optimiser:
     proximal
         Whether clients are held near what they were sent, by the plan's μ.
     controlled
-        Whether clients keep control variates, and send their change.
+        Whether the server sends arrays beside the parameters, and clients send as many back.
+    local
+        What clients add to their gradients, one of :data:`LOCAL_RULES`; by default ``scaffold`` where ``controlled``.
     """
 
     name: str
@@ -39,6 +46,18 @@ class Optimiser:
     server_lr: float = 1.0
     proximal: bool = False
     controlled: bool = False
+    local: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.local:
+            object.__setattr__(self, "local", "scaffold" if self.controlled else "plain")
+        if self.local not in LOCAL_RULES:
+            raise UnknownNameError("rule of a client's steps", self.local, LOCAL_RULES)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether clients keep something from one of their rounds to the next."""
+        return self.local in _REMEMBERING
 
     @property
     def priced_as(self) -> str:

@@ -42,6 +42,7 @@ _NUMBERS = {
     "lr": (0.0, math.inf, "0 or more"),
     "weight_decay": (0.0, math.inf, "0 or more"),
     "mu": (0.0, math.inf, "0 or more"),
+    "alpha": (0.0, math.inf, "0 or more"),
     "tau": (_ABOVE_0, math.inf, "above 0"),
 }
 
@@ -74,13 +75,15 @@ class TuningPlan:
     epochs
         E, passes over a client's samples in a round.
     server_lr
-        Of the server's step; None stands for 0.01 with FedAdam, and 1 otherwise.
+        Of the server's step; None stands for 0.01 with FedAdam and FedYogi, and 1 otherwise.
     server_momentum
-        Of FedAvgM.
+        Of FedAvgM, and of MimeLite's clients.
     beta_1, beta_2, tau
-        Of FedAdam: decay of the two averages, and what is added to the root.
+        Of FedAdam and FedYogi: decay of the two averages, and what is added to the root.
     mu
         Of FedProx: weight of ½‖w − w_global‖² in a client's loss.
+    alpha
+        Of FedDyn: weight of its moving penalty; 0 is FedAvg.
     temperature
         T of softmax(scores/T) in the loss; ``auto`` chooses it on a grid by training cross-entropy; None stands for
         0.1 where a head's columns have unit length, and 1 otherwise. A random start, whose scores say nothing that a
@@ -106,7 +109,9 @@ class TuningPlan:
     """
 
     stage: str = _number("lp", "Train the head (lp), everything (ft) or the encoder alone (feat).", metavar="STAGE")
-    optimiser: str = _number("fedavg", "fedavg, fedavgm, fedadam, fedprox or scaffold.", metavar="NAME")
+    optimiser: str = _number(
+        "fedavg", "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold or mimelite.", metavar="NAME"
+    )
     rounds: int = _number(200, "Rounds, at most.", metavar="N", common=6)
     fraction: float = _number(1.0, "Share of the clients that train in a round.", metavar="SHARE")
     replacement: bool = _number(False, "Draw each round's clients whoever was drawn before.")
@@ -116,13 +121,14 @@ class TuningPlan:
     batch_size: int = _number(32, "Samples in a client's batch, 0 for all at once.", "--local-batch", metavar="N")
     epochs: int = _number(1, "Passes over a client's samples in a round.", metavar="E")
     server_lr: float | None = _number(
-        None, "Step of the server.", metavar="STEP", shown="0.01 with fedadam, otherwise 1"
+        None, "Step of the server.", metavar="STEP", shown="0.01 with fedadam and fedyogi, otherwise 1"
     )
-    server_momentum: float = _number(0.9, "Momentum of fedavgm.", metavar="M")
-    beta_1: float = _number(0.9, "Decay of fedadam's mean.", metavar="B")
-    beta_2: float = _number(0.999, "Decay of fedadam's mean square.", metavar="B")
-    tau: float = _number(1e-3, "What fedadam adds to the root.", metavar="T")
+    server_momentum: float = _number(0.9, "Momentum of fedavgm and mimelite.", metavar="M")
+    beta_1: float = _number(0.9, "Decay of the mean of fedadam and fedyogi.", metavar="B")
+    beta_2: float = _number(0.999, "Decay of their mean square.", metavar="B")
+    tau: float = _number(1e-3, "What they add to its root.", metavar="T")
     mu: float = _number(0.01, "Weight of fedprox's penalty.", metavar="MU")
+    alpha: float = _number(0.01, "Weight of feddyn's penalty.", metavar="A")
     temperature: float | str | None = _number(
         None,
         "T of softmax(scores/T), or auto: chosen by training cross-entropy.",
@@ -175,12 +181,24 @@ class TuningPlan:
 
     @property
     def proximal(self) -> float:
-        """μ of the proximal term in a client's loss: 0 but for FedProx."""
+        """μ of the proximal term in a client's loss: FedProx's μ, FedDyn's α, 0 otherwise."""
+        if self.local_rule == "feddyn":
+            return self.alpha
         return self.mu if OPTIMISERS[self.optimiser].proximal else 0.0
 
     @property
+    def local_rule(self) -> str:
+        """What clients add to their gradients: see ``fedmoments.tuning.local_rules``."""
+        return OPTIMISERS[self.optimiser].local
+
+    @property
+    def remembers(self) -> bool:
+        """Whether clients keep something from one of their rounds to the next: SCAFFOLD, FedDyn."""
+        return OPTIMISERS[self.optimiser].remembers
+
+    @property
     def controlled(self) -> bool:
-        """Whether clients keep control variates: SCAFFOLD."""
+        """Whether arrays travel beside the parameters, both ways: SCAFFOLD, MimeLite."""
         return OPTIMISERS[self.optimiser].controlled
 
     @property

@@ -153,7 +153,10 @@ class TuningStudy(StudySettings):
         (RANDOM, "fedncm", "fed3r", "fedcof"), "random, names of heads, files of classifiers.", common=3
     )
     optimisers: tuple[str, ...] = option(
-        ("fedavg",), "fedavg, fedavgm, fedadam, fedprox, scaffold.", metavar="NAME,…", common=3
+        ("fedavg",),
+        "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold, mimelite.",
+        metavar="NAME,…",
+        common=3,
     )
     plan: Mapping[str, Any] = option({}, "Numbers of all runs.", group="Tuning")
     runs: Mapping[str, Mapping[str, Any]] = _tuning(

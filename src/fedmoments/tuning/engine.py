@@ -2,13 +2,13 @@
 
 There are three engines: features in one process (:mod:`fedmoments.tuning.probing`), a torch network in one process
 (``tuning.network``), and the nodes of a deployment (``federation.flower``). All train by the same
-rule. With raw gradients g of the mean loss of a batch (L2 penalty included), global parameters w₀, and, with SCAFFOLD,
-control variates c of the server and c_k of the client, a local step is
+rule. With raw gradients g of the mean loss of a batch (L2 penalty included), global parameters w₀, and what an
+optimiser adds (:mod:`fedmoments.tuning.local_rules`; c − c_k with SCAFFOLD's control variates), a local step is
 
-    step = g + μ·(w − w₀) + (c − c_k),    velocity = momentum·velocity + step,    w = w − lr·velocity,
+    step = g + μ·(w − w₀) + added,    velocity = momentum·velocity + step,    w = w − lr·velocity,
 
-from velocity 0 in every round. Afterwards c_k becomes the mean of the raw gradients g of the round (which is the
-paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no momentum), and the client sends the change of it.
+from velocity 0 in every round. With SCAFFOLD, c_k then becomes the mean of the raw gradients g of the round (which is
+the paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no momentum), and the client sends its change.
 
 Parameters as bytes: what travels between server and clients in a round, and what rounds are charged for.
 """
@@ -94,7 +94,8 @@ class Update:
     arrays
         All parameters that were sent to it, after its steps.
     control
-        Change of its control variates, of the names that are optimised; None but with SCAFFOLD.
+        What it sends beside them, of the names that are optimised: the change of its control variates with SCAFFOLD,
+        its gradient with MimeLite; None otherwise.
     up, down
         Bytes of the message that it sent and of that which it was sent; 0 in one process, where none travel.
     """

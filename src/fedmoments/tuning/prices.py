@@ -152,5 +152,5 @@ class Prices:
             encoder_flops=self.encoder_flops or 0.0,
             d=self.dim,
             classes=self.classes,
-            epochs=plan.epochs,
+            epochs=plan.epochs + (plan.local_rule == "mimelite"),  # whose clients pass once more over their samples
         )

@@ -14,8 +14,9 @@ from fedmoments.errors import InputError
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
+from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.samples import Samples
-from fedmoments.tuning.softmax_steps import StepRule, local_steps
+from fedmoments.tuning.softmax_steps import StepRule, local_steps, softmax_gradients
 from fedmoments.tuning.start import BIAS, WEIGHTS, Floats, Start
 
 __all__ = ["FeatureEngine"]
@@ -72,7 +73,10 @@ class FeatureEngine:
                 "samples themselves and a network"
             )
         self.plan, self.start, self.dtype = plan, start, np.dtype(dtype)
-        self._rule = StepRule(plan.lr, start.temperature, plan.momentum, plan.weight_decay, plan.proximal)
+        self._local = LocalRule.of(plan)
+        self._rule = StepRule(
+            plan.lr, start.temperature, plan.momentum, plan.weight_decay, plan.proximal, self._local.weight
+        )
         shares = {name: _shares(plan, name, X, y) for name, (X, y) in parts.items()}
         held = [validation for _, validation in shares.values()]
         training = {name: mine for name, (mine, _) in shares.items() if len(mine[2])}
@@ -110,7 +114,7 @@ class FeatureEngine:
         arrays
             W and b.
         control
-            c of the server, by the same names, with SCAFFOLD; None otherwise.
+            c of the server, by the same names, with SCAFFOLD and MimeLite; None otherwise.
         clients
             Names, each once.
         """
@@ -129,25 +133,39 @@ class FeatureEngine:
     ) -> dict[str, Update]:
         """Return the updates of clients that step together."""
         rows = [self._batches(round_number, name) for name in names]
-        zero = np.zeros_like(theta)
-        before = None if server is None else [self._controls.get(name, zero) for name in names]
-        extra = None if server is None or before is None else server - np.array(before)
+        zero, local = np.zeros_like(theta), self._local
+        before = [self._controls.get(name, zero) for name in names] if self.plan.remembers else None
+        extra = local.added(server, None if before is None else np.array(before))
+        extra = extra[None] if extra is not None and extra.ndim == 2 else extra
         with np.errstate(over="ignore", invalid="ignore"):
-            stepped = local_steps(self._training, rows, theta, self._rule, extra)
+            stepped = local_steps(self._training, rows, theta, self._rule, extra, measured=local.measures == "mean")
         updates = {}
         for place, name in enumerate(names):
-            after, change = stepped.parameters[place], None
+            after = stepped.parameters[place]
             if not np.isfinite(after).all():
                 raise DivergedError(
                     f"in round {round_number} the parameters of client '{name}' grew beyond all numbers: a learning "
                     f"rate of {self.plan.lr:g} is too high for the temperature {self.start.temperature:g}"
                 )
-            if stepped.gradients is not None and before is not None:
-                self._controls[name] = stepped.gradients[place].copy()
-                change = _split(self._controls[name] - before[place])
+            own = None if before is None else before[place]
+            gradient = None if stepped.gradients is None else stepped.gradients[place]
+            if local.measures == "first":
+                gradient = self._gradient(name, theta)
+            sent, kept = local.sent(own, gradient), local.kept(own, gradient, after - theta)
+            if kept is not None:
+                self._controls[name] = kept
+            change = None if sent is None else _split(sent)
             loss = float(stepped.losses[place])
             updates[name] = Update(name, self._samples[name], len(rows[place]), loss, _split(after), change)
         return updates
+
+    def _gradient(self, name: str, theta: Floats) -> Floats:
+        """Return the raw gradient of the mean loss over all samples of a client, L2 penalty included."""
+        first, gradient = self._first[name], np.empty_like(theta)[None]
+        rows = np.arange(first, first + self._samples[name])[None]
+        softmax_gradients(self._training, rows, theta[None], self.start.temperature, gradient)
+        decay = np.where(self.start.present, self.plan.weight_decay, 0.0).astype(theta.dtype)
+        return np.asarray(gradient[0] + theta * decay)
 
     def _batches(self, round_number: int, name: str) -> list[Any]:
         """Return the rows of every batch of a client, among those of all clients."""

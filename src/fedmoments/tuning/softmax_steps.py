@@ -41,6 +41,7 @@ class StepRule:
     momentum: float = 0.0
     weight_decay: float = 0.0
     proximal: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,13 @@ class Stepped:
 
 
 def local_steps(
-    samples: Samples, batches: Sequence[Sequence[Ints]], start: Floats, rule: StepRule, extra: Floats | None = None
+    samples: Samples,
+    batches: Sequence[Sequence[Ints]],
+    start: Floats,
+    rule: StepRule,
+    extra: Floats | None = None,
+    *,
+    measured: bool = False,
 ) -> Stepped:
     """Let K clients train from the same parameters.
 
@@ -78,7 +85,9 @@ def local_steps(
     rule
         Of the steps.
     extra
-        (K, k+1, C) c − c_k, added to every step of a client; with it mean gradients are returned as well.
+        (K, k+1, C), or (1, k+1, C) for all clients: added to every step of a client.
+    measured
+        Whether mean gradients are returned as well.
 
     Examples
     --------
@@ -90,7 +99,8 @@ def local_steps(
     array([0, 1])
     """
     parameters = np.repeat(start[None], len(batches), axis=0)
-    gradients = np.zeros_like(parameters) if extra is not None else None
+    gradients = np.zeros_like(parameters) if measured else None
+    common = extra is not None and len(extra) == 1
     velocity = np.zeros_like(parameters) if rule.momentum else None
     decay = np.where(samples.present, rule.weight_decay, 0.0).astype(start.dtype)
     buffer, scratch, losses = np.empty_like(parameters), np.empty_like(parameters), np.zeros(len(batches))
@@ -100,9 +110,12 @@ def local_steps(
         losses[mine] += softmax_gradients(samples, rows, theta, rule.temperature, g)
         if rule.weight_decay:
             g += np.multiply(theta, decay, out=term)
-        if gradients is not None and extra is not None:
+        if gradients is not None:
             gradients[mine] += g
-            g += extra[mine]
+        if rule.weight != 1.0:
+            g *= rule.weight
+        if extra is not None:
+            g += extra if common else extra[mine]
         _pull_back(g, theta, start, rule, term)
         _descend(theta, g, None if velocity is None else velocity[mine], rule)
     if gradients is not None:

@@ -41,7 +41,8 @@ class IterativeMethod:
         What is trained and therefore exchanged: ``all`` (fine-tuning, FT), ``head`` (linear probing, LP) or ``encoder``
         (FEAT, the head is frozen).
     copies
-        How many tensors of that size travel each way: 2 for SCAFFOLD (parameters and control variates), else 1.
+        How many tensors of that size travel each way: 2 for SCAFFOLD (parameters and control
+        variates) and MimeLite (parameters and momentum, or gradients), else 1.
     """
 
     trains: Stage
@@ -71,7 +72,16 @@ def _one_shot() -> dict[str, OneShotMethod]:
     return table
 
 
-_COPIES = {"fedadam": 1, "fedavg": 1, "fedavgm": 1, "fedprox": 1, "scaffold": 2}
+_COPIES = {
+    "fedadam": 1,
+    "fedavg": 1,
+    "fedavgm": 1,
+    "feddyn": 1,
+    "fedprox": 1,
+    "fedyogi": 1,
+    "mimelite": 2,
+    "scaffold": 2,
+}
 _STAGES: dict[str, Stage] = {"": "all", "-feat": "encoder", "-lp": "head"}
 _ITERATIVE = {
     optimiser + suffix: IterativeMethod(trains, copies)

@@ -122,15 +122,15 @@ class TuningNode:
         begun = self._start(task, start)
         arrays, control, _ = unpack_parameters(data, "the server")
         engine = self._engine(task, begun, [client])
-        if task.plan.controlled:
+        if task.plan.remembers:
             engine.restore(memory.state(task.run, last))
         (update,) = engine.train(round_number, arrays, control, [client])
         facts = {"client": client, "samples": update.samples, "steps": update.steps, "loss": update.loss}
         body = pack_parameters(update.arrays, update.control, round=round_number, **facts)
         with self._declining(task, client):
             self._node.policy.require_size(len(body))
-        state = engine.state() if task.plan.controlled else {}
-        kept = memory.after(task.run, last if task.plan.controlled else 0, round_number, state, asked=asked)
+        state = engine.state() if task.plan.remembers else {}
+        kept = memory.after(task.run, last if task.plan.remembers else 0, round_number, state, asked=asked)
         remember(self.settings.folder, task.terms.id, client, kept)
         entry = {"run": task.run, "round": round_number, "stage": task.plan.stage, "bytes": len(body)}
         self._node.outbox.sending(

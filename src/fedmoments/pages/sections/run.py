@@ -33,6 +33,9 @@ SERVER = {
     "fedavg": (("server_step", "server step"),),
     "fedavgm": (("server_step", "server step"), ("server_momentum", "server momentum")),
     "fedadam": (("server_step", "server step"), ("beta_1", "β₁"), ("beta_2", "β₂"), ("tau", "τ")),
+    "fedyogi": (("server_step", "server step"), ("beta_1", "β₁"), ("beta_2", "β₂"), ("tau", "τ")),
+    "feddyn": (("alpha", "α"),),
+    "mimelite": (("server_step", "server step"), ("server_momentum", "momentum")),
     "fedprox": (("mu", "μ"), ("server_step", "server step")),
     "scaffold": (("server_step", "server step"),),
 }

@@ -10,7 +10,7 @@ Memory: the samples (:mod:`fedmoments.tuning.network.samples`), one network with
 client of a round sends, and with SCAFFOLD one more copy of the parameters for every client that ever took part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from fedmoments.samples.encoders.torch_runtime import chosen_device, inference
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
+from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.network.samples import Held, Prepared, held
 from fedmoments.tuning.start import Start
 
@@ -99,6 +100,7 @@ class NetworkEngine:
             self._require_seen(np.asarray(parts[client][1])[train], f"client '{client}'")
         self._clients = tuple(client for client, (train, _) in self._rows.items() if len(train))
         self._controls: dict[str, Arrays] = {}
+        self._local = LocalRule.of(plan)
         #: What one sample counts for at most in a sum of losses.
         self.most_loss = float("inf")
 
@@ -163,7 +165,7 @@ class NetworkEngine:
         arrays
             What :meth:`initial` returns, of any round.
         control
-            c of the server, by the names that are optimised, with SCAFFOLD; None otherwise.
+            c of the server, by the names that are optimised, with SCAFFOLD and MimeLite; None otherwise.
         clients
             Names, each once.
         """
@@ -174,21 +176,37 @@ class NetworkEngine:
             return [self._train_one(round_number, arrays, control, client) for client in clients]
 
     def _train_one(self, round_number: int, arrays: Arrays, control: Arrays | None, client: str) -> Update:
-        from fedmoments.tuning.network.modules.model import train_locally
+        from fedmoments.tuning.network.modules.model import mean_gradient, train_locally
 
-        plan, own = self._plan, self._controls.get(client)
-        correction = None if control is None else _less(control, own)
+        plan, local = self._plan, self._local
         self._model.load(arrays)
-        done = train_locally(self._model, plan, self._batches(round_number, client), correction)
-        after, change = self._model.read(), None
+        before = {name: np.array(arrays[name], np.float32) for name in self._model.trained}
+        own = None
+        if plan.remembers:
+            own = self._controls.get(client) or {name: np.zeros_like(array) for name, array in before.items()}
+        first = mean_gradient(self._model, plan, self._all(client)) if local.measures == "first" else None
+        correction = _by_name(local.added, before, control, own)
+        done = train_locally(
+            self._model, plan, self._batches(round_number, client), correction, measured=local.measures == "mean"
+        )
+        after, gradient = self._model.read(), first or done.gradients
         if not all(np.isfinite(array).all() for array in after.values()):
             raise DivergedError(
                 f"in round {round_number} the parameters of client '{client}' grew beyond all numbers: a learning rate "
                 f"of {plan.lr:g} is too high for the temperature {self._start.temperature:g}"
             )
-        if done.gradients is not None:
-            change, self._controls[client] = _less(done.gradients, own), done.gradients
+        moved = {name: after[name] - array for name, array in before.items()}
+        change = _by_name(local.sent, before, own, gradient)
+        kept = _by_name(local.kept, before, own, gradient, moved)
+        if kept is not None:
+            self._controls[client] = kept
         return Update(client, len(self._rows[client][0]), done.steps, done.loss, after, change)
+
+    def _all(self, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
+        """Yield all that a client trains on, in batches."""
+        samples, places = self._parts[client]
+        for rows in samples.groups(self._encoder.batch_size, self._rows[client][0]):
+            yield samples.batch(rows), places[rows]
 
     def _batches(self, round_number: int, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
         plan, (samples, places) = self._plan, self._parts[client]
@@ -273,9 +291,10 @@ class NetworkEngine:
         self._controls = controls
 
 
-def _less(left: Arrays, right: Arrays | None) -> Arrays:
-    """Return the difference of arrays of the same names; None stands for zeros."""
-    return {name: array.copy() if right is None else array - right[name] for name, array in left.items()}
+def _by_name(rule: Callable[..., Any], names: Iterable[str], *given: Arrays | None) -> Arrays | None:
+    """Return what a rule makes of each array by name; None where it makes nothing of them."""
+    made = {name: rule(*(None if each is None else each[name] for each in given)) for name in names}
+    return None if any(array is None for array in made.values()) else made
 
 
 def _cross_entropies(scores: NDArray[np.float32], places: Ints) -> NDArray[np.float64]:

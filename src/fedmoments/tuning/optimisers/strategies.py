@@ -38,8 +38,8 @@ class ServerOptimiser(ABC):
 
     name: str
 
-    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - only SCAFFOLD sends some
-        """Return the control variates that are sent beside the parameters; None where there are none."""
+    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - only SCAFFOLD and MimeLite send some
+        """Return what is sent beside the parameters; None where there is nothing."""
         return None
 
     @abstractmethod

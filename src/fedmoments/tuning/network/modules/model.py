@@ -17,11 +17,12 @@ from fedmoments.errors import InputError
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays
+from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.network.modules.head import TorchHead
 from fedmoments.tuning.network.modules.networks import network_of, normalising, taking_part
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start
 
-__all__ = ["ENCODER", "LocalRound", "TunedModel", "train_locally"]
+__all__ = ["ENCODER", "LocalRound", "TunedModel", "mean_gradient", "train_locally"]
 
 
 #: Names of the encoder's arrays among the parameters begin with this.
@@ -181,7 +182,12 @@ class LocalRound:
 
 
 def train_locally(
-    model: TunedModel, plan: TuningPlan, batches: Iterable[Batch], correction: Arrays | None = None
+    model: TunedModel,
+    plan: TuningPlan,
+    batches: Iterable[Batch],
+    correction: Arrays | None = None,
+    *,
+    measured: bool = False,
 ) -> LocalRound:
     """Make one step a batch, from the parameters that are in the model.
 
@@ -194,7 +200,9 @@ def train_locally(
     batches
         In order.
     correction
-        c − c_k by name, with SCAFFOLD; then the mean of the raw gradients is returned.
+        What is added to every step, by name; see :mod:`fedmoments.tuning.local_rules`.
+    measured
+        Whether the mean of the raw gradients is returned.
 
     Examples
     --------
@@ -209,7 +217,8 @@ def train_locally(
     """
     parameters = list(model.trained.values())
     drift = _DriftTerms.of(model, plan, correction)
-    sums = None if correction is None else [torch.zeros_like(parameter) for parameter in parameters]
+    sums = [torch.zeros_like(parameter) for parameter in parameters] if measured else None
+    weight = LocalRule.of(plan).weight
     velocities: list[Tensor] = []
     losses: list[float] = []
     for batch, targets in batches:
@@ -221,15 +230,35 @@ def train_locally(
                 gradients = _penalised(model, gradients, plan.weight_decay)
             if sums is not None:
                 _add(sums, gradients)
+            if weight != 1.0:
+                gradients = [gradient * weight for gradient in gradients]
             velocities = _accelerated(velocities, drift.added_to(gradients, parameters), plan.momentum)
             _add(parameters, velocities, -plan.lr)
     means = None if sums is None else _means(model, sums, len(losses))
     return LocalRound(len(losses), float(np.mean(losses)) if losses else float("nan"), means)
 
 
+def mean_gradient(model: TunedModel, plan: TuningPlan, batches: Iterable[Batch]) -> Arrays:
+    """Return the raw gradient of the mean loss over some samples, L2 penalty included, by name.
+
+    Batch normalisation uses its running values, whatever the plan says: a batch of these samples is not a step.
+    """
+    parameters = list(model.trained.values())
+    sums, samples = [torch.zeros_like(parameter) for parameter in parameters], 0
+    for batch, targets in batches:
+        places = _tensor(targets).to(parameters[0].device)
+        loss = nn.functional.cross_entropy(model.scores(batch), places, reduction="sum")
+        _add(sums, torch.autograd.grad(loss, parameters))
+        samples += len(targets)
+    with torch.no_grad():
+        means = [total / max(samples, 1) for total in sums]
+        means = _penalised(model, means, plan.weight_decay) if plan.weight_decay else means
+    return {name: _array(mean) for name, mean in zip(model.trained, means, strict=True)}
+
+
 @dataclass(frozen=True)
 class _DriftTerms:
-    """What is added to gradients against the drift of a client: FedProx's pull, weight times w − w₀, and c − c_k."""
+    """What is added to gradients: the pull towards what was sent, weight times w − w₀, and what the rule adds."""
 
     proximal: float
     first: list[Tensor] | None
