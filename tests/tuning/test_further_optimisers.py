@@ -47,7 +47,7 @@ def gradient(X: np.ndarray, y: np.ndarray, arrays: Arrays, temperature: float) -
 def test_fedyogi_follows_its_formula_over_rounds_number_by_number() -> None:
     plan = TuningPlan(optimiser="fedyogi", server_lr=0.1, beta_1=0.8, beta_2=0.9, tau=0.01)
     optimiser, rng = make_optimiser(plan, SIZES), np.random.default_rng(0)
-    w = rng.normal(size=4)
+    w: Any = rng.normal(size=4)
     expected, m, v = w.tolist(), [0.0] * 4, [0.01**2] * 4
     for number in range(1, 7):
         sent = [Update(name, n, 1, 0.1, {"w": w + rng.normal(size=4)}) for name, n in SIZES.items()]
@@ -67,7 +67,7 @@ def test_fedyogi_follows_its_formula_over_rounds_number_by_number() -> None:
     "other", [{"optimiser": "feddyn", "alpha": 0.0}, {"optimiser": "mimelite", "server_momentum": 0.0}]
 )
 def test_law_without_penalty_or_momentum_the_rounds_are_fedavgs_bit_for_bit(other: dict[str, Any]) -> None:
-    common = {"lr": 0.2, "batch_size": 2, "epochs": 2, "momentum": 0.5, "weight_decay": 0.01}
+    common: dict[str, Any] = {"lr": 0.2, "batch_size": 2, "epochs": 2, "momentum": 0.5, "weight_decay": 0.01}
     one, two = (run(TuningPlan(**common, **more), 4)[0] for more in ({"optimiser": "fedavg"}, other))
     for name in NAMES:
         np.testing.assert_array_equal(one[name], two[name])
@@ -128,10 +128,10 @@ def test_mimelite_follows_its_formula() -> None:
 def test_what_does_not_belong_is_refused() -> None:
     with pytest.raises(InputError, match="feddyn has no learning rate of the server"):
         make_optimiser(TuningPlan(optimiser="feddyn", server_lr=0.1), SIZES)
-    now = {"w": np.zeros(2)}
+    now: Arrays = {"w": np.zeros(2)}
     with pytest.raises(InputError, match="trained on 4 samples, but 5 were announced"):
         make_optimiser(TuningPlan(optimiser="feddyn"), SIZES).step(1, now, [Update("a", 4, 1, 0.1, now)])
     with pytest.raises(InputError, match="client a sent no gradient"):
         make_optimiser(TuningPlan(optimiser="mimelite"), SIZES).step(1, now, [Update("a", 5, 1, 0.1, now)])
     with pytest.raises(UnknownNameError, match="rule of a client's steps"):
-        Optimiser("mine", object, local="scafold")
+        Optimiser("mine", make_optimiser, local="scafold")
