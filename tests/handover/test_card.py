@@ -110,3 +110,38 @@ def test_fitting_again_in_the_same_place_is_the_next_version(tmp_path: Path, mon
     first, again, other = fit("gh-lda"), fit("gh-lda"), fit("fedncm")
     assert first["version"] == again["version"] == {"name": "clinic", "number": 1}
     assert other["version"] == {"name": "clinic", "number": 2, "parent": first["digest"]}
+
+
+def test_no_name_that_a_file_brought_writes_on_the_card(tmp_path: Path) -> None:
+    names = [
+        "</pre><script>alert(1)</script>",
+        "a\n\n## Intended use\n\nSafe for all clinics.",
+        "---\nlicense: mit",
+        "![x](http://elsewhere.example)",
+        "\x1b[31mred\u202e",
+        "# one",
+        "| a | b |",
+    ]
+    labels = np.arange(70) % 7
+    X = np.random.default_rng(0).normal(size=(70, 9)) + 4.0 * np.eye(7, 9)[labels]
+    classifier = fm.fit("fedncm", {"a": (X, labels)}, class_names=names)
+    hostile = classifier.noting(
+        head="## Approved", settings="x\n## y", protection="**none**\n# z", encoder={"name": "<b>\n# e"},
+        version=Version("n", 1, "ab" * 32, "`<i>\n# f", 3).to_dict(),
+    )  # fmt: skip
+    plain = model_card(fm.fit("fedncm", {"a": (X, labels)}, class_names=list("abcdefg")))
+    table = np.diag([5] * 7)
+    detail = HeadDetail("fedncm", None, table, None, digest=hostile.digest())
+    card = model_card(hostile, evidence=Evidence(Report(details=(detail,)), detail))
+    headings = [line for line in card.splitlines() if line.startswith("#")]
+    assert headings[1:] == [line for line in plain.splitlines() if line.startswith("#")][1:]
+    assert not {"<script", "<b>", "<i>"} & {word for word in ("<script", "<b>", "<i>") if word in card}
+    assert "![x](" not in card
+    assert card.replace("\n", "").isprintable()
+    assert card.count("Safe for all clinics.") == 2  # in the list of classes and in the table of tests
+    file, hub = tmp_path / "head.safetensors", tmp_path / "hub"
+    fm.fit("fedncm", {"a": (X, labels)}, class_names=names).save(file)
+    assert CliRunner().invoke(app, ["export", str(file), "--to", "huggingface", "--out", str(hub)]).exit_code == 0
+    readme = (hub / "README.md").read_text("utf-8")
+    assert [line for line in readme.splitlines() if line.startswith("---")] == ["---", "---"]
+    assert "\nlicense:" not in readme

@@ -49,7 +49,13 @@ def serve(
     options = loading(running)
     asked = Asked(**answering.shares())
     served = Served(existing_file(model), lambda file, before: Model.read(file, before=before, **options), asked)
-    limits = Limits(settings.max_request_bytes, settings.max_samples, settings.max_waiting)
+    limits = Limits(
+        settings.max_request_bytes,
+        settings.max_samples,
+        settings.max_waiting,
+        settings.max_pixels,
+        settings.max_characters,
+    )
     listening = _listening(settings)
     host, port = listening.getsockname()[:2]
     scheme = "https" if settings.certificate else "http"

@@ -1,7 +1,8 @@
 """The model card: what a person must know before a model is used, made from what the run recorded.
 
 What a run cannot know (what the model is for, where it must not be used) is left to be filled in, and marked so.
-Parties have numbers for names: the card leaves the house with the model.
+Parties have numbers for names: the card leaves the house with the model. Every word that a file brought (names of
+classes, heads, encoders, what protects) is shown as it is: none can be a heading or markup of the card.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from fedmoments.core.classifier.version import version_of
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.interval import wilson
 from fedmoments.handover.evidence import Evidence
+from fedmoments.pages.formats import plain_words
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.registry import encoders
 
@@ -48,7 +50,7 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence:
     >>> print(model_card(fm.fit("fedncm", parties)).splitlines()[0])
     # Model card: fedncm, 2 classes
     """
-    head = str(classifier.info.get("head", f"a {classifier.kind} classifier"))
+    head = plain_words(classifier.info.get("head", f"a {classifier.kind} classifier"))
     report = evidence.report if evidence else None
     sections = {
         "What it is": _bullets(_facts(classifier, encoder, head)),
@@ -67,16 +69,19 @@ def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[s
     info = classifier.info
     noted = info.get("encoder")
     name = encoder.name if encoder else noted.get("name", "unknown") if isinstance(noted, Mapping) else "unknown"
-    settings = info.get("settings") or {}
+    settings = info.get("settings")
+    chosen = [f"{key} = {value}" for key, value in settings.items()] if isinstance(settings, Mapping) else []
     version = version_of(classifier)
     facts = {
-        "Head": head + (f" ({', '.join(f'{key} = {value}' for key, value in settings.items())})" if settings else ""),
-        "Version": str(version) if version else "",
-        "Version before": f"`{version.parent}`" if version and version.parent else "",
-        "Ledger": f"federation `{version.federation}`, entry {version.entry}" if version and version.federation else "",
-        "Encoder": name,
+        "Head": head + (f" ({plain_words(', '.join(chosen))})" if chosen else ""),
+        "Version": plain_words(version) if version else "",
+        "Version before": f"`{plain_words(version.parent)}`" if version and version.parent else "",
+        "Ledger": f"federation `{plain_words(version.federation)}`, entry {version.entry}"
+        if version and version.federation
+        else "",
+        "Encoder": plain_words(name),
         "Licence of the encoder": _licence(name),
-        "Feature map": str(classifier.feature_map) if classifier.feature_map else "none",
+        "Feature map": plain_words(classifier.feature_map) if classifier.feature_map else "none",
         "Features": f"{classifier.dim} dimensions",
         "Temperature": f"{classifier.temperature:.4g}",
         "Digest": f"`{classifier.digest()}`",
@@ -91,7 +96,7 @@ def _licence(name: str) -> str:
 
 def _classes(classifier: Classifier) -> str:
     names = [
-        name if there else f"{name} (no training sample: never predicted)"
+        plain_words(name) + ("" if there else " (no training sample: never predicted)")
         for name, there in zip(classifier.class_names, classifier.present, strict=True)
     ]
     return "\n".join(f"- {name}" for name in _some(names))
@@ -126,21 +131,24 @@ def _run(report: Report | None) -> dict[str, str]:
     if report is None:
         return {}
     name = report.federation.name if report.federation else ""
-    return {"Run": f"the federation {name}" if name else "a simulation on one machine: parties were played"}
+    return {
+        "Run": f"the federation {plain_words(name)}" if name else "a simulation on one machine: parties were played"
+    }
 
 
 def _protection(info: Mapping[str, Any], report: Report | None) -> str:
     card = report.privacy if report else None
     if card is None:
-        return str(info.get("protection") or "Not recorded.")
-    parts = [_bullets({"Contributions travelled as": card.mode, **dict(card.facts)})]
+        return plain_words(info.get("protection") or "Not recorded.")
+    known = {"Contributions travelled as": card.mode, **dict(card.facts)}
+    parts = [_bullets({plain_words(name): plain_words(value) for name, value in known.items()})]
     for title, entries in (
         ("Who learns what", [f"{who}: {what}" for who, what in card.sees]),
         ("What must be true", card.assumptions),
         ("What is not promised", card.not_promised),
     ):
         if entries:
-            parts.append(f"{title}:\n\n" + "\n".join(f"- {entry}" for entry in entries))
+            parts.append(f"{title}:\n\n" + "\n".join(f"- {plain_words(entry)}" for entry in entries))
     return "\n\n".join(parts)
 
 
@@ -157,7 +165,7 @@ def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
         )
     by_class = zip(classifier.class_names, np.diagonal(table).tolist(), table.sum(axis=1).tolist(), strict=True)
     worst = sorted((hits / count, name, hits, count) for name, hits, count in by_class if count)
-    rows = [(name, _interval(hits, count)) for _, name, hits, count in worst]
+    rows = [(plain_words(name), _interval(hits, count)) for _, name, hits, count in worst]
     return "\n\n".join([_bullets(facts), *_sites(evidence), _table(("Class", "Found (95 % interval)"), rows)])
 
 
@@ -183,5 +191,5 @@ def _bullets(facts: Mapping[str, str]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows[:LISTED]]
-    written = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    written = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return written + (f"\n\n… and {len(rows) - LISTED:,} more" if len(rows) > LISTED else "")

@@ -1,5 +1,6 @@
 """Numbers and words as people read them; a narrow no-break space stands before a unit."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "flops_",
     "list_of",
     "percent",
+    "plain_words",
     "points",
     "seconds",
     "sentences",
@@ -214,3 +216,20 @@ def three_digits(value: float | None) -> str:
     ('0.123', '12,346', '–')
     """
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def plain_words(value: object) -> str:
+    r"""Return text that Markdown shows as it is: on one line, and without markup.
+
+    Examples
+    --------
+    >>> print(plain_words("a|b <i>\n *c*"))
+    a\|b &lt;i> \*c\*
+    >>> print(plain_words("# a heading"), plain_words("\x1b[31m\u202e"))
+    \# a heading \[31m
+    >>> print(plain_words("1. item"), plain_words("3.5"))
+    1\. item 3\.5
+    """
+    text = " ".join("".join(mark if mark.isprintable() else " " for mark in str(value)).split())
+    text = re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"^(\d*)([#>+=~.)-])", r"\1\\\2", text)

@@ -58,3 +58,5 @@ class ServingSettings:
     max_request_bytes: int = _limit(32_000_000, "Bytes of one request.")
     max_samples: int = _limit(256, "Samples of one request.")
     max_waiting: int = _limit(2048, "Samples of all requests that may wait; more are answered with 503.")
+    max_pixels: int = _limit(50_000_000, "Pixels of one image, and of all that are decoded at the same time.")
+    max_characters: int = _limit(20_000, "Characters of one text.")

@@ -29,6 +29,7 @@ from fedmoments.errors import FedMomentsError
 from fedmoments.handover.answers import Answer
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.batcher import Batcher, QueueFullError
+from fedmoments.handover.serving.room import Admission
 from fedmoments.handover.serving.served import Served, answer_batch, prepare_all
 
 __all__ = ["Limits", "application"]
@@ -37,6 +38,9 @@ __all__ = ["Limits", "application"]
 KEYS = {"image": "images", "text": "texts", "features": "features"}
 #: Samples of a request that one thread decodes in a go.
 PIECE = 4
+#: Bodies of the largest size that all requests together may hold in memory; requests that are taken apart at the same
+#: time, for what JSON holds is up to twenty times as large in memory; seconds in which a body must have arrived.
+BODIES, APART, ARRIVAL = 8, 4, 60.0
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,18 @@ class Limits:
         Samples of a request.
     waiting
         Samples of all requests that may wait.
+    pixels
+        Pixels of one image, and of all images that are decoded at the same time; a request has at most four times as
+        many.
+    characters
+        Characters of one text.
     """
 
     body: int = 32_000_000
     samples: int = 256
     waiting: int = 2048
+    pixels: int = 50_000_000
+    characters: int = 20_000
 
 
 @dataclass
@@ -67,6 +78,13 @@ class _Counts:
 
 class _Refusal(HTTPException):
     """An answer that is not 200, with its reason."""
+
+
+class _Json(JSONResponse):
+    """JSON in ASCII: whatever text arrived can be told again, half of a character included."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def application(served: Served, limits: Limits, batch_size: int) -> Starlette:
@@ -94,12 +112,15 @@ def application(served: Served, limits: Limits, batch_size: int) -> Starlette:
 async def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+    return _Json({"error": error.detail}, error.status_code, headers=error.headers)
 
 
 class _Service:
     def __init__(self, served: Served, batcher: Batcher, limits: Limits) -> None:
         self._served, self._batcher, self._limits, self._counts = served, batcher, limits, _Counts()
+        self._admission = Admission(limits.pixels, limits.characters)
+        self._apart = asyncio.Semaphore(APART)
+        self._held = 0  # bytes of bodies in memory
 
     async def predict(self, request: Request) -> Response:
         started = time.perf_counter()
@@ -117,10 +138,7 @@ class _Service:
 
     async def _predict(self, request: Request) -> Response:
         model = self._served.model  # this request keeps it, whatever is swapped meanwhile
-        samples, top = await self._samples(request, model)
-        pieces = [samples[start : start + PIECE] for start in range(0, len(samples), PIECE)]
-        prepared = await asyncio.gather(*(asyncio.to_thread(prepare_all, model, piece) for piece in pieces))
-        ready = [sample for piece in prepared for sample in piece]
+        ready, top = await self._ready(request, model)
         readable = [sample for sample in ready if not isinstance(sample, FedMomentsError)]
         try:
             answers = iter(await self._batcher.submit(model, readable))
@@ -128,7 +146,23 @@ class _Service:
             raise _Refusal(503, str(error), {"Retry-After": "1"}) from error
         outcomes = [next(answers) if not isinstance(sample, FedMomentsError) else sample for sample in ready]
         predictions = [self._prediction(outcome, top) for outcome in outcomes]
-        return JSONResponse({"model": model.digest, "predictions": predictions})
+        return _Json({"model": model.digest, "predictions": predictions})
+
+    async def _ready(self, request: Request, model: Model) -> tuple[list[Any], int]:
+        """Return the samples of a request as the model's batches take them, and how many classes are wanted."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        body = b"" if kind == "multipart/form-data" else await self._body(request)
+        try:
+            async with self._apart:
+                samples, top = await self._samples(request, model, kind, body)
+                admit = partial(self._admission.admitted, self._admission.account())
+                pieces = [samples[start : start + PIECE] for start in range(0, len(samples), PIECE)]
+                prepared = await asyncio.gather(
+                    *(asyncio.to_thread(prepare_all, model, each, admit) for each in pieces)
+                )
+        finally:
+            self._held -= len(body)
+        return [sample for piece in prepared for sample in piece], top
 
     def _prediction(self, outcome: Answer | BaseException, top: int) -> dict[str, Any]:
         if isinstance(outcome, Answer):
@@ -138,14 +172,13 @@ class _Service:
         self._counts.unreadable += 1
         return {"error": str(outcome)}
 
-    async def _samples(self, request: Request, model: Model) -> tuple[list[Any], int]:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    async def _samples(self, request: Request, model: Model, kind: str, body: bytes) -> tuple[list[Any], int]:
         if kind == "multipart/form-data":
             samples, top = await self._form(request, model), 3
         elif kind.startswith("image/") and model.takes == "image":
-            samples, top = [await self._body(request)], 3
+            samples, top = [body], 3
         elif kind == "application/json":
-            samples, top = self._document(await self._body(request), model)
+            samples, top = self._document(body, model)
         else:
             raise _Refusal(415, "send application/json, multipart/form-data or, to a model of images, an image")
         if not 0 < len(samples) <= self._limits.samples:
@@ -155,17 +188,29 @@ class _Service:
         return samples, top
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body, stopping to read where it is larger than allowed, whatever its header says."""
+        """Return the body, stopping to read where it is larger or slower than allowed, whatever its header says.
+
+        Its bytes are charged as they arrive, so somebody who announces much and sends little takes no room; the caller
+        gives them back.
+        """
         parts: list[bytes] = []
         size = 0
         try:
-            async for part in request.stream():
-                size += len(part)
-                if size > self._limits.body:
-                    raise _Refusal(413, f"a request has at most {self._limits.body:,} bytes")
-                parts.append(part)
-        except ClientDisconnect as error:
-            raise _Refusal(400, "the request ended before its body did") from error
+            async with asyncio.timeout(ARRIVAL):
+                async for part in request.stream():
+                    if size + len(part) > self._limits.body:
+                        raise _Refusal(413, f"a request has at most {self._limits.body:,} bytes")
+                    if self._held + len(part) > BODIES * self._limits.body:
+                        raise _Refusal(503, "too many large requests at once: try again later", {"Retry-After": "1"})
+                    size, self._held = size + len(part), self._held + len(part)
+                    parts.append(part)
+        except BaseException as error:
+            self._held -= size
+            if isinstance(error, TimeoutError):
+                raise _Refusal(408, f"a request arrives within {ARRIVAL:.0f} seconds") from error
+            if isinstance(error, ClientDisconnect):
+                raise _Refusal(400, "the request ended before its body did") from error
+            raise
         return b"".join(parts)
 
     async def _form(self, request: Request, model: Model) -> list[Any]:
@@ -195,11 +240,11 @@ class _Service:
     async def describe(self, _request: Request) -> Response:
         model = self._served.model
         names, asked = list(model.classifier.class_names), asdict(self._served.asked)
-        return JSONResponse({**model.notes(), "class_names": names, "limits": vars(self._limits), **asked})
+        return _Json({**model.notes(), "class_names": names, "limits": vars(self._limits), **asked})
 
     async def health(self, _request: Request) -> Response:
         status = {"status": "ready", "model": self._served.model.digest, "problem": self._served.problem}
-        return JSONResponse(status)
+        return _Json(status)
 
     async def metrics(self, _request: Request) -> Response:
         counts, batcher = self._counts, self._batcher

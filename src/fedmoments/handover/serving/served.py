@@ -6,6 +6,7 @@ Every sample keeps the model that it was prepared for, so a swap changes nothing
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,32 @@ def prepare(model: Model, sample: Any) -> Any:
     """Return a sample as the model's batches take it; raises InputError when it cannot be read."""
     if model.encoder is not None:
         return model.encoder.prepare(sample)
-    features = np.asarray(sample, np.float64) if _is_row(sample) else None
+    try:
+        features = np.asarray(sample, np.float64) if _is_row(sample) else None
+    except OverflowError:  # a whole number of any length is JSON
+        features = None
     if features is None or not np.isfinite(features).all():
         raise InputError("features must be a list of finite numbers")
     return features
 
 
-def prepare_all(model: Model, samples: Sequence[Any]) -> list[Any]:
-    """Return samples as the model's batches take them; one that cannot be read has its error in its place."""
+def prepare_all(
+    model: Model, samples: Sequence[Any], admitted: Callable[[Any], AbstractContextManager[None]] = nullcontext
+) -> list[Any]:
+    """Return samples as the model's batches take them; one that cannot be read has its error in its place.
+
+    Parameters
+    ----------
+    model, samples
+        What takes them, and what arrived.
+    admitted
+        Lets one sample in for as long as it is being read, or refuses it.
+    """
     ready: list[Any] = []
     for sample in samples:
         try:
-            ready.append(prepare(model, sample))
+            with admitted(sample):
+                ready.append(prepare(model, sample))
         except FedMomentsError as error:
             ready.append(error)
     return ready
@@ -112,7 +127,7 @@ class Served:
             if fresh.takes != self.model.takes:
                 raise InputError(f"it takes {fresh.takes}, but the model that is served takes {self.model.takes}")
             self.asked.require_of(fresh)
-        except (FedMomentsError, OSError) as error:
+        except Exception as error:  # whatever lies there now, the model that is served goes on, and looks are taken
             self.problem = f"{self._file} changed, but is not served: {error}"
             log.error("%s", self.problem)
             return

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 
-__all__ = ["dicom_pixels", "is_dicom"]
+__all__ = ["dicom_pixels", "dicom_size", "is_dicom"]
+
+#: Of the transfer syntax element, and its value for files that are compressed as a whole.
+_SYNTAX, _DEFLATED = 0x00020010, "1.2.840.10008.1.2.1.99"
 
 
 def is_dicom(sample: Path | bytes | bytearray) -> bool:
@@ -59,6 +62,32 @@ def dicom_pixels(sample: Path | bytes | bytearray, most: int | None) -> NDArray[
     grey = np.clip((values - low) / max(high - low, np.finfo(np.float64).tiny), 0.0, 1.0)
     shown = 1.0 - grey if data.PhotometricInterpretation == "MONOCHROME1" else grey
     return np.asarray(np.rint(255.0 * shown), np.uint8)
+
+
+def dicom_size(data: bytes) -> int:
+    """Return how many pixels a DICOM file from elsewhere says it has, without opening what may be large.
+
+    Raises
+    ------
+    InputError
+        When it has no header, or is compressed as a whole, so that nobody can tell how large it is inside.
+    """
+    pydicom = require("pydicom", "Reading DICOM images", "dicom")
+    stream = io.BytesIO(data)
+    try:
+        stream.seek(132)
+        meta = pydicom.filereader.read_dataset(
+            stream, is_implicit_VR=False, is_little_endian=True, stop_when=lambda tag, *_: tag.group != 2
+        )
+        if str(meta[_SYNTAX].value) == _DEFLATED:
+            raise InputError("the DICOM file is compressed as a whole (deflated): save it without")
+        stream.seek(0)
+        header = pydicom.dcmread(stream, stop_before_pixels=True)
+        return int(header.Rows) * int(header.Columns)
+    except InputError:
+        raise
+    except Exception as error:  # decoders meet hostile bytes
+        raise InputError(f"the DICOM file's header cannot be read: {str(error) or type(error).__name__}") from error
 
 
 def _window(data: Any, values: NDArray[np.float64]) -> tuple[float, float]:

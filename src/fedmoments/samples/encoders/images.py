@@ -159,6 +159,10 @@ class ImagePreprocessing:
 IMAGENET = ImagePreprocessing()
 
 
+#: Formats that Pillow hands to another program (Ghostscript), or to the system.
+_PROGRAMS = ("EPS", "WMF", "EMF")
+
+
 def open_image(sample: Any, pillow: Any, enough: float) -> Any:
     """Return a sample as an upright RGB image of PIL; ``enough`` pixels along the short side will do."""
     if isinstance(sample, np.ndarray):
@@ -193,6 +197,8 @@ def _opened(sample: Any, pillow: Any, enough: float, upright: Any) -> Any:
     if is_dicom(sample):
         return _rgb(pillow.fromarray(dicom_pixels(sample, pillow.MAX_IMAGE_PIXELS)))
     with pillow.open(sample if isinstance(sample, Path) else io.BytesIO(sample)) as image:
+        if image.format in _PROGRAMS:
+            raise InputError(f"{image.format} files are programs that draw an image: save it as PNG")
         _refuse_bomb(image, pillow)
         fraction = enough / min(image.size)
         if fraction < 1:

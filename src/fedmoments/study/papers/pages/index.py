@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedmoments.pages.formats import count, sentences
+from fedmoments.pages.formats import count, plain_words, sentences
 from fedmoments.pages.plain import mapping
 from fedmoments.pages.shell import Page, Top
 from fedmoments.study.papers.overview import claims_by_data, data_label, folder_of
 from fedmoments.study.papers.pages.answer import claim_counts, claim_figures, is_ours, verdict_counts
-from fedmoments.study.papers.pages.markdown import markdown_table, plain_words
+from fedmoments.study.papers.pages.markdown import markdown_table
 from fedmoments.study.papers.pages.page import BRAND, STYLES
 from fedmoments.study.papers.pages.sides import sides_markdown
 from fedmoments.study.papers.pages.words import CLAIM_MARKS, MARKS

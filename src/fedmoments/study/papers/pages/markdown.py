@@ -1,9 +1,9 @@
 """A fragment of Markdown: our table beside the paper's, claims, deviations and figures, ready for a larger document."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedmoments.pages.formats import plain_words
 from fedmoments.pages.plain import items, mapping
 from fedmoments.study.papers.comparison import VERDICTS
 from fedmoments.study.papers.pages.answer import answer, claim_figures, is_ours, misprint_words, verdict_counts
@@ -11,19 +11,7 @@ from fedmoments.study.papers.pages.figures import drawings
 from fedmoments.study.papers.pages.grid import Grid, Group, Number, read_grid
 from fedmoments.study.papers.pages.words import CLAIM_MARKS, MARKS
 
-__all__ = ["markdown_table", "plain_words", "summary"]
-
-
-def plain_words(value: object) -> str:
-    r"""Return text that Markdown shows as it is: on one line, and without markup.
-
-    Examples
-    --------
-    >>> print(plain_words("a|b <i>\n *c*"))
-    a\|b &lt;i> \*c\*
-    """
-    text = " ".join(re.sub("[\x00-\x1f\x7f]", " ", str(value)).split())
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("<", "&lt;")
+__all__ = ["markdown_table", "summary"]
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from fedmoments.pages.formats import plain_words
 from fedmoments.pages.plain import as_number, items, mapping
 from fedmoments.study.papers.overview import data_label
-from fedmoments.study.papers.pages.markdown import markdown_table, plain_words
+from fedmoments.study.papers.pages.markdown import markdown_table
 from fedmoments.study.papers.pages.words import number_words, spread_words
 
 __all__ = ["Side", "read_sides", "sides_markdown"]
