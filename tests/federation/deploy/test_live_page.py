@@ -15,6 +15,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("flwr")
 
 from fedmoments import Statistics, StatisticsSpec
+from fedmoments.errors import RefusedError
 from fedmoments.federation.deploy.live_page import LivePage
 from fedmoments.federation.deploy.viewing import Viewer
 from fedmoments.federation.deploy.web import Web
@@ -23,6 +24,7 @@ from fedmoments.federation.flower.live import LIVE, REGISTERED, Live
 from fedmoments.federation.keys import make_authority
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
+from fedmoments.pages.live_view import page_of
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.wire import IdentityKey, encode
@@ -76,6 +78,24 @@ def test_under_an_epsilon_the_page_holds_nothing_of_the_exact_sums(tmp_path: Pat
     assert {(party.samples, party.bytes) for party in view.parties} == {(None, None)}
     dense = 8 * town.terms.layout.size
     assert (view.bytes, [told["bytes"] for told in view.rounds]) == (2 * dense, [2 * dense])
+
+
+def test_under_an_epsilon_no_sentence_of_a_refusal_is_shown(tmp_path: Path) -> None:
+    """A refusal tells the client's exact numbers: who was refused and its code may be read by others, no more."""
+    town = Town(tmp_path, epsilon=2.0)
+    town.contribute("clinic-0")
+    other = Statistics.of(np.ones((7, 3)) / 2, [0] * 7, town.terms.spec, n_classes=2)
+    with FederationStore.open(town.ledger) as store:
+        first = store.status().contributors[0].digest
+        again = encode(other, town.terms.agreement, client="clinic-0", version=1, key=town.keys["clinic-0"])
+        (outcome,) = store.submit_many([again])
+        assert isinstance(outcome, RefusedError)
+        store.leave("clinic-0")
+    view = Viewer(town.ledger, town.home).look()
+    (refused,) = (party for party in view.parties if party.state == "refused")
+    assert (refused.name, refused.detail) == ("clinic-0", "conflict")
+    assert outcome.sentence not in page_of(view)
+    assert first[:12] not in page_of(view)
 
 
 def test_a_party_is_shown_in_the_state_that_it_is_in(town: Town) -> None:

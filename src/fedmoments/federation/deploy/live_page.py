@@ -153,6 +153,6 @@ class _Gate:
             return PlainTextResponse("this page wants the token that 'server run' printed\n", 403)
         if "token" not in request.query_params:
             return None
-        answer = RedirectResponse(request.url.path, 303)
+        answer = RedirectResponse(f"/{request.url.path.lstrip('/')}", 303)  # of "//elsewhere" a browser makes a host
         answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
         return answer

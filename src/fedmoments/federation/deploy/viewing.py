@@ -48,9 +48,10 @@ class Viewer:
         """Return the federation as it is now; the same object as before where nothing changed."""
         live = read_live(self._home)
         with FederationStore.open(self._ledger) as store:
+            said = "reason" if store.terms.privacy.mode.noise.is_on else "sentence"  # sentences hold exact numbers
             for entry in store.audit(self._read):
                 self._read = entry.seq
-                self._take(entry.event, entry.details)
+                self._take(entry.event, entry.details, said)
             invited: tuple[Invitation, ...] = ()
             if invitations_of(self._ledger).exists():
                 with Invitations(self._ledger, store.terms.id) as invitations:
@@ -61,7 +62,7 @@ class Viewer:
                 self._last = (mark, self._view(store, {} if silent else live, invited))
         return self._last[1]
 
-    def _take(self, event: str, facts: dict[str, Any]) -> None:
+    def _take(self, event: str, facts: dict[str, Any], said: str) -> None:
         note = facts.get("note") if event == "note" else ""
         if note == "run started":
             self._rounds, self._troubles, self._accuracy, self._phase = [], {}, {}, "a run has started"
@@ -72,7 +73,7 @@ class Viewer:
         elif note == "evaluated":
             self._accuracy = dict(facts.get("accuracy") or {})
         elif event == "refused" and facts.get("client"):
-            self._troubles[facts["client"]] = ("refused", str(facts.get("sentence", "")))
+            self._troubles[facts["client"]] = ("refused", str(facts.get(said, "")))
         elif note in _TROUBLES:
             for trouble in facts.get("clients", [facts]):
                 why = str(trouble.get("why") or trouble.get("reason") or "")
