@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedmoments.errors import FileFormatError, LedgerError
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.store import FederationStore
+from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.transparency.heads import LogHead
 from fedmoments.federation.transparency.notebook import Notebook, compare
 from fedmoments.wire import IdentityKey
@@ -246,3 +248,26 @@ def test_a_key_that_the_terms_name_is_not_pinned(federation: Any, ledger: Path, 
         client.trust(store.terms.id, store.signing_key.public.hex)
     show(ledger, client, federation.data("b"))
     assert client.pinned is None
+
+
+def test_receipts_and_heads_tell_a_client_nothing_of_others(federation: Any, ledger: Path) -> None:
+    """Two clients whose entries stand around another's know all of its entry but what it sent, and try that out.
+
+    Without a salt the second one's receipt is the hash of a chain that they can compute for every guess.
+    """
+    with FederationStore.open(ledger) as store:
+        before, middle, after = (store.submit(federation.data(name)) for name in "bcd")
+        victim, own = (next(entry for entry in store.audit() if entry.seq == seq) for seq in (middle.seq, after.seq))
+    moments = [datetime.fromisoformat(receipt.time) for receipt in (before, after)]
+    steps = int((moments[1] - moments[0]) / timedelta(milliseconds=1))
+    times = [moments[0] + timedelta(milliseconds=step) for step in range(steps + 1)]
+    said = [time.isoformat(timespec="milliseconds").replace("+00:00", "Z") for time in times]
+    assert victim.time in said
+    candidates = {middle.digest: "what it sent", "00" * 32: "something else"}
+    found = set()
+    for time in said:
+        for digest, what in candidates.items():
+            guess = Entry.following(before.chain, middle.seq, "joined", {**victim.details, "digest": digest}, time)
+            if Entry.following(guess.hash, own.seq, "joined", own.details, own.time).hash == after.chain:
+                found.add(what)
+    assert not found

@@ -34,11 +34,13 @@ restored      file, checksum, returned: who had left and was brought back, lost:
 ============  ==================================================================================================
 
 Entries that a receipt is given for, and those that the journal keeps, also have ``counter``: the number of the
-journal's last line.
+journal's last line. Every entry has ``salt``, random bits: clients are shown hashes of their neighbours' entries, in
+proofs and in receipts, and could otherwise try out what another one sent.
 """
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +58,8 @@ __all__ = ["Entry", "append", "counter", "entries", "entry", "head", "is_kept", 
 _KEPT = ("left", "withdrawn", "dissolved", "revoked", "rotated", "released", "spent", "restored")
 _RECEIPTS = ("joined", "replaced", "reported")
 
+#: Of each entry's facts: what makes its hash tell nothing.
+SALT = "salt"
 _COLUMNS = "seq, time, event, facts, previous, hash"
 
 
@@ -101,8 +105,9 @@ class Entry:
 
     @property
     def details(self) -> dict[str, Any]:
-        """The facts."""
+        """The facts, without the salt."""
         value: dict[str, Any] = json.loads(self.facts)
+        value.pop(SALT, None)
         return value
 
     @property
@@ -133,7 +138,7 @@ def append(connection: Connection, event: str, facts: dict[str, Any], *, genesis
     seq, previous = last or (0, genesis)
     if last is not None and previous != head(connection):
         raise LedgerError("the log does not end with the entry that was noted as its head: run verify")
-    facts = _counted(connection, event, facts)
+    facts = {**_counted(connection, event, facts), SALT: secrets.token_hex(16)}
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     new = Entry.following(previous, seq + 1, event, facts, time)
     row = (new.seq, new.time, new.event, new.facts, new.previous, new.hash)
