@@ -1,6 +1,7 @@
 """``fedmoments audit``: what would be revealed, what the policy keeps back, and the exit code that says so."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,21 @@ def test_a_file_with_a_sketch_is_audited_by_its_numbers(run: Any, features: str)
     (sketch,) = found["reveals"]["sketches"]
     assert 0 < sketch["energy"] < 1
     assert sketch["rank"] < sketch["spare"]
+
+
+def test_an_audit_opens_no_connection_and_writes_nothing(
+    run: Any, few: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("measure", few, "--head", "fedcof", "--out", "a.stats")
+    before = {path: path.read_bytes() for path in workshop.rglob("*") if path.is_file()}
+    asked: list[Any] = []
+
+    def connect(_self: socket.socket, address: Any) -> None:
+        asked.append(address)
+        raise OSError("an audit speaks to nobody")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    run("audit", "--data", few, "--head", "fedcof")
+    run("audit", "a.stats", code=EXPOSES)
+    assert not asked
+    assert {path: path.read_bytes() for path in workshop.rglob("*") if path.is_file()} == before

@@ -1,5 +1,6 @@
 """Hostile files and messages are answered with our errors, never with those of numbers, lists, texts or memory."""
 
+import ast
 import json
 import sqlite3
 from contextlib import closing
@@ -10,6 +11,7 @@ import pytest
 from tests.hostile import databases
 from tests.hostile.parsers import HEADS, PARSERS, SAVED, TERMS
 
+import fedmoments
 from fedmoments.core.classifier import load_bytes
 from fedmoments.core.statistics.files import pack_statistics, unpack_statistics
 from fedmoments.errors import FedMomentsError, FileFormatError, reading
@@ -96,3 +98,25 @@ def test_our_own_refusals_pass_as_they_are() -> None:
         raise FileFormatError("said before")
     with pytest.raises(FileFormatError, match=r"^it is wrong: "), reading("it is wrong"):
         raise OverflowError("too large")
+
+
+def test_no_module_that_reads_what_arrives_unpickles() -> None:
+    """Nothing is unpickled or compiled where files and messages are read; ``study`` has workers on one machine."""
+    forbidden = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    found = []
+    files = Path(fedmoments.__file__).parent.rglob("*.py")
+    for file in sorted(file for file in files if "study" not in file.parts):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                found += [f"{file}: {name}" for name in names if name.partition(".")[0] in forbidden]
+            if isinstance(node, ast.Call):
+                called, options = ast.unparse(node.func), {option.arg: option.value for option in node.keywords}
+                loads = called in ("np.load", "numpy.load", "torch.load")
+                safe = {"np.load": ("allow_pickle", False), "torch.load": ("weights_only", True)}.get(called)
+                value = options.get(safe[0]) if safe else None
+                if called in ("eval", "exec", "compile", "joblib.load", "yaml.load", "__import__") or (
+                    loads and not (safe and isinstance(value, ast.Constant) and value.value is safe[1])
+                ):
+                    found.append(f"{file}:{node.lineno}: {called}")
+    assert found == []

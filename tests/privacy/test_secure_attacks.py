@@ -1,5 +1,7 @@
 """What a leader, a helper or a client could try against secure sums, and that it fails."""
 
+import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -175,6 +177,33 @@ def test_whatever_is_asked_nothing_over_fewer_than_the_minimum_can_be_computed(b
             else:
                 assert min(groups) >= 3
                 answered.append(batch)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.sampled_from("abcdefgh"), min_size=1)), min_size=1, max_size=9))
+def test_whatever_attempts_are_opened_no_vector_and_no_difference_follows(asks: list[tuple[int, set[str]]]) -> None:
+    """A leader asks for any batches in any attempts, each client reporting anew: the rank of all that it is told.
+
+    Clients send the same numbers in every attempt. A combination of opened sums in which at most two clients are left
+    exists when taking their columns away lowers the rank.
+    """
+    with Helper(_CACHED.secret, minimum=3) as helper:
+        told: list[list[int]] = []
+        for attempt, batch in asks:
+            with contextlib.suppress(PrivacyError):
+                helper.sum(_CACHED.request(sorted(batch), context=replace(CONTEXT, round=attempt)))
+                told.append([int(name in batch) for name in "abcdefgh"])
+    rows = np.array(told, float).reshape(-1, 8)
+    rank = np.linalg.matrix_rank(rows) if len(rows) else 0
+    for pair in itertools.combinations(range(8), 2):
+        rest = np.delete(rows, pair, axis=1)
+        assert (np.linalg.matrix_rank(rest) if len(rest) else 0) == rank
+
+
+def test_not_promised_a_leader_that_knows_one_of_three_knows_the_sum_of_the_other_two(shop: Workshop) -> None:
+    total = shop.unmasked("abc", shop.helper.sum(shop.request("abc")))
+    assert np.array_equal(total - shop.vectors["a"], shop.plain("bc"))
+    refused(shop, shop.request("bc"), "a batch must have 3 reports")  # and neither of the two
 
 
 _CACHED = Workshop()

@@ -21,6 +21,7 @@ from fedmoments.core.maps import Normalize
 from fedmoments.federation.deploy.local import LocalFederation
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower import client_app as real
+from fedmoments.federation.flower import testing
 from fedmoments.federation.flower.grid import InProcessGrid, _identify
 from fedmoments.federation.flower.holdings import Holdings
 from fedmoments.federation.flower.messages import content_of, read_content
@@ -29,7 +30,7 @@ from fedmoments.federation.flower.testing import Examiner, heads_digest, signed_
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
-from fedmoments.privacy.secure import OVERHEAD_BYTES
+from fedmoments.privacy.secure import OVERHEAD_BYTES, make_report
 from fedmoments.settings.client import ClientSettings
 from fedmoments.wire import pack_bundle, unpack_bundle
 
@@ -243,6 +244,21 @@ def test_too_few_masked_results_are_not_opened(make: Made) -> None:
     found = run(plan, spoiled(evaluate=some))
     assert not found.evaluations["fedncm"].n_samples
     assert "a batch must have 4 different reports or more" in found.failures[-1]["reason"]
+
+
+def test_more_masked_results_than_contributed_samples_are_thrown_away(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make(heads=("fedncm",), privacy=SUMS, policy={"min_count": 1, "allow_evaluation": True})
+
+    def lying(vector: Any, *arguments: Any, **facts: Any) -> bytes:
+        claim = np.uint64(2**30 if facts["client"] == "client-0000" else 0)
+        return make_report(vector + claim, *arguments, **facts)
+
+    monkeypatch.setattr(testing, "make_report", lying)
+    found = run(plan)
+    assert not found.evaluations["fedncm"].n_samples
+    assert "a client claims what cannot be" in found.failures[-1]["reason"]
 
 
 @pytest.mark.parametrize("secure", [None, "sums"])

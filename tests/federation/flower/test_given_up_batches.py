@@ -15,7 +15,7 @@ import pytest
 from flwr.app import Context, Message
 from tests.federation.flower.secure_trials import COHORTS, HEADS, SUMS, TWO_PHASES, Made, digests, opened, run, spoiled
 
-from fedmoments.errors import DeploymentError, LedgerError, PrivacyError, RefusedError
+from fedmoments.errors import DeploymentError, FedMomentsError, LedgerError, PrivacyError, RefusedError
 from fedmoments.federation.flower import client_app as real
 from fedmoments.federation.flower.helper import HelperNode
 from fedmoments.federation.flower.messages import content_of, read_content
@@ -23,7 +23,7 @@ from fedmoments.federation.flower.node import Node
 from fedmoments.federation.keeper import HelperKeeper
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure.context import Context as Circumstances
-from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES
+from fedmoments.privacy.secure.envelope import ENVELOPE_BYTES, read_envelope
 from fedmoments.privacy.secure.helper import Helper
 from fedmoments.privacy.secure.report import OVERHEAD_BYTES, make_report, read_report
 from fedmoments.privacy.secure.request import SumRequest
@@ -321,6 +321,31 @@ def test_odd_attempts_are_refused_by_client_and_helper(make: Made, odd: Any) -> 
         helper.answer("step", {"terms": terms.to_json(), "step": "sum", "attempt": odd}, b"")
     with opened(make(heads=("fedncm",))) as store, pytest.raises(PrivacyError, match="a client reports once"):
         store.terms.at(1)
+
+
+def test_a_seed_never_comes_out_of_a_helpers_keeper(make: Made) -> None:
+    """Whoever has the helper's worker asks its keeper to open one report's seed, by every step."""
+    plan = make(heads=("fedncm",), privacy=SUMS)
+    with opened(plan) as store:
+        terms = store.terms
+    keeper = HelperKeeper(HelperNode(HelperSettings.load(plan.helper_settings)))
+    key, vector = IdentityKey.generate(), np.arange(terms.layout.size, dtype=np.uint64)
+    context = terms.context
+    data = make_report(
+        vector, context, client="victim", version=1, helper=str(keeper.answer("public", {}, b"")[0]["key"]), key=key
+    )
+    report = read_report(data, context, len(vector), lambda _: key.public)
+    seed = (vector - report.masked).tobytes()  # what a seed would give: its stream
+    for sealed in (report.sealed, read_envelope(report.sealed, context).sealed, data):
+        assert keeper.answer("prove", {}, sealed)[0] == {"proof": ""}
+    request = SumRequest(context, [(report.id, report.sealed)], [(0, len(vector))])
+    fields = {"terms": terms.to_json(), "attempt": 0}
+    for step in ("sum", "open", "prove", "seed", "reveal", "count", ""):
+        try:
+            _, answer = keeper.answer("step", {**fields, "step": step}, request.to_bytes())
+        except FedMomentsError:
+            continue
+        assert seed not in answer
 
 
 def test_clients_of_a_sum_that_left_stay_out(make: Made) -> None:
