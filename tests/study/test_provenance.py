@@ -131,6 +131,27 @@ def test_a_head_of_a_package_depends_on_all_of_the_package(tmp_path: Path, monke
         del sys.modules[name]
 
 
+def test_a_head_of_a_lone_module_depends_on_the_modules_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module in no package, and a function and a module that it imports from its own folder."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lone_sign.py").write_text("import lone_deep\ndef sign():\n    return lone_deep.SIGN\n", "utf-8")
+    (tmp_path / "lone_deep.py").write_text("SIGN = 1\n", "utf-8")
+    (tmp_path / "lone_other.py").write_text("nobody = 'imports it'\n", "utf-8")
+    (tmp_path / "lone_head.py").write_text("from lone_sign import sign\n" + HEAD.replace("SIGN", "sign()"), "utf-8")
+    head = importlib.import_module("lone_head")
+    seen = [code_of(head.Mine)]
+    for name in ("lone_other", "lone_deep", "lone_sign"):
+        with (tmp_path / f"{name}.py").open("a", encoding="utf-8") as file:
+            file.write("# edited\n")
+        seen.append(code_of(importlib.reload(head).Mine))
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 3
+    for name in [name for name in sys.modules if name.startswith("lone_")]:
+        del sys.modules[name]
+
+
 def test_a_class_that_was_typed_is_never_the_same() -> None:
     """Without a file nobody knows what it will be next time; within a process it is one thing."""
     namespace: dict[str, Any] = {"__name__": "typed", "Head": Head}

@@ -7,7 +7,7 @@ Which code produced a result: what was measured by other code is measured again.
 
 Our own sources are hashed as a whole: a head passes through statistics, linear algebra and maps, and a list of what it
 passes through would be wrong one day. Of somebody else's head, baseline or encoder all sources of its package are
-hashed (of its module alone, where that belongs to no package), with the version of its distribution.
+hashed, with the version of its distribution; of a module in no package, its own, and those of what it uses beside it.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from secrets import token_hex
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 import fedmoments
@@ -122,8 +123,25 @@ def _digest(module: str) -> str:
     for folder in folders:
         _add_sources(sha, folder)
     if not folders:
-        sha.update(Path(file).read_bytes())
+        for path in sorted(_beside(module, Path(file).parent)):
+            sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return sha.hexdigest()
+
+
+def _beside(module: str, folder: Path) -> set[Path]:
+    """Return the files of a module and of what it reaches in its folder: modules, and where functions come from."""
+    files: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        loaded = sys.modules.get(name)
+        path = Path(getattr(loaded, "__file__", None) or "")
+        if name in files or path.parent != folder:
+            continue
+        files[name] = path
+        for held in list(vars(loaded).values()):
+            waiting.append(held.__name__ if isinstance(held, ModuleType) else str(getattr(held, "__module__", "")))
+    return set(files.values())
 
 
 @cache

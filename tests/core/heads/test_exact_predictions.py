@@ -5,6 +5,7 @@ fixed point. Where samples of a class do not differ, the right answer is the lim
 """
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,15 @@ def test_class_means_that_fixed_point_rounds_are_warned_of(metric: str) -> None:
     form = fm.FixedPoint(norm_bound=1e12, max_samples=2**24)
     _, messages = outcome("fedncm", split(X, y, holders), X, fixed_point=form, metric=metric)
     assert any("distances of class means" in message and "norm_bound=1e+12" in message for message in messages)
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in ("fed3r-rf", "qda-exchange")])
+def test_features_that_fixed_point_rounds_to_nothing_are_warned_of(name: str) -> None:
+    X, y, holders = draw()
+    with warnings.catch_warnings(record=True) as said, suppress(InputError, NotEnoughDataError):
+        warnings.simplefilter("always")
+        fm.fit(name, split(1e-30 * X, y, holders), fixed_point=fm.FixedPoint())
+    assert any("all samples are equal beyond rounding in fixed point" in str(one.message) for one in said)
 
 
 # ------------------------------------------------------------------------------------------ samples that are equal

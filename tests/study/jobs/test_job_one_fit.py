@@ -128,6 +128,20 @@ def test_float64_is_told_with_its_reason(features_file: str) -> None:
         assert other.report.rows[0].accuracy == pytest.approx(found.report.rows[0].accuracy)
 
 
+@pytest.mark.filterwarnings("ignore::fedmoments.errors.FitWarning")
+def test_equal_samples_too_small_for_fixed_point_are_measured_in_float64(features_file: str) -> None:
+    """Where samples of a class are equal, no spread says that steps are too large: the size of features does."""
+    arrays = dict(np.load("features.npz"))
+    means = 1e-12 * np.eye(int(arrays["y_train"].max()) + 1, arrays["x_train"].shape[1])
+    tiny: dict[str, Any] = {
+        key: means[arrays[f"y{key[1:]}"]] if key[0] == "x" else array for key, array in arrays.items()
+    }
+    np.savez("tiny.npz", **tiny)
+    row = run_job(StudySettings(data="npz:tiny.npz", heads=("fedncm",), clients=(10,), seeds=1)).report.rows[0]
+    assert row.accuracy == 1.0
+    assert "do not vary within classes" in str(row.outcomes[0].float64)
+
+
 def test_without_a_reader_nothing_is_computed_for_a_report(
     features_file: str, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

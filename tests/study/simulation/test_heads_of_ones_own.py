@@ -102,6 +102,20 @@ def test_an_exception_in_a_head_is_a_row_with_the_traceback_in_the_log(
     assert "Broken failed" in caplog.text
 
 
+def test_a_head_that_cannot_say_what_it_needs_is_named(features: Features) -> None:
+    class Lost(Tempered):
+        @property
+        def needs(self) -> fm.StatisticsSpec:
+            return fm.StatisticsSpec.of("class_sums")
+
+    with pytest.raises(InputError, match=r"the head '.*[Ll]ost.*' cannot say which statistics .* moment 'class_sums'"):
+        run(features, [Lost()])
+
+
+def test_a_lone_name_is_one_head(features: Features) -> None:
+    assert list(run(features, "fedncm")) == ["fedncm"]
+
+
 def test_nan_from_a_head_is_the_head_s_fault(features: Features) -> None:
     (outcome,) = run(features, [Nonsense()])["nonsense"].outcomes
     assert outcome.accuracy is None

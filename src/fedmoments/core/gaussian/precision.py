@@ -42,6 +42,7 @@ __all__ = [
     "MOST_CODE",
     "TOLERANCE",
     "TYPICAL",
+    "check_any_left",
     "check_digits",
     "check_means",
     "directions",
@@ -142,6 +143,18 @@ def noise_of_codes(stats: Statistics) -> float:
 def directions(stats: Statistics) -> float:
     """Return how many times the rounding of one entry of a matrix counts in scores: fixed point rounds all alike."""
     return 1.0 if stats.fixed_point is None else DIRECTIONS
+
+
+def check_any_left(stats: Statistics) -> None:
+    """Warn where fixed point has rounded all features of all samples to 0: no head has anything to go by.
+
+    Parameters
+    ----------
+    stats
+        What was measured.
+    """
+    if stats.fixed_point is not None and len(stats.classes) > 1 and not stats.sums.any():
+        warn_equal(stats)
 
 
 def check_means(stats: Statistics, between: float) -> None:

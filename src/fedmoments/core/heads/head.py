@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import Shrinkage, covariance_source, require
+from fedmoments.core.gaussian.precision import check_any_left
 from fedmoments.core.heads.familiarity import familiar_of
 from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
@@ -69,6 +70,7 @@ class Head(ABC):
         if suited != self:
             return suited.fit(stats)
         require(stats, self.needs, type(self).__name__)
+        check_any_left(stats)
         sent = stats.as_sent() if self.needs.has_sketch else stats
         return self._solve_at_any_scale(sent)
 

@@ -173,11 +173,26 @@ def choose_methods(methods: Iterable[str | Method], hyper: Mapping[str, Mapping[
     Traceback (most recent call last):
     fedmoments.errors.UnknownNameError: unknown head 'fedcov': did you mean 'fedcof'? ...
     """
-    wanted: dict[str, str | Method] = labelled(methods, hyper, _label)
-    return {
+    by_name: dict[str, str | Method] = labelled([methods] if isinstance(methods, str) else methods, hyper, _label)
+    made = {
         name: _make(method, hyper.get(method, {})) if isinstance(method, str) else method
-        for name, method in wanted.items()
+        for name, method in by_name.items()
     }
+    for name, method in made.items():
+        _check_needs(name, method)
+    return made
+
+
+def _check_needs(name: str, method: Method) -> None:
+    """Refuse a head that cannot say what it needs: nothing is measured, nor priced, without that."""
+    if isinstance(method, Head):
+        try:
+            method.needs  # noqa: B018
+        except Exception as error:
+            raise InputError(
+                f"the head '{name}' cannot say which statistics it needs: its 'needs' raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 def _label(method: Method) -> str:

@@ -143,10 +143,21 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class _Scale:
-    """Norms (n,) of the training samples, and the mean over coordinates of the variance within classes."""
+    """Norms (n,) of the training samples, and the mean over coordinates of the variance within classes.
+
+    Where samples of a class are equal, what tells classes apart is how large features are: their mean square counts.
+    """
 
     norms: NDArray[np.float64]
     variance: float
+
+    @property
+    def least(self) -> tuple[str, float]:
+        """What must be larger than the steps of a fixed point, in words and squared."""
+        if self.variance > 0 or not self.norms.any():
+            return "vary by {:.3g} within classes", self.variance
+        # A norm of 1e-200 has no square in float64: it counts as nothing, and as far too small.
+        return "do not vary within classes, and are of size {:.3g}", float(np.mean(self.norms**2)) or 5e-324
 
 
 _SCALES: "WeakKeyDictionary[Features, _Scale]" = WeakKeyDictionary()
@@ -195,12 +206,13 @@ def choose_form(features: Features, split: Split, spec: StatisticsSpec, numbers:
             f"a training sample has the norm {longest:.6g}, more than the norm bound of {form.norm_bound:g} that a "
             "federation agrees on by default: scale features, or put them on the unit sphere",
         )
+    sizes, square = scale.least
     for degree in sorted({MOMENTS[name].degree for name in spec.sent}):
-        step, spread = form.resolution(degree), scale.variance ** (degree / 2)
-        if step > COARSE * spread > 0:
+        step, spread = form.resolution(degree), square ** (degree / 2)
+        if square > 0 and step > COARSE * spread:
             return Form(
                 None,
-                f"features vary by {scale.variance**0.5:.3g} within classes, too little for steps of {step:.3g} in "
+                f"features {sizes.format(square**0.5)}, too little for steps of {step:.3g} in "
                 f"sums of degree {degree}, which a federation has by default (norm bound {form.norm_bound:g}): scale "
                 "features, or agree on a smaller norm bound",
             )
