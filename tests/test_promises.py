@@ -100,7 +100,7 @@ def test_every_promise_has_an_entry_and_every_entry_is_still_promised(page: str)
 @pytest.mark.parametrize("page", PAGES)
 def test_every_test_that_an_entry_names_is_there(page: str) -> None:
     for entry in entries(page):
-        if entry["tests"] in NO_PROMISE:
+        if isinstance(entry["tests"], str) and entry["tests"] in NO_PROMISE:
             continue
         assert isinstance(entry["tests"], list), entry["says"]
         assert entry["tests"], entry["says"]
