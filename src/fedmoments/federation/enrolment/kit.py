@@ -104,7 +104,7 @@ class Kit:
         FileFormatError
             When it is no kit, or a part of it cannot be.
         """
-        with reading(f"{whose} is no start-up kit"):
+        with reading(f"{whose} is no start-up kit that can be used"):
             if len(data) > MOST_BYTES:
                 raise InputError(f"it has more than {MOST_BYTES:,} bytes")
             content = json.loads(data)
