@@ -1,82 +1,98 @@
-"""Enrolling through a proxy that the environment names: a real one on this machine, which sees bytes of TLS only."""
+"""Taking part through a proxy that the environment names: a real one on this machine, which sees bytes of TLS only."""
 
-import socket
-import socketserver
-import threading
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.federation.enrolment.test_kits import Place
-from tests.waiting import until
+from tests.tunnels import NAME, proxy_variables, running_proxy
+from tests.waiting import HANG, until
 
 from fedmoments.errors import DeploymentError
+from fedmoments.federation.deploy.network import choose_port
 from fedmoments.federation.enrolment.asking import enrol_with
 from fedmoments.federation.keys import make_client
-
-
-class _Connect(socketserver.StreamRequestHandler):
-    """One tunnel: CONNECT HOST:PORT, then bytes both ways."""
-
-    asked: ClassVar[list[str]] = []
-    seen: ClassVar[list[bytes]] = []
-    ended: ClassVar[list[str]] = []
-
-    def handle(self) -> None:
-        method, target, _ = self.rfile.readline().decode().split()
-        while self.rfile.readline().strip():
-            pass
-        self.asked.append(f"{method} {target}")
-        host, _, port = target.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=60) as there:
-            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=self._copy, args=(there, self.connection, False), daemon=True)
-            back.start()
-            self._copy(self.connection, there, True)
-            back.join(60)
-        self.ended.append(target)
-
-    def _copy(self, source: socket.socket, target: socket.socket, keep: bool) -> None:
-        try:
-            while data := source.recv(65536):
-                if keep:
-                    self.seen.append(data)
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:  # the other side has closed
-            return
+from fedmoments.federation.store import FederationStore
 
 
 @pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    _Connect.asked, _Connect.seen, _Connect.ended = [], [], []
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Connect) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("HTTPS_PROXY", "https_proxy"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_address[1]}")
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        yield _Connect
-        server.shutdown()
+def through(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def name(url: str) -> None:
+        for key, value in proxy_variables(url).items():
+            monkeypatch.setenv(key, value)
+        for key in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(key, raising=False)
+
+    return name
 
 
-def test_a_party_enrols_through_the_proxy_that_the_environment_names(proxy: Any, tmp_path: Path) -> None:
+def test_a_party_enrols_through_the_proxy_that_the_environment_names(
+    through: Callable[[str], None], tmp_path: Path
+) -> None:
     place = Place(tmp_path / "server")
-    with place.web:
+    with place.web, running_proxy() as proxy:
+        through(proxy.url)
         kit = place.kit()
         enrol_with(kit, make_client(tmp_path / "party", "clinic"), patience=0)
         until(lambda: proxy.ended)
+        assert proxy.asked == [f"CONNECT localhost:{place.web.port}"]
+        assert kit.token.encode() not in b"".join(proxy.seen)
     assert place.enrolled() == ["clinic"]
-    assert proxy.asked == [f"CONNECT localhost:{place.web.port}"]
-    assert kit.token.encode() not in b"".join(proxy.seen)
 
 
-def test_a_proxy_that_is_not_there_is_named_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTPS_PROXY", "https_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
+def test_a_proxy_that_is_not_there_is_named_as_the_reason(through: Callable[[str], None], tmp_path: Path) -> None:
+    through("http://127.0.0.1:9")
     place = Place(tmp_path / "server")
     with place.web, pytest.raises(DeploymentError, match="nobody enrols"):
         enrol_with(place.kit(), make_client(tmp_path / "party", "clinic"), patience=0)
+
+
+@pytest.mark.long
+def test_a_party_behind_a_proxy_takes_part_to_the_end(tmp_path: Path) -> None:
+    """Its machine does not even know the server's name: enrolment and Flower's own connection go by the proxy."""
+    y = np.arange(80) % 3
+    X = np.random.default_rng(0).normal(size=(80, 8)).astype(np.float32)
+    np.savez(tmp_path / "own.npz", x_train=X[:60], y_train=y[:60], x_test=X[60:], y_test=y[60:])
+    port = choose_port("127.0.0.1")
+    fedmoments(tmp_path, "keys", "server", "keys", "--host", NAME, "--host", "localhost")
+    encoder = ("--encoder", "identity", "--dim", "8")
+    fedmoments(tmp_path, "server", "create", "fed", "--name", "t", "--data", "own.npz", "--heads", "fed3r", *encoder)
+    fedmoments(tmp_path, "server", "invite", "fed", "clinic", "--server", f"{NAME}:{port}")
+    serve = ("server", "run", "fed", "--keys", "keys", "--port", str(port), "--nodes", "1", "--quorum", "1")
+    with running_proxy() as proxy:
+        behind = os.environ | proxy_variables(proxy.url) | {"NO_PROXY": "", "no_proxy": ""}
+        client = ("client", "clinic.kit", "--data", "own.npz", "--yes")
+        with started(tmp_path, *serve, "--wait", str(HANG)) as server, started(tmp_path, *client, env=behind) as party:
+            assert (party.wait(HANG), server.wait(HANG)) == (0, 0), said(tmp_path)
+    assert set(proxy.asked) == {f"CONNECT {NAME}:{port}", f"CONNECT {NAME}:{port + 1}"}
+    with FederationStore.open(tmp_path / "fed") as store:
+        assert [each.client for each in store.status().contributors] == ["clinic"]
+
+
+def fedmoments(place: Path, *words: str) -> None:
+    subprocess.run([sys.executable, "-m", "fedmoments", *words], cwd=place, check=True, capture_output=True)
+
+
+@contextmanager
+def started(place: Path, *words: str, env: Any = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command whose words go to a file, and end it at the end, if it is still there."""
+    with (place / f"{words[0]}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fedmoments", *words], cwd=place, env=env, stdout=log, stderr=log
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(HANG)
+
+
+def said(place: Path) -> str:
+    return "\n".join(path.read_text(errors="replace")[-2000:] for path in place.glob("*.log"))

@@ -1,5 +1,6 @@
 """A small web server of our own in a thread: the desk, the live page, metrics."""
 
+import logging
 import socket
 import ssl
 import threading
@@ -80,6 +81,7 @@ class Web:
         except (OSError, ssl.SSLError) as error:
             self._socket.close()
             raise DeploymentError(f"{what} cannot use its certificate {certificate} ({error})") from error
+        logging.getLogger("uvicorn.error").addFilter(_says_something)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
@@ -100,6 +102,11 @@ class Web:
         self._server.should_exit = True
         self._thread.join(GRACE + 10)
         self._socket.close()
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Leave out that a watcher's connection was cut when the server stopped: nobody can do anything about it."""
+    return "graceful shutdown" not in record.getMessage()
 
 
 def parse_address(text: str, port: int = 0) -> tuple[str, int]:
