@@ -100,6 +100,7 @@ PINNED: dict[str, list[str]] = {
     ],
     "fedmoments.errors": [
         "ClientsPooledError",
+        "DataWarning",
         "DeploymentError",
         "FedMomentsError",
         "FileFormatError",

@@ -20,7 +20,8 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     └── MissingExtraError (ImportError)  an optional dependency is not installed
         └── MissingWeightsError          … nor the package that carries an encoder's weights
 
-and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser way than was asked for, and why.
+and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser way than was asked for, and why, and
+:class:`DataWarning`, data that look otherwise than they are read.
 """
 
 import difflib
@@ -29,6 +30,7 @@ from contextlib import contextmanager
 
 __all__ = [
     "ClientsPooledError",
+    "DataWarning",
     "DeploymentError",
     "FedMomentsError",
     "FileFormatError",
@@ -202,6 +204,10 @@ class MissingWeightsError(MissingExtraError):
 
 class FitWarning(UserWarning):
     """A head was fitted, but in a lesser way than was asked for; says why, and what to do."""
+
+
+class DataWarning(UserWarning):
+    """Data look otherwise than they are read; says how they would be read as what they look like."""
 
 
 #: What values in a file can cause: numbers too large, other types, missing names, depth, half letters, huge shapes.

@@ -72,7 +72,12 @@ def test_plan_shows_the_very_bytes_and_sends_nothing(own: Any, run: Any, arrays:
     (sent,) = found["contributions"]
     counts = np.bincount(arrays["y_train"], minlength=10)
     assert sent["classes"] == {f"class {label}": int(n) for label, n in enumerate(counts) if n >= 60}
-    assert sent["withheld"] == {"classes": int((counts < 60).sum()), "samples": int(counts[counts < 60].sum())}
+    assert sent["withheld"] == {
+        "classes": int((counts < 60).sum()),
+        "samples": int(counts[counts < 60].sum()),
+        "class_names": [f"class {label}" for label in np.flatnonzero(counts < 60)],
+        "unreadable": {"samples": 0, "names": []},
+    }
     assert sorted(path.name for path in Path("clinic").iterdir()) == ["client.toml"]
     settings = ClientSettings.load("clinic/client.toml")
     node = Node(settings)

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from fedmoments.errors import DataWarning
 from fedmoments.samples.sources.folder import load_folder
 
 
@@ -17,7 +20,8 @@ DOMAINS = [f"{domain}/{name}/{n}.jpg" for domain in ("photo", "sketch") for name
 
 def test_folders_with_the_same_folders_in_them_are_noticed_as_domains(tmp_path: Path) -> None:
     where = make(tmp_path, *DOMAINS)
-    noticed = [problem for problem in load_folder(where).train.problems if "--domains" in problem.why]
+    with pytest.warns(DataWarning, match="photo, sketch hold the same folders"):
+        noticed = [problem for problem in load_folder(where).train.problems if "--domains" in problem.why]
     assert len(noticed) == 1
     assert "photo, sketch hold the same folders (cat, dog)" in noticed[0].why
     assert not [problem for problem in load_folder(where, domains=True).train.problems if "--domains" in problem.why]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import fedmoments
-from fedmoments.errors import FedMomentsError, FitWarning, in_full
+from fedmoments.errors import DataWarning, FedMomentsError, FitWarning, in_full
 
 __all__ = ["app"]
 
@@ -188,7 +188,7 @@ class _App(_Group):
 
 @contextmanager
 def _plain_notes() -> Iterator[None]:
-    """Show what was fitted in a lesser way than asked for as one line on stderr, once; other warnings as usual."""
+    """Show our own warnings as one line each on stderr, once; others as usual."""
     from fedmoments.cli.output import print_note
 
     shown: set[str] = set()
@@ -196,13 +196,14 @@ def _plain_notes() -> Iterator[None]:
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-            if not issubclass(category, FitWarning):
+            if not issubclass(category, (FitWarning, DataWarning)):
                 usual(message, category, *rest, **more)
             elif str(message) not in shown:
                 shown.add(str(message))
                 print_note(f"note: {message}")
 
         warnings.simplefilter("always", FitWarning)
+        warnings.simplefilter("always", DataWarning)
         warnings.showwarning = show
         yield
 

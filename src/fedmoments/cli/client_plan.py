@@ -19,9 +19,9 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
     from fedmoments.federation.policy import ClientPolicy
 
     policy = ClientPolicy.from_dict(settings.policy)
-    sent = _signed(settings, terms, policy)
+    sent, notes = _signed(settings, terms, policy)
     if not json:
-        _show(path, settings, terms, policy, sent)
+        _show(path, settings, terms, policy, [(each, notes[each.client]) for each in sent])
         return
     contributions = [
         {
@@ -29,7 +29,12 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
             "bytes": _size(contribution, terms),
             "samples": contribution.statistics.n_samples,
             "classes": _held(contribution, terms),
-            "withheld": {"classes": contribution.withheld.classes, "samples": contribution.withheld.samples},
+            "withheld": {
+                "classes": contribution.withheld.classes,
+                "samples": contribution.withheld.samples,
+                "class_names": notes[contribution.client].get("classes_kept_back", []),
+                "unreadable": notes[contribution.client].get("unreadable", {"samples": 0, "names": []}),
+            },
         }
         for contribution in sent
     ]
@@ -39,8 +44,10 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
     print_json({**document, "contributions": contributions})
 
 
-def _signed(settings: ClientSettings, terms: Any, policy: Any) -> list[Any]:
-    """Return the contributions that would be sent."""
+def _signed(settings: ClientSettings, terms: Any, policy: Any) -> tuple[list[Any], dict[str, dict[str, Any]]]:
+    """Return the contributions that would be sent, and what each client's own record would note."""
+    from fedmoments.federation.flower.choosing import Chooser
+    from fedmoments.federation.flower.holdings import holdings_of
     from fedmoments.federation.flower.node import Node, identity_of
     from fedmoments.wire import decode, unpack_bundle
 
@@ -49,10 +56,12 @@ def _signed(settings: ClientSettings, terms: Any, policy: Any) -> list[Any]:
     offer = Node(own).contribute(clear, most_bytes=2**62)
     if offer.declined:
         fail(" ".join(f"client {entry['client']} would send nothing: {entry['details']}" for entry in offer.declined))
-    return [
+    sent = [
         decode(item, clear.agreement, lambda client: identity_of(settings, client).public)
         for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
     ]
+    chooser = Chooser(holdings_of(own, clear), policy, clear)  # read and encoded above
+    return sent, {each.client: chooser.choose(each.client).notes for each in sent}
 
 
 def _held(contribution: Any, terms: Any) -> dict[str, int]:
@@ -61,13 +70,16 @@ def _held(contribution: Any, terms: Any) -> dict[str, int]:
     return {terms.classes[label]: int(n) for label, n in zip(stats.classes, stats.class_counts)}  # noqa: B905
 
 
-def _show(path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[Any]) -> None:
+def _show(
+    path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[tuple[Any, Mapping[str, Any]]]
+) -> None:
     from fedmoments.cli.server_create import show_terms
     from fedmoments.federation.own_data import accepted_terms, read_own
 
     show_terms(terms)
-    for contribution in sent:
+    for contribution, notes in sent:
         _show_contribution(contribution, terms)
+        _show_kept_back(notes)
     data, _, unknown = read_own(settings, accepted_terms(settings, terms).classes)
     if unknown:
         print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
@@ -103,6 +115,19 @@ def _show_contribution(contribution: Any, terms: Any) -> None:
         print_line(f"… and {len(held) - SHOWN:,} more classes")
     if not samples:
         print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
+
+
+def _show_kept_back(notes: Mapping[str, Any]) -> None:
+    """Name what stays here: classes by the client's own rules, and files that cannot be read."""
+    names, unreadable = notes.get("classes_kept_back", []), notes.get("unreadable")
+    if names:
+        print_line(f"kept back by this client's own rules, as too small: {', '.join(names)}")
+    if unreadable:
+        more = unreadable["samples"] - len(unreadable["names"])
+        print_line(
+            f"{plural(unreadable['samples'], 'file')} could not be read, and would be left out: "
+            f"{', '.join(unreadable['names'])}{f' and {more:,} more' if more else ''}"
+        )
 
 
 def _testing_text(policy: Any, terms: Any, held_out: int) -> str:

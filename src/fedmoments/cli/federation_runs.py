@@ -104,13 +104,16 @@ def why(log: str, status: str, details: str) -> str:
     Examples
     --------
     >>> why("INFO: x\nfedmoments.errors.DeploymentError: no nodes came\nINFO: bye", "finished:failed", "")
-    'the run ended as finished:failed: no nodes came'
+    'the run failed: no nodes came'
+    >>> why("", "finished:stopped", "by the operator")
+    'the run ended as finished:stopped: by the operator'
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     raised = [match[2] for line in lines if (match := _RAISED.match(line))]
     reason = raised[-1] if raised else " | ".join(lines[-5:])
-    parts = [status, details, "" if reason in details else reason]
-    return f"the run ended as {': '.join(filter(None, parts))}".rstrip(". ")
+    told = details.removeprefix("ServerApp failed with exception: ")
+    begin = "the run failed" if status == "finished:failed" else f"the run ended as {status}"
+    return ": ".join(filter(None, [begin, told, "" if reason in told else reason])).rstrip(". ")
 
 
 def plain(reason: str) -> str:

@@ -144,6 +144,10 @@ def test_nodes_have_names_and_who_is_absent_is_named(town: Town) -> None:
         live = Live(str(town.home), store)
         assert (live.name(101), live.name(7)) == ("clinic-1", "node 7")
         assert live.absent([100, 101, 102, 103]) == ["clinic-4", "clinic-5"]
+        with Invitations(town.ledger, town.terms.id) as invitations:
+            for name in ("ward", "clinic-0"):
+                invitations.invite(name, days=1)
+        assert live.absent([100, 101, 102, 103]) == ["clinic-4", "clinic-5", "ward (has a kit, has not enrolled)"]
 
 
 def get(url: str, **headers: str) -> tuple[int, str]:

@@ -10,6 +10,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("PIL")
 pytest.importorskip("torch")
 
+from fedmoments.cli.client_plan import show_plan
 from fedmoments.federation.drawing_up import draw_up_terms
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.keys import make_client
@@ -20,7 +21,9 @@ from fedmoments.settings.server import TermsSettings
 from fedmoments.wire import decode, unpack_bundle
 
 
-def test_unreadable_files_are_named_at_home_and_counted_in_the_contribution(tmp_path: Path) -> None:
+def test_unreadable_files_are_named_at_home_and_counted_in_the_contribution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -39,6 +42,11 @@ def test_unreadable_files_are_named_at_home_and_counted_in_the_contribution(tmp_
     encoder = choose_encoder(settings.with_encoder(None, size=32), "image", None)
     classes = read_data(settings).class_names
     terms = draw_up_terms("pets", TermsSettings(size=32), encoder, classes, ["fedncm"])
+    show_plan(tmp_path / "client.toml", settings, terms, json=False)
+    plan = capsys.readouterr().out
+    assert "withheld: 1 class, 5 samples" in plan
+    assert "kept back by this client's own rules, as too small: owl" in plan
+    assert "3 files could not be read, and would be left out: cat/x.png, dog/y.png, dog/z.png" in plan
     offer = Node(settings).contribute(terms, most_bytes=2**30)
     assert not offer.declined
     (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)

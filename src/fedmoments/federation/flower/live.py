@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedmoments.errors import FedMomentsError
+from fedmoments.federation.enrolment.invitations import Invitations, invitations_of
 from fedmoments.federation.store import FederationStore
 
 __all__ = ["LIVE", "REGISTERED", "Live", "read_live"]
@@ -58,12 +60,23 @@ class Live:
         return self._names.get(node, "")
 
     def absent(self, nodes: Any) -> list[str]:
-        """Return the clients that may contribute and of whom no node is here."""
+        """Return the clients that may contribute and of whom no node is here, and who has a kit and never enrolled."""
         here = {self.client(node) for node in nodes}
         if not any(here) and nodes:
             return []  # nobody knows who the nodes are: without keys, or in a simulation
-        return [member.client for member in self._store.enrolled() if member.status == "enrolled" and
-                member.client not in here]  # fmt: skip
+        clients = [member.client for member in self._store.enrolled() if member.status == "enrolled"]
+        return [client for client in clients if client not in here] + self.never_enrolled()
+
+    def never_enrolled(self) -> list[str]:
+        """Return, in words, who has a kit that can still be used and is not enrolled."""
+        path = self._store.path
+        if not invitations_of(path).exists():
+            return []
+        enrolled = {member.client for member in self._store.enrolled()}
+        with suppress(FedMomentsError), Invitations(path, self._store.terms.id) as invitations:
+            names = [each.client for each in invitations.all() if each.is_open and each.client not in enrolled]
+            return [f"{name} (has a kit, has not enrolled)" for name in names]
+        return []
 
     def tested(self, clients: list[str], results: dict[str, tuple[float, int]]) -> None:
         """Keep what a node's clients found: accuracy and samples by head."""

@@ -236,18 +236,19 @@ def _require_quorum(store: FederationStore, settings: ServerSettings, run: Feder
             for fact in [*report.declined, *report.refused, *report.failures]
         ]
         raise DeploymentError(
-            f"{clients} clients with samples are in the ledger, but {settings.quorum} were asked for (quorum). What "
-            "they sent is kept: start the same command again when more are there, or with a lower --quorum, or let "
-            f"'fedmoments refit' fit heads from what is in{_not_in(store)}. {' | '.join(troubles[:5])}"
+            f"{settings.quorum} clients with samples were asked for (quorum), and the ledger has {clients}. What was "
+            "sent is kept: start the same command again when more are there, or with a lower --quorum, or let "
+            f"'fedmoments refit' fit heads from what is in{_not_in(store, live)}. {' | '.join(troubles[:5])}"
         )
 
 
-def _not_in(store: FederationStore) -> str:
-    """Return who is enrolled and has contributed nothing, where single contributions are seen."""
+def _not_in(store: FederationStore, live: Live) -> str:
+    """Return who may contribute and has contributed nothing, where single contributions are seen."""
     if not store.terms.privacy.mode.reads_contributions:
         return ""
     present = {contributor.client for contributor in store.status().contributors}
     absent = [one.client for one in store.enrolled() if one.status == "enrolled" and one.client not in present]
+    absent += live.never_enrolled()
     return f" (not in: {', '.join(absent[:10])}{' …' if len(absent) > 10 else ''})" if absent else ""
 
 

@@ -11,10 +11,11 @@ within a class.
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedmoments.errors import InputError
+from fedmoments.errors import DataWarning, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.natural_order import natural_key, sorted_names
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
@@ -90,12 +91,13 @@ def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
     inside = [{entry.name for entry in folder.iterdir() if entry.is_dir()} for folder in folders]
     same = len(folders) > 1 and len(inside[0]) > 1 and all(names == inside[0] for names in inside)
     if same and not any(entry.suffix.lower() in IMAGE_ENDINGS for folder in folders for entry in folder.iterdir()):
-        problems.add(
-            _name(root, part) or str(root),
+        sentence = (
             f"{', '.join(sorted_names({folder.name for folder in folders})[:4])} hold the same folders "
             f"({', '.join(sorted_names(inside[0])[:4])}): if the former are domains and the latter are classes, add "
-            "--domains",
+            "--domains"
         )
+        problems.add(_name(root, part) or str(root), sentence)
+        warnings.warn(f"in {part}, {sentence}", DataWarning, stacklevel=2)  # now, not after hours of encoding
 
 
 def _parts(root: Path, problems: Problems) -> dict[str, Path]:
