@@ -33,6 +33,7 @@ NAMES = {
         "FixedPoint", "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics",
     ),
     "Merge": ("Ledger",),
+    "Raw tables": ("draft_table", "table_sums", "table_map", "TableMap"),
     "Heads": ("head_names", "make_head", "presets", "Head", "Preset", "Shrinkage", "ClassGaussians", "covariance_bias", "RecursiveRidge"),
     "Results": ("Results", "Report", "Observation", "read_report", "diagnose", "Callback"),
     "Train on": ("tune_head", "TuningPlan"),

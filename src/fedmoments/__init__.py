@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_bias
     from fedmoments.core.heads import Head, Preset, head_names, make_head, presets, register_head
     from fedmoments.core.heads.recursive import RecursiveRidge
+    from fedmoments.core.maps import TableMap
     from fedmoments.core.observations import Observation, Report, Results, read_report
     from fedmoments.core.statistics import (
         Accumulator,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         register_moment,
         save_statistics,
     )
+    from fedmoments.core.tables import draft_table, table_map, table_sums
     from fedmoments.privacy.modes.registry import register_privacy
     from fedmoments.samples import register_source, register_split
     from fedmoments.samples.corruptions import register_corruption
@@ -64,9 +66,11 @@ __all__ = [
     "SketchPlan",
     "Statistics",
     "StatisticsSpec",
+    "TableMap",
     "TuningPlan",
     "covariance_bias",
     "diagnose",
+    "draft_table",
     "fit",
     "head_names",
     "load",
@@ -90,6 +94,8 @@ __all__ = [
     "save_statistics",
     "simulate",
     "spec_for",
+    "table_map",
+    "table_sums",
     "tune_head",
 ]
 
@@ -100,6 +106,7 @@ _ROOMS = {
     "fedmoments.core.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
     "fedmoments.core.heads": ("Head", "Preset", "head_names", "make_head", "presets", "register_head"),
     "fedmoments.core.heads.recursive": ("RecursiveRidge",),
+    "fedmoments.core.maps": ("TableMap",),
     "fedmoments.core.observations": ("Observation", "Report", "Results", "read_report"),
     "fedmoments.core.statistics": (
         "Accumulator",
@@ -114,6 +121,7 @@ _ROOMS = {
         "register_moment",
         "save_statistics",
     ),
+    "fedmoments.core.tables": ("draft_table", "table_map", "table_sums"),
     "fedmoments.privacy.modes.registry": ("register_privacy",),
     "fedmoments.samples": ("register_source", "register_split"),
     "fedmoments.samples.corruptions": ("register_corruption",),

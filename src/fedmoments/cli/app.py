@@ -63,6 +63,7 @@ HEADINGS: Mapping[str, Commands] = {
         "audit": ("audit:audit", "Say what a contribution would reveal."),
         "encode": ("encode:encode", "Encode samples into a features file."),
         "measure": ("measure:measure", "Measure samples or features into a statistics file."),
+        "table": ("tables:table", "Say what the columns of raw tables hold."),
         "inspect": ("inspect:inspect", "Say what a file holds."),
         "rejoin": ("client:rejoin", "Contribute again after leaving."),
         "personalise": ("personalise:personalise", "Make a client's own classifier, without training."),

@@ -111,13 +111,18 @@ def _require_none(names: list[str], what: str) -> None:
 def _of_file(path: Path, rules: Mapping[str, Any], *, json: bool) -> None:
     """Audit what was measured already."""
     from fedmoments.cli.notes import Contribution
+    from fedmoments.core.maps import from_description
     from fedmoments.federation.audit import fewest
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.privacy.leaks import LeakReport
+    from fedmoments.privacy.map_leaks import MapOutline
+    from fedmoments.privacy.outline import Outline
 
     part = Contribution(path)
     policy = ClientPolicy.from_dict(rules)
-    report = LeakReport.of(part.stats, min_count=fewest(policy), class_names=part.class_names)
+    behind = MapOutline.of(from_description(part.feature_map), part.stats.dim) if part.feature_map else None
+    outline = Outline.of(part.stats, behind)
+    report = LeakReport.of(outline, min_count=fewest(policy), class_names=part.class_names)
     kept = report.outline.without_small(policy.min_count)
     classes = len(report.outline.counts) - len(kept.counts)
     samples = report.outline.n_samples - kept.n_samples
@@ -138,12 +143,13 @@ def _of_file(path: Path, rules: Mapping[str, Any], *, json: bool) -> None:
 
 def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked: MeasureSettings) -> Any:
     """Audit data, from their labels alone."""
+    from fedmoments.core.maps import table_of
     from fedmoments.federation.audit import Audit
     from fedmoments.federation.own_data import label_table
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.samples.reading import choose_encoder, read_data
 
-    data = read_data(study)
+    data = read_data(study, None if agreed is None else table_of(agreed.map_or_none))
     if agreed is not None:
         labels = label_table(data.class_names, agreed.classes)[data.train.labels]
         spec, dim, names, behind = agreed.spec, agreed.dim, agreed.classes, agreed.map_outline
@@ -153,7 +159,8 @@ def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked:
         dim = asked.project or choose_encoder(study, data.modality, given).dim
         labels, names, behind = data.train.labels, data.class_names, None  # a projection of ours is linear
     features = None
-    if data.modality == "features" and spec.has_sketch and asked.project is None:
+    shown = spec.has_sketch or (behind is not None and behind.counted)
+    if data.modality == "features" and shown and asked.project is None:
         features = _behind_map(data.train.items, agreed)
     report = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names, features=features, behind=behind)
     return _Contribution(study.data, report.before, report.after, report.withheld, report.policy)
@@ -182,7 +189,8 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     for client in holdings.clients:
         chosen, own = chooser.choose(client), holdings.train(client)
         asked = (terms.spec, terms.dim, policy, terms.classes)
-        X = [_behind_map(samples.X, terms) if terms.spec.has_sketch else None for samples in (own, chosen.held)]
+        shown = terms.spec.has_sketch or terms.map_outline.counted
+        X = [_behind_map(samples.X, terms) if shown else None for samples in (own, chosen.held)]
         before = asked_for(own.y, *asked, features=X[0], behind=terms.map_outline)
         after = leaving(chosen.held.y, *asked, features=X[1], behind=terms.map_outline)
         kept_back = Withheld(**chosen.notes["kept_back"])

@@ -184,11 +184,13 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Test a classifier on held-out samples or features: accuracy, and which classes are taken for which."""
+    from fedmoments.core.classifier import load
     from fedmoments.handover.labelled import labelled_features, read_labelled
     from fedmoments.handover.model import Model
     from fedmoments.study.simulation import evaluate
 
-    file, tested = existing_file(classifier), read_labelled(source)
+    file = existing_file(classifier)
+    tested = read_labelled(source, load(file))
     model = Model.read(file, encode=tested.modality != "features", **loading(running))
     with progress_bar("encoding") as move:
         samples, problems = labelled_features(

@@ -179,7 +179,7 @@ def _require_own(settings: ClientSettings, terms: Any) -> None:
     if terms is None:
         read_data(settings)
     else:
-        read_own(settings, accepted_terms(settings, terms).classes)
+        read_own(settings, accepted_terms(settings, terms))
     ClientPolicy.from_dict(settings.policy)
 
 

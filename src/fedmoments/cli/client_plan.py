@@ -39,7 +39,7 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
         for contribution in sent
     ]
     document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
-    document["unknown"] = read_own(settings, accepted_terms(settings, terms).classes)[2]
+    document["unknown"] = read_own(settings, accepted_terms(settings, terms))[2]
     document["tuning"] = "none" if terms.privacy.mode.promise else policy.tuning
     print_json({**document, "contributions": contributions})
 
@@ -80,7 +80,7 @@ def _show(
     for contribution, notes in sent:
         _show_contribution(contribution, terms)
         _show_kept_back(notes)
-    data, _, unknown = read_own(settings, accepted_terms(settings, terms).classes)
+    data, _, unknown = read_own(settings, accepted_terms(settings, terms))
     if unknown:
         print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
     held_out = len(data.test)

@@ -35,7 +35,7 @@ def measure(
     mapping: Annotated[MapSettings, Taken()],
     whose: Annotated[Whose, Taken()],
     lake: Annotated[Lake, Taken()],
-    columns: Annotated[SampleSource, Taken(only=("text", "image", "domains"))],
+    columns: Annotated[SampleSource, Taken(only=("text", "image", "domains", "table"))],
     out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     rounding: Annotated[RoundingSettings, Taken()],
     json: Json = False,

@@ -89,6 +89,8 @@ def measure_any(data: str, way: Way, whose: Whose, lake: Lake, columns: SampleSo
     """
     if data.startswith("npz:") and lake.encode is None:  # features, as a path alone; images need an encoder
         data = data.removeprefix("npz:")
+    if columns.table is not None:
+        return _of_raw_table(replace(columns, data=data), way, whose, lake)
     tables = lake_of(data)
     if tables is None and _names_samples(data):
         return _of_samples(replace(columns, data=data), way, whose, lake)
@@ -101,6 +103,29 @@ def measure_any(data: str, way: Way, whose: Whose, lake: Lake, columns: SampleSo
             f"--label, --features, --encode, --workers, --cluster and --manifest are for tables, not {data}"
         )
     return _of_file(existing_file(Path(data)), way, whose)
+
+
+def _of_raw_table(source: SampleSource, way: Way, whose: Whose, lake: Lake) -> Measured:
+    """Measure all rows of a raw table behind the map that all clients agreed on."""
+    import numpy as np
+
+    from fedmoments.samples.raw_tables import is_draft
+    from fedmoments.samples.reading import read_data
+
+    if lake != Lake(label=lake.label, features=lake.features) or whose != Whose(client=whose.client):
+        raise InputError("a raw table (--table) is measured whole: leave out what is for features and other tables")
+    if is_draft(source.table):
+        raise InputError(
+            "all clients measure behind the same table: write a draft by 'fedmoments table', agree on it, and give "
+            "that file to --table"
+        )
+    label, features = None if lake.label == Lake().label else lake.label, ",".join(lake.features) or None
+    data = read_data(replace(source, label=label, features=features, test_share=0.0))
+    train = data.train
+    every = np.arange(len(train))
+    stats, feature_map = _sums(train.items, train.labels, every, len(data.class_names), way, table=data.table)
+    name = whose.client or Path(source.data.partition(":")[2] or source.data).stem
+    return Measured(name, stats, data.class_names, feature_map, None, data.problems)
 
 
 def _names_samples(data: str) -> bool:
@@ -158,13 +183,14 @@ def _of_samples(source: SampleSource, way: Way, whose: Whose, lake: Lake) -> Mea
     return Measured(name, stats, train.class_names, feature_map, note, train.problems)
 
 
-def _sums(X: Any, y: Any, chosen: Any, n_classes: int, way: Way) -> tuple[Any, Any]:
+def _sums(X: Any, y: Any, chosen: Any, n_classes: int, way: Way, *, table: Any = None) -> tuple[Any, Any]:
     """Return statistics of the chosen samples, a block at a time (all of them mapped may be large), and the map."""
     from fedmoments.core.linalg import blocks
     from fedmoments.core.statistics import Accumulator
     from fedmoments.samples.feature_maps import chosen_map
 
-    feature_map = way.behind(X.shape[1], chosen_map(way.asked.feature_map, (), "identity", X[chosen], y[chosen]))
+    first = chosen_map(way.asked.feature_map, (), "identity", X[chosen], y[chosen], table=table)
+    feature_map = way.behind(X.shape[1], first)
     dim = feature_map.output_dim(X.shape[1]) if feature_map else X.shape[1]
     accumulator = Accumulator(way.spec, n_classes=n_classes, dim=dim, seed=way.mapping.seed)
     for block in blocks(len(chosen)):
@@ -199,6 +225,7 @@ def stacked_map(
     if (fourier is None) != (bandwidth is None):
         raise InputError("--fourier and --bandwidth belong together: give both or none")
     maps: list[FeatureMap] = ([first] if first else []) + ([Normalize()] if normalize else [])
+    dim = first.output_dim(dim) if first else dim
     projection = make_projection(project, dim, seed, without="leave --project out")
     if projection is not None:
         maps.append(projection)

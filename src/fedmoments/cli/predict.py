@@ -77,11 +77,15 @@ def _document(answers: "Sequence[tuple[str, Answer]]", problems: "Sequence[Probl
 
 def _samples(model: "Model", files: list[str], sentences: list[str], column: str | None) -> "Samples":
     """Return what was named to be classified, as far as it can be read; nothing at all is an error."""
+    from fedmoments.core.maps import table_of
     from fedmoments.samples.unlabelled import read_unlabelled
 
     if sentences and model.takes != "text":
         raise InputError(f"this classifier takes {model.takes}, not --text")
-    samples = read_unlabelled(files, model.taking.modality, column=column, stdin=sys.stdin, sentences=sentences)
+    table = table_of(model.classifier.feature_map)
+    samples = read_unlabelled(
+        files, model.taking.modality, column=column, stdin=sys.stdin, sentences=sentences, table=table
+    )
     if not len(samples):
         why = str(samples.problems[0]) if samples.problems else "give files, folders, - or --text for sentences"
         raise InputError(f"there is nothing to classify: {why}")

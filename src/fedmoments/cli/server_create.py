@@ -19,6 +19,8 @@ from fedmoments.settings.server import TermsSettings
 
 __all__ = ["CREATE", "class_names", "create", "show_terms"]
 
+#: The word for the table of a first exchange.
+AFTER = "after"
 CREATE = "fedmoments server create trial.ledger --name trial --data runs/demo/digits.npz --heads fedcof,fed3r"
 SECURE = "fedmoments server create secure.ledger --name secure --data runs/demo/digits.npz --heads fed3r --secure sums"
 EXAMPLE = example("fedmoments keys helper keys --name notary", f"{SECURE} --helper keys/notary.helper.card", CREATE)
@@ -80,7 +82,7 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
     from fedmoments.core.statistics import FixedPoint
     from fedmoments.federation.drawing_up import draw_up_terms
 
-    names, modality, dim, shown = _features_of(settings)
+    names, modality, dim, shown, table = _features_of(settings)
     encoder = _encoder(settings, modality, dim)
     return draw_up_terms(
         settings.name,
@@ -92,7 +94,7 @@ def _drawn_up(settings: TermsSettings, privacy: Agreed) -> Any:
         fixed_point=FixedPoint(settings.norm_bound, settings.max_samples),
         rows=settings.rows,
         budget=settings.budget,
-        feature_map=_map(settings, encoder, shown),
+        feature_map=_map(settings, encoder, shown, table),
         privacy=privacy,
         seed=settings.seed,
         names=settings.names,
@@ -109,22 +111,24 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
     return known or choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
 
 
-def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...]) -> Any:
+def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...], table: Any) -> Any:
     """Return the map that all parties measure behind: as it was typed, or as a first exchange says."""
     from fedmoments.cli.measure_ways import stacked_map
-    from fedmoments.federation.drawing_up import bandwidth_after, directions_after
+    from fedmoments.federation.drawing_up import bandwidth_after, directions_after, table_bandwidth_after
     from fedmoments.samples.feature_maps import chosen_map
 
     n_features = settings.fourier or _fourier_features(settings.heads)
-    if settings.after and not n_features:
+    if settings.after and not n_features and table is None:
         return directions_after(*_first_exchange(settings.after))
-    first = chosen_map(settings.feature_map, settings.heads, encoder.name, *shown)
+    first = chosen_map(settings.feature_map, settings.heads, encoder.name, *shown, table=table)
     stacked = partial(
         stacked_map, encoder.dim, first=first, normalize=settings.normalize, project=settings.project,
         seed=settings.seed,
     )  # fmt: skip
     width = settings.bandwidth
-    if n_features and settings.after and width is None:
+    if n_features and settings.table == AFTER and width is None:
+        width = table_bandwidth_after(*_first_exchange(settings.after))
+    elif n_features and settings.after and width is None:
         width = bandwidth_after(*_first_exchange(settings.after), stacked(fourier=None, bandwidth=None))
     if n_features and width is None:
         raise InputError("Fourier features need a kernel width: --bandwidth S, or --after LEDGER of a first exchange")
@@ -149,15 +153,44 @@ def _first_exchange(ledger: str) -> tuple[Any, Any]:
         return store.terms, source_of(store).statistics
 
 
-def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...]]:
-    """Return class names, kind of samples and dimension of features, and features with labels where these are given."""
+def _table_of(settings: TermsSettings, data: Any) -> Any:
+    """Return what codes clients' raw tables: of data like theirs, of a file, or of a first exchange; None without."""
+    from fedmoments.core.maps import table_of
+    from fedmoments.federation.drawing_up import table_after_exchange
+    from fedmoments.samples.raw_tables import is_draft, read_map
+
+    if settings.table is None:
+        return None
+    if settings.table == AFTER:
+        if not settings.after:
+            raise InputError("--table after takes the table of a first exchange: say of which ledger, --after LEDGER")
+        return table_after_exchange(*_first_exchange(settings.after))
+    if data is not None:
+        return data.table
+    if is_draft(settings.table):
+        raise InputError("a draft is seen in data like the clients': give --data, or a file of 'fedmoments table'")
+    found = table_of(read_map(Path(settings.table).expanduser()))
+    if found is None:
+        raise InputError(f"{settings.table} holds no table: 'fedmoments table' writes one")
+    return found
+
+
+def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...], Any]:
+    """Return class names, kind of samples, dimension, features with labels where these are given, and the table."""
     from fedmoments.samples.reading import read_data
 
     names = class_names(settings.classes) if settings.classes else ()
     modality, dim = "features", settings.dim
     shown: tuple[Any, ...] = ()
+    data = None
+    table = _table_of(settings, None) if settings.table == AFTER or not settings.data else None
+    if table is not None:
+        dim, settings = len(table.names), replace(settings, table=None, encoder="identity")
+        if not names and settings.after:
+            names = _first_exchange(settings.after)[0].classes
     if settings.data:
         data = read_data(SampleSource(**_fields_of(settings, Columns)))
+        table = table or data.table
         names, modality = names or data.class_names, data.modality
         if modality == "features":
             shown, dim = (data.train.items, data.train.labels), data.train.items.shape[1]  # type: ignore[union-attr]
@@ -167,7 +200,7 @@ def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | N
         raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
     if not names:
         raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
-    return names, modality, dim, shown
+    return names, modality, dim, shown, table
 
 
 def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:

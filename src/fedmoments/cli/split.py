@@ -37,7 +37,9 @@ def split(
     place = writable_place(out) if out else None
     recipe = parse_split(split)
     loaded = load_features(existing_file(features), ["train"])
-    division = recipe.apply(loaded.train.y, n_clients=clients, seed=seed, domains=loaded.domains, ids=loaded.ids)
+    division = recipe.apply(
+        loaded.train.y, n_clients=clients, seed=seed, domains=loaded.domains, ids=loaded.ids, groups=loaded.groups
+    )
     rows = _holdings(division, loaded)
     if place:
         division.save(place)

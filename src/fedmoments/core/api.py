@@ -13,6 +13,7 @@ from fedmoments.core.heads.preset import label_of
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
 from fedmoments.core.parties import Columns, Parties, parties_of
+from fedmoments.core.raw_parties import coded_parties, wants_table
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 
@@ -78,7 +79,8 @@ def measure(
     n_classes
         C; the highest label plus one by default.
     feature_map
-        Applied to features (not to statistics, which were measured behind it).
+        Applied to features (not to statistics, which were measured behind it). Behind a :class:`fedmoments.TableMap`
+        clients' data may be raw tables.
     seed
         Deals samples to shares when a client sends several means a class.
     fixed_point, fold
@@ -93,7 +95,9 @@ def measure(
     >>> ledger.pool().counts
     array([1, 1])
     """
-    parties = parties_of(clients, Columns(label, client, features))
+    columns = Columns(label, client, features)
+    raw = wants_table(clients, feature_map)
+    parties = coded_parties(clients, columns, feature_map)[0] if raw else parties_of(clients, columns)
     n_classes = _count_classes(parties) if n_classes is None else n_classes
     ledger: Ledger | None = None
     for name, data in parties.data.items():
@@ -148,7 +152,8 @@ def fit(
         Applied to features before anything else; the classifier carries it and applies it to what it scores. With
         statistics, the map that they were measured behind. Of data also a word: ``power`` (√x, then unit length),
         ``auto`` (that where no feature is negative and features are skewed, which every client tells in two numbers)
-        or ``none``. By default none; ``auto`` for the heads that choose by themselves.
+        or ``none``. By default none; ``auto`` for the heads that choose by themselves. ``table``: clients' data are raw
+        tables, with numbers, texts and gaps, and the map is made of a first exchange (:mod:`fedmoments.core.tables`).
     means_per_client
         How many means of a class a client sends (heads that use client means).
     seed
@@ -175,8 +180,11 @@ def fit(
     """
     chosen = _head_of(head, hyper)
     parties: Parties | None = None
-    if not isinstance(clients, Ledger | Statistics):
-        parties = parties_of(clients, Columns(label, client, features), class_names)
+    columns = Columns(label, client, features)
+    if wants_table(clients, feature_map):
+        parties, feature_map = coded_parties(clients, columns, feature_map, class_names)
+    elif not isinstance(clients, Ledger | Statistics):
+        parties = parties_of(clients, columns, class_names)
     given = _public_map(chosen, parties, feature_map)
     full_map = given
     if parties is not None:

@@ -12,9 +12,18 @@ from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.ridge import FourierRidge
 from fedmoments.core.heads.second_exchange import fisher_directions
-from fedmoments.core.maps import FeatureMap, RandomFourier, RandomProjection, compose, median_bandwidth
+from fedmoments.core.maps import (
+    FeatureMap,
+    RandomFourier,
+    RandomProjection,
+    TableMap,
+    compose,
+    median_bandwidth,
+    table_of,
+)
 from fedmoments.core.maps.canonical import sha256_of_json
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
+from fedmoments.core.tables import table_bandwidth, table_map
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.federation.amendment import MOST_AMENDMENTS, Amendment
 from fedmoments.federation.name_samples import NameSamples
@@ -26,7 +35,16 @@ from fedmoments.samples.fingerprint import Fingerprint
 from fedmoments.settings.samples import EncoderChoice
 from fedmoments.wire.keys import IdentityKey
 
-__all__ = ["amend_terms", "bandwidth_after", "directions_after", "draw_up_terms", "largest_contribution", "usual_heads"]
+__all__ = [
+    "amend_terms",
+    "bandwidth_after",
+    "directions_after",
+    "draw_up_terms",
+    "largest_contribution",
+    "table_after_exchange",
+    "table_bandwidth_after",
+    "usual_heads",
+]
 
 #: Room for header, signature and the description of the body.
 _OVERHEAD = 2**16
@@ -225,6 +243,44 @@ def bandwidth_after(first: Terms, stats: Statistics, before: FeatureMap | None) 
         f"the width of a kernel comes from norms, but the first exchange, '{first.name}', collected {first.spec}: let "
         "it serve the head gh-nb, or give --bandwidth"
     )
+
+
+def table_after_exchange(first: Terms, stats: Statistics) -> TableMap:
+    """Return the table that a first exchange was measured behind, standardised by its sums.
+
+    Parameters
+    ----------
+    first, stats
+        Its terms, and all contributions to it, merged.
+
+    Examples
+    --------
+    >>> from fedmoments.core.tables import draft_table
+    >>> draft = draft_table({"age": [30.0, 50.0]})
+    >>> fingerprint = Fingerprint("identity", "none", draft, ("cat", "dog"))
+    >>> spec = StatisticsSpec.of("class_squares")
+    >>> first = Terms("pets", {"name": "identity", "options": {}}, fingerprint, 2, spec)
+    >>> stats = Statistics.of(draft(draft.code({"age": [30, 50]})), [0, 1], spec, n_classes=2)
+    >>> table_after_exchange(first, stats).columns[0].center
+    40.0
+    """
+    return table_map(_draft(first), stats)
+
+
+def table_bandwidth_after(first: Terms, stats: Statistics) -> float:
+    """Return the kernel width of Fourier features behind the table that :func:`table_after_exchange` returns."""
+    return table_bandwidth(_draft(first), stats)
+
+
+def _draft(first: Terms) -> TableMap:
+    """Return the table that a first exchange was measured behind, and no other map."""
+    table = table_of(first.map_or_none)
+    if table is None or table != first.map_or_none:
+        raise InputError(
+            f"the first exchange, '{first.name}', was measured behind {first.map_outline.text}, but the sums of a raw "
+            "table come from one behind its draft alone: --table draft and no other map"
+        )
+    return table
 
 
 def _require_common_map(heads: Mapping[str, Head], feature_map: FeatureMap | None) -> None:

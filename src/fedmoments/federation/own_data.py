@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps import table_of
 from fedmoments.errors import InputError, OwnDataError, PolicyError
 from fedmoments.federation.own_memory import remembered_data
 from fedmoments.federation.terms import Terms
@@ -28,17 +29,15 @@ UNKNOWN = -1
 SHOWN = 5
 
 
-def read_own(
-    settings: ClientSettings, agreed: Sequence[str], *, keep: bool = False
-) -> tuple[DataSet, Ints, dict[str, int]]:
+def read_own(settings: ClientSettings, terms: Terms, *, keep: bool = False) -> tuple[DataSet, Ints, dict[str, int]]:
     """Return a party's samples of the agreed classes, the agreed label of each own class, and what was left out.
 
     Parameters
     ----------
     settings
         The party's own.
-    agreed
-        Classes of the federation, in the order of their labels.
+    terms
+        Of the federation: its classes, in the order of their labels, and its table if samples are rows of raw ones.
     keep
         Whether what is held out to test for the first time is written down.
 
@@ -53,8 +52,8 @@ def read_own(
         When the data cannot be read, or hold classes that the federation does not have and that are not to be ignored.
     """
     with reading_own():
-        data = remembered_data(settings, keep=keep)
-    labels = label_table(data.class_names, agreed, settings.classes, ignore_unknown=settings.ignore_unknown)
+        data = remembered_data(settings, keep=keep, table=table_of(terms.map_or_none))
+    labels = label_table(data.class_names, terms.classes, settings.classes, ignore_unknown=settings.ignore_unknown)
     if (labels >= 0).all():
         return data, labels, {}
     train, test = (part.take(np.flatnonzero(labels[part.labels] >= 0)) for part in (data.train, data.test))

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.files import write_whole
 from fedmoments.samples.dataset import DataSet
@@ -32,7 +33,7 @@ __all__ = ["FORGOTTEN", "HELD_OUT", "forget", "memory_stamp", "remembered_data"]
 HELD_OUT, FORGOTTEN = "held-out.json", "forgotten.txt"
 
 
-def remembered_data(settings: ClientSettings, *, keep: bool) -> DataSet:
+def remembered_data(settings: ClientSettings, *, keep: bool, table: TableMap | None = None) -> DataSet:
     """Return a party's samples, those that were added among them, without those that are forgotten.
 
     Parameters
@@ -41,11 +42,13 @@ def remembered_data(settings: ClientSettings, *, keep: bool) -> DataSet:
         The party's own.
     keep
         Whether what is held out for the first time is written down.
+    table
+        What codes the cells of raw tables, where the federation agreed on that.
     """
     if settings.split:  # a trial: the data are dealt out anew each time
-        return read_data(settings)
+        return read_data(settings, table)
     place = settings.memory or settings.folder
-    parts = _parts(settings, Path(place) if place else None, keep=keep)
+    parts = _parts(settings, Path(place) if place else None, keep=keep, table=table)
     gone = _forgotten(Path(place)) if place else {}
     if gone:
         parts = [
@@ -108,23 +111,26 @@ def _names(data: DataSet, part: Samples, place: int) -> list[str]:
     return [name, f"{data.name}:{name}", f"{data.name.partition(':')[2]}:{name}", *paths]
 
 
-def _parts(settings: ClientSettings, place: Path | None, *, keep: bool) -> list[DataSet]:
+def _parts(settings: ClientSettings, place: Path | None, *, keep: bool, table: TableMap | None = None) -> list[DataSet]:
     """Return the data and each that were added, with the samples held out that always were."""
     texts = (settings.data, *settings.also)
     own = [settings if text == settings.data else replace(settings, data=text, test=None) for text in texts]
     if place is None:
-        return [read_data(source) for source in own]
+        return [read_data(source, table) for source in own]
     known, seen = _held_out(place / HELD_OUT)
     parts = []
     for source in own:
-        in_order = read_data(replace(source, test_share=0.0))
+        in_order = read_data(replace(source, test_share=0.0), table)
         if len(in_order.test):  # a test part of its own
             parts.append(in_order)
             continue
         if source.data not in seen and not _contents(known) & _contents(_keys(in_order.train)):
-            known += Counter(_keys(read_data(source).test))
+            known += Counter(_keys(read_data(source, table).test))
         seen |= {source.data}
         held = _held(_keys(in_order.train), known)
+        groups = in_order.train.groups
+        if groups is not None:  # a new sample of a patient who is tested on is not measured
+            held |= np.isin(groups, groups[held])
         train, test = (in_order.train.take(np.flatnonzero(which)) for which in (~held, held))
         parts.append(DataSet(train, test, in_order.name, in_order.description))
     if keep and (known, seen) != _held_out(place / HELD_OUT):

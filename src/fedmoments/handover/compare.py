@@ -149,7 +149,7 @@ def compare_on(
     progress, options
         As in :func:`fedmoments.handover.answers.encoded`.
     """
-    samples = read_labelled(source)
+    samples = read_labelled(source, load(files[0]))
     encode = samples.modality != "features"
     first = Model.read(files[0], encode=encode, **loading)
     second = Model.read(files[1], encode=encode, before=first, **loading)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.linalg import blocks
+from fedmoments.core.maps import table_of
 from fedmoments.errors import InputError
 from fedmoments.handover.answers import encoded
 from fedmoments.handover.model import Model
@@ -20,15 +21,23 @@ from fedmoments.settings.samples import SampleSource
 __all__ = ["labelled_features", "labels_for", "predicted_names", "read_labelled"]
 
 
-def read_labelled(source: SampleSource) -> Samples:
+def read_labelled(source: SampleSource, classifier: Classifier | None = None) -> Samples:
     """Return the samples that a model is tested on: the test part of data that have one, or all of them.
+
+    Parameters
+    ----------
+    source
+        The data.
+    classifier
+        Whose map codes the cells, where it was fitted from raw tables.
 
     Examples
     --------
     >>> len(read_labelled(SampleSource("digits")))
     1797
     """
-    data = read_data(replace(source, test_share=source.test_share or 0.0))
+    table = table_of(classifier.feature_map) if classifier is not None else None
+    data = read_data(replace(source, test_share=source.test_share or 0.0), table)
     return data.test if len(data.test) else data.train
 
 

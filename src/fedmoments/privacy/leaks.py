@@ -25,6 +25,8 @@ With n samples of a class (or of a row of means), in d dimensions:
   below that, membership is guessed from how much of a sample's difference from its mean lies in the directions told.
 - a feature map that is neither linear nor narrower than its input: sums behind it may determine samples, see
   :mod:`fedmoments.privacy.map_leaks`.
+- counts of categories behind the map of a raw table: they are exact, and a small one says that somebody of a class has
+  a rare category. Whoever knows all but one of a class knows the last one's categories.
 - a mean over few samples: each has the weight 1/n. On the same data, a sample is told from another of its class with
   probability 0.95, 0.87, 0.74, 0.63, 0.56 for n = 2, 3, 5, 10, 20 by its distance to the mean.
 
@@ -33,7 +35,7 @@ Features are what is revealed, not images or sentences; how much of those featur
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fedmoments.core.observations.parts import Revealed
@@ -54,6 +56,8 @@ TITLES = {
     "pair": "the feature vectors of both samples of a class",
     "values": "every coordinate's values, from power sums over few samples",
     "inversion": "feature vectors, from behind a map that expands",
+    "categories": "how many samples of each class have each category or gap",
+    "rare": "that somebody of a class has a rare category",
     "membership": "whether a known sample was there, from second moments",
     "span": "whether a known sample was there, from the rows of a sketch",
     "outlier": "what a single sample differs from its mean by, from a row of a sketch",
@@ -75,7 +79,7 @@ class Finding:
     ----------
     kind
         ``sample``, ``pair``, ``values``, ``inversion``, ``membership``, ``span``, ``outlier``, ``few``,
-        ``unknown`` or ``counts``.
+        ``rare``, ``unknown``, ``categories`` or ``counts``.
     severity
         ``exposed``, ``weak`` or ``counts``.
     sentence
@@ -212,7 +216,7 @@ class LeakReport:
         return {
             "moments": list(self.outline.spec.sent),
             "dim": self.outline.dim,
-            **({} if self.outline.behind is None else {"map": asdict(self.outline.behind)}),
+            **({} if self.outline.behind is None else {"map": self.outline.behind.to_dict()}),
             "samples": self.outline.n_samples,
             "classes": len(self.outline.counts),
             "min_count": self.min_count,
@@ -244,7 +248,7 @@ class _Finder:
         if not self.outline.counts:
             return ()
         findings = [*self._samples(), *self._pairs(), *self._values(), *self._inverted(), *self._membership()]
-        findings += [*self._sketches(), *self._few(), *self._unknown(), self._counts()]
+        findings += [*self._sketches(), *self._few(), *self._unknown(), self._counts(), *self._categories()]
         return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
     def _finding(self, kind: str, severity: str, text: str, labels: Sequence[int], samples: int) -> Finding:
@@ -310,6 +314,25 @@ class _Finder:
             "or of all classes as its samples have coordinates"
         )
         return [self._finding("inversion", EXPOSED, text, labels, sum(counts[label] for label in labels))]
+
+    def _categories(self) -> list[Finding]:
+        """Say that categories are counted, and that small counts point at somebody."""
+        behind, outline = self.outline.behind, self.outline
+        if behind is None or not behind.counted:
+            return []
+        pairs = ", and each pair of them" if {"gram", "class_grams"} & self.moments else ""
+        text = f"how many samples of each class have each of {len(behind.counted)} categories and gaps{pairs}"
+        findings = [self._finding("categories", COUNTS, text, sorted(outline.counts), outline.n_samples)]
+        small = {label: [n for n in told if n < self.min_count] for label, told in outline.categories.items()}
+        labels = sorted(label for label, counts in small.items() if counts)
+        if labels:
+            rare = sum(len(counts) for counts in small.values())
+            text = (
+                f"that somebody of a class has a rare category: {rare:,} of these counts are of fewer than "
+                f"{self.min_count} samples"
+            )
+            findings.append(self._finding("rare", WEAK, text, labels, sum(map(sum, small.values()))))
+        return findings
 
     def _membership(self) -> list[Finding]:
         """Second moments over few samples."""

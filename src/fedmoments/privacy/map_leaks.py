@@ -15,13 +15,20 @@ for D = d more than the unknowns only where n ≤ 2, which is the pair that :mod
 that is neither linear nor wider than its input (scaling to length 1, a power of each coordinate) is therefore judged
 as no map at all; the same count says so.
 
+The map of a raw table is neither linear nor narrower, and yet each of its columns is made of one column that goes in:
+a sum behind it is a sum of that column, or a count of samples with a category. It blends nothing that could be solved
+for, so it is judged as no map, and what the counts tell is said by itself. What follows it is judged by the columns of
+the raw table, of which each is one unknown.
+
 The count is a rule, not a proof: it tells where equations suffice, not that a solver finds the root.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fedmoments.core.maps import Chain, FeatureMap
+import numpy as np
+
+from fedmoments.core.maps import Chain, FeatureMap, TableMap, table_of
 from fedmoments.errors import InputError
 
 __all__ = ["MapOutline", "fewest_samples", "largest_matrix", "numbers_told"]
@@ -41,6 +48,8 @@ class MapOutline:
         Columns d that go in, and D that come out.
     is_linear
         Whether a sum of what comes out tells the sum of what goes in, no more.
+    counted
+        Columns that are 0 or 1 in every sample, so that a sum of them is a count: those of categories and of gaps.
 
     Examples
     --------
@@ -54,6 +63,7 @@ class MapOutline:
     before: int
     after: int
     is_linear: bool
+    counted: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, feature_map: FeatureMap | None, width: int) -> "MapOutline":
@@ -64,7 +74,19 @@ class MapOutline:
         if feature_map is None:
             return cls("none", width, width, is_linear=True)
         name = ", ".join(stage.kind for stage in _stages(feature_map))
+        table = table_of(feature_map)
+        if table is not None:
+            return cls._behind_table(name, table, _stages(feature_map)[1:], width)
         return cls(name, _input_dim(feature_map, width) or 1, width, feature_map.is_linear)
+
+    @classmethod
+    def _behind_table(cls, name: str, table: TableMap, rest: tuple[FeatureMap, ...], width: int) -> "MapOutline":
+        """Return the outline of a raw table's map with what follows it."""
+        given = len(table.outputs)
+        if not rest:
+            return cls(name, given, width, is_linear=False, counted=tuple(np.flatnonzero(table.counted).tolist()))
+        blends = not all(stage.is_linear for stage in rest) and width > given
+        return cls(name, len(table.names) if blends else given, width, is_linear=False)
 
     @property
     def expands(self) -> bool:
@@ -75,7 +97,14 @@ class MapOutline:
     def text(self) -> str:
         """The map in one line."""
         kind = "linear" if self.is_linear else "not linear"
+        if self.counted:
+            return f"{self.name}: {self.after} columns, {len(self.counted)} of them counts of categories and gaps"
         return self.name if self.name == "none" else f"{self.name}: {self.before} → {self.after} columns, {kind}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the outline, ready for JSON, with how many columns are counts where there are any."""
+        plain = {"name": self.name, "before": self.before, "after": self.after, "is_linear": self.is_linear}
+        return {**plain, "counted": len(self.counted)} if self.counted else plain
 
     def determines(self, n: int, moments: Collection[str], second: str) -> bool:
         """Say whether numbers sent about n samples determine them, beyond what the same moments without a map tell.

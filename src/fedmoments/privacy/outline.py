@@ -3,10 +3,12 @@
 Nothing of the numbers themselves is needed, so an outline can be drawn before anything is measured or encoded.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.core.statistics.moments import DERIVED
@@ -38,6 +40,9 @@ class Outline:
         that says.
     behind
         The feature map; None where it is not known, which is judged as no map.
+    categories
+        Label -> how many samples have each category or gap of a raw table, of those that any has; empty where numbers
+        are not at hand.
 
     Examples
     --------
@@ -52,6 +57,7 @@ class Outline:
     rows: dict[int, tuple[int, ...]]
     sketches: tuple[SketchOutline, ...] = ()
     behind: MapOutline | None = None
+    categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def n_samples(self) -> int:
@@ -59,8 +65,8 @@ class Outline:
         return sum(self.counts.values())
 
     @classmethod
-    def of(cls, stats: Statistics) -> "Outline":
-        """Return the outline of statistics.
+    def of(cls, stats: Statistics, behind: MapOutline | None = None) -> "Outline":
+        """Return the outline of statistics that were measured behind a map, where that is known.
 
         Examples
         --------
@@ -69,13 +75,15 @@ class Outline:
         {0: 2}
         """
         counts = dict(zip(stats.classes.tolist(), stats.class_counts.tolist(), strict=True))
+        told = _told(stats.classes, stats.sums[stats.classes], behind)
         if not stats.spec.keeps_clients_apart:
-            return cls(stats.spec, stats.dim, counts, {label: (count,) for label, count in counts.items()})
+            one_each: dict[int, tuple[int, ...]] = {label: (count,) for label, count in counts.items()}
+            return cls(stats.spec, stats.dim, counts, one_each, behind=behind, categories=told)
         rows: dict[int, list[int]] = {label: [] for label in counts}
         for label, count in zip(stats.row_labels.tolist(), stats.row_counts.tolist(), strict=True):
             rows[label].append(count)
         kept_apart = {label: tuple(sizes) for label, sizes in rows.items()}
-        return cls(stats.spec, stats.dim, counts, kept_apart, outlines_of(stats))
+        return cls(stats.spec, stats.dim, counts, kept_apart, outlines_of(stats), behind, told)
 
     @classmethod
     def of_labels(cls, labels: ArrayLike, spec: StatisticsSpec, dim: int, *, fewest: int = 1) -> "Outline":
@@ -137,7 +145,7 @@ class Outline:
         return replace(self, sketches=cut)
 
     def measured(self, features: ArrayLike, labels: ArrayLike, share: float = 1.0, least: int = 0) -> "Outline":
-        """Return the outline of one client with what its sketch tells of its samples, measured on them.
+        """Return the outline of one client with what its sketch, and counts of categories, tell of its samples.
 
         Parameters
         ----------
@@ -153,10 +161,15 @@ class Outline:
         >>> round(outline.measured(X, labels).sketches[0].exposure.mean, 2)
         0.19
         """
-        if not self.spec.has_sketch or not self.counts:
+        if not self.counts:
             return self
-        spec = StatisticsSpec.of("scatter_sketch", sketch=self.spec.plan)
         X, y = np.asarray(features), np.asarray(labels)
+        outline = replace(self, categories=_categories(X, y, self.behind))
+        return outline._sketched(X, y, share, least) if self.spec.has_sketch else outline
+
+    def _sketched(self, X: NDArray[Any], y: NDArray[Any], share: float, least: int) -> "Outline":
+        """Return the outline with what its sketch tells of samples X (n, d) with labels y (n,)."""
+        spec = StatisticsSpec.of("scatter_sketch", sketch=self.spec.plan)
         stats = limit_sketch(Statistics.of(X, y, spec, n_classes=max(self.counts) + 1), share, least)
         sketches = []
         for outline, (rows, _, _) in zip(outlines_of(stats), stats.sketches.blocks(), strict=True):
@@ -177,6 +190,24 @@ class Outline:
         kept = [label for label, sizes in self.rows.items() if min(sizes) >= min_count]
         counts, rows = {label: self.counts[label] for label in kept}, {label: self.rows[label] for label in kept}
         return replace(self, counts=counts, rows=rows, sketches=())
+
+
+def _categories(X: NDArray[Any], y: NDArray[Any], behind: MapOutline | None) -> dict[int, tuple[int, ...]]:
+    """Return how many samples of each class have each category, of features X (n, d) and labels y (n,)."""
+    classes, places = np.unique(y, return_inverse=True)
+    if behind is None or not behind.counted:
+        return {}
+    sums = np.zeros((len(classes), X.shape[1]))
+    np.add.at(sums, places, X)
+    return _told(classes, sums, behind)
+
+
+def _told(classes: NDArray[Any], sums: NDArray[Any], behind: MapOutline | None) -> dict[int, tuple[int, ...]]:
+    """Return the counts among the sums (c, d) of classes (c,)."""
+    if behind is None or not behind.counted:
+        return {}
+    counts = np.rint(sums[:, list(behind.counted)]).astype(np.int64)
+    return {int(label): tuple(row[row > 0].tolist()) for label, row in zip(classes, counts, strict=True)}
 
 
 def _planned(spec: StatisticsSpec, dim: int, counts: dict[int, int]) -> tuple[SketchOutline, ...]:

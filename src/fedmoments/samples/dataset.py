@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import InputError
 from fedmoments.samples.digests import sample_digests
 from fedmoments.samples.samples import Modality, Problem, Samples
@@ -25,6 +26,8 @@ class DataSet:
         What a person typed to get it.
     description
         One sentence for people.
+    table
+        What codes the cells of a raw table, and stands first among the maps of its features; None of other data.
 
     Examples
     --------
@@ -38,6 +41,7 @@ class DataSet:
     test: Samples
     name: str
     description: str
+    table: TableMap | None = None
 
     def __post_init__(self) -> None:
         if self.train.class_names != self.test.class_names or self.train.modality != self.test.modality:

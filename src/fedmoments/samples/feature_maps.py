@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.heads.choosing import map_rule_of
-from fedmoments.core.maps import FeatureMap
+from fedmoments.core.maps import FeatureMap, TableMap, compose
 from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
 from fedmoments.samples.encoders.registry import find_entry
 
@@ -15,7 +15,13 @@ __all__ = ["chosen_map"]
 
 
 def chosen_map(
-    word: str, heads: Sequence[str], encoder: str, X: NDArray[Any] | None = None, y: NDArray[np.int64] | None = None
+    word: str,
+    heads: Sequence[str],
+    encoder: str,
+    X: NDArray[Any] | None = None,
+    y: NDArray[np.int64] | None = None,
+    *,
+    table: TableMap | None = None,
 ) -> FeatureMap | None:
     """Return the public map of a federation, or None.
 
@@ -31,6 +37,8 @@ def chosen_map(
     X, y
         (n, d) features and (n,) labels like the clients', where features are given (the encoder ``identity``): ``auto``
         looks at them.
+    table
+        What codes raw tables: it comes first, and no rule adds to it.
 
     Examples
     --------
@@ -39,6 +47,9 @@ def chosen_map(
     >>> chosen_map("auto", ["fedcof"], "minilm"), chosen_map("", ["fedcof"], "squeezenet-1.1")
     (None, None)
     """
+    if table is not None:
+        second = named_map("none" if word in ("", AUTO) else word)
+        return compose(table, second) if second else table
     wanted = word or map_rule_of(heads)
     if wanted != AUTO:
         return named_map(wanted)

@@ -9,6 +9,7 @@ classes             (C,) text, optional        class names, in the order of the 
 domain_train        (n,) optional              domain of each training sample, for the split ``domain``
 domains             (m,) text, optional        names of the domains, when domain_train holds their numbers
 client_train        (n,) optional              user of each training sample, for the split ``id``
+group_train         (n,) optional              what must stay at one client: a patient
 encoder             () text, optional          which encoder made the features, as ``fedmoments encode`` notes it (JSON)
 ==================  =========================  ====================================================
 
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
+from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.core.statistics.checks import check_features, check_labels
 from fedmoments.durable.placing import part_of
 from fedmoments.errors import InputError
@@ -39,6 +41,8 @@ __all__ = ["Features", "Samples", "load_features", "save_features"]
 
 #: A label above this, in a file that does not say how many classes there are, is taken for a mistake.
 MOST_CLASSES = 2**20
+#: What a file may say of each training sample, besides its domain.
+_KEYS = ("client", "group")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +73,14 @@ class Features:
         Samples; without any when the file was read without that part.
     class_names
         C names, or none.
-    domains, ids
-        (n_train,) domain and user of every training sample, or None.
+    domains, ids, groups
+        (n_train,) domain, user and group (what must stay at one client) of every training sample, or None.
     public_map
         What all clients apply to features before they measure, or None; it is not applied yet.
     advised_map
         The same, where all heads of a federation leave the map to a rule (``Head.map_rule``), and nobody named one.
+    first_exchange
+        What clients send before, because the map was made of it, and in how many columns; None without one.
     names
         (C, d) features of the class names, which count as one sample of each class, or None.
     encoder
@@ -94,8 +100,10 @@ class Features:
     class_names: tuple[str, ...] = ()
     domains: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
     public_map: FeatureMap | None = None
     advised_map: FeatureMap | None = None
+    first_exchange: tuple[StatisticsSpec, int] | None = None
     names: NDArray[np.floating[Any]] | None = None
     encoder: dict[str, Any] | None = None
 
@@ -152,9 +160,11 @@ def load_features(
         dim = samples[part].X.shape[1]
     train, test = samples.get("train", _NOTHING), samples.get("test", _NOTHING)
     domains = _domains(path, arrays, len(train)) if "train" in samples else None
-    ids = _key(path, arrays, "client_train", len(train)) if "train" in samples else None
+    ids, groups = (_key(path, arrays, f"{what}_train", len(train)) if len(train) else None for what in _KEYS)
     encoder = _encoder(path, arrays.get("encoder"))
-    return Features(os.fspath(path), count, train, test, class_names=names, domains=domains, ids=ids, encoder=encoder)
+    return Features(
+        os.fspath(path), count, train, test, class_names=names, domains=domains, ids=ids, groups=groups, encoder=encoder
+    )
 
 
 def save_features(
@@ -174,7 +184,7 @@ def save_features(
     arrays: dict[str, Any] = {}
     for name, samples in parts.items():
         arrays |= {f"x_{name}": samples.features, f"y_{name}": samples.labels}
-        keys = {"domain": samples.domains, "client": samples.clients}
+        keys = {"domain": samples.domains, "client": samples.clients, "group": samples.groups}
         arrays |= {f"{what}_{name}": np.asarray(key, str) for what, key in keys.items() if key is not None}
         arrays["classes"] = np.array(samples.class_names, str)
     if encoder is not None:
@@ -203,7 +213,8 @@ def _encoder(path: str | os.PathLike[str], text: NDArray[Any] | None) -> dict[st
 
 def _read(path: str | os.PathLike[str], wanted: list[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays that matter here; all labels, because they say how many classes there are."""
-    known = {*wanted, "y_train", "y_test", "classes", "domain_train", "domains", "client_train", "encoder"}
+    known = {*wanted, "y_train", "y_test", "classes", "domain_train", "domains", "encoder"}
+    known |= {f"{what}_train" for what in _KEYS}
     arrays, held = read_npz(path, known)
     refuse_unknown(path, held)
     missing = [name for name in wanted if name not in arrays]

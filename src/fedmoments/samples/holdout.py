@@ -2,6 +2,7 @@
 
 import math
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ def check_test_share(value: object) -> float:
 
 
 def hold_out(
-    labels: NDArray[np.int64], test_share: float = 0.2, seed: Seed = 0
+    labels: NDArray[np.int64], test_share: float = 0.2, seed: Seed = 0, *, groups: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose the test samples, class by class.
 
@@ -43,6 +44,9 @@ def hold_out(
         At least 0, below 1; 0 holds out nothing.
     seed
         A whole number, or a generator (which is advanced).
+    groups
+        (n,) what must stay together, such as patients. In random order, a group joins the test part if that brings its
+        counts of classes nearer to the shares asked for, and leaves every class a sample to train on.
 
     Returns
     -------
@@ -56,6 +60,8 @@ def hold_out(
     [0, 1]
     """
     share = check_test_share(test_share)
+    if groups is not None:
+        return _whole_groups(labels, groups, share, seed)
     n = len(labels)
     sizes = np.bincount(labels) if n else np.zeros(0, np.int64)
     quotas = share * sizes
@@ -71,3 +77,29 @@ def hold_out(
     rank = np.arange(n) - np.repeat(starts, sizes)
     chosen = rank < np.repeat(counts, sizes)
     return np.sort(by_class[~chosen]), np.sort(by_class[chosen])
+
+
+def _whole_groups(
+    labels: NDArray[np.int64], groups: NDArray[Any], share: float, seed: Seed
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return training and test samples with every group in one of the parts."""
+    _, codes = np.unique(groups, return_inverse=True)
+    n_groups = int(codes.max(initial=-1)) + 1
+    cells = np.zeros((n_groups, int(labels.max(initial=-1)) + 1))
+    np.add.at(cells, (codes, labels), 1)
+    sizes = cells.sum(axis=0)
+    wanted, held = share * sizes, np.zeros_like(sizes)
+    test = np.zeros(n_groups, bool)
+    order = shuffle(generator(seed), n_groups)
+    for group in order if share else order[:0]:
+        more = held + cells[group]
+        if (more < sizes)[cells[group] > 0].all() and _away(more, wanted) < _away(held, wanted):
+            held, test[group] = more, True
+    if share and not test.any():  # groups are larger than the share: the one that is nearest to it
+        fit = [group for group in order if (cells[group] < sizes)[cells[group] > 0].all()]
+        test[min(fit, key=lambda group: _away(cells[group], wanted), default=order[:0])] = True
+    return np.flatnonzero(~test[codes]), np.flatnonzero(test[codes])
+
+
+def _away(counts: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
+    return float(((counts - wanted) ** 2).sum())

@@ -14,7 +14,9 @@ from fedmoments.errors import FileFormatError, InputError
 __all__ = ["ARRAYS", "read_npz", "refuse_unknown"]
 
 #: All arrays that a file of features or images may hold.
-ARRAYS = frozenset(f"{what}_{part}" for what in ("x", "y", "domain", "client") for part in ("train", "test")) | {
+ARRAYS = frozenset(
+    f"{what}_{part}" for what in ("x", "y", "domain", "client", "group") for part in ("train", "test")
+) | {
     "classes",
     "domains",
     "encoder",

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, cast
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.entry import Runtime
 from fedmoments.samples.encoders.pipeline import EncodedSamples, encode_samples
 from fedmoments.samples.encoders.registry import load_encoder
-from fedmoments.samples.sources.registry import load_data
+from fedmoments.samples.sources.registry import load_data, takes_option
 from fedmoments.settings.samples import Encoding, SampleSource
 
 __all__ = ["DEFAULTS", "choose_encoder", "encode_parts", "read_data"]
@@ -21,8 +22,15 @@ DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identi
 _OWN = ("data", "strict")  # fields of a source that are no options of its reader, or are given as something else
 
 
-def read_data(source: SampleSource) -> DataSet:
+def read_data(source: SampleSource, table: TableMap | None = None) -> DataSet:
     """Load samples, without encoding them.
+
+    Parameters
+    ----------
+    source
+        Where from, and how.
+    table
+        What codes the cells, where the data are a raw table; features that are given are taken as coded already.
 
     Examples
     --------
@@ -30,6 +38,8 @@ def read_data(source: SampleSource) -> DataSet:
     10
     """
     options = {option.name: getattr(source, option.name) for option in fields(SampleSource) if option.name not in _OWN}
+    if table is not None and takes_option(source.data, "table"):
+        options["table"] = table
     return load_data(source.data, **options, strict=source.strict or None)
 
 

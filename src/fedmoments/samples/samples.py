@@ -81,6 +81,8 @@ class Samples:
         (n,) text or numbers, where the data say which domain a sample is from, or which client holds it.
     problems
         What was left out on the way here.
+    groups
+        (n,) text or numbers, where samples of one group (a patient) must stay together.
 
     Examples
     --------
@@ -97,11 +99,12 @@ class Samples:
     domains: NDArray[Any] | None = None
     clients: NDArray[Any] | None = None
     problems: tuple[Problem, ...] = field(default_factory=tuple)
+    groups: NDArray[Any] | None = None
     #: What :func:`fedmoments.samples.digests.sample_digests` found, so that samples are hashed once.
     hashed: "Hashed | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("labels", "sources", "domains", "clients"):
+        for name in ("labels", "sources", "domains", "clients", "groups"):
             values = getattr(self, name)
             if values is not None and len(values) and len(values) != len(self.items):
                 raise InputError(f"{name} must be one a sample, {len(self.items)}, but are {len(values)}")
@@ -130,6 +133,7 @@ class Samples:
             None if self.domains is None else self.domains[indices],
             None if self.clients is None else self.clients[indices],
             self.problems,
+            None if self.groups is None else self.groups[indices],
         )
         if self.hashed is not None:
             taken.keep(self.hashed.take(indices))

@@ -10,7 +10,8 @@ a folder         all images below it        –                                 
 another file     an image                   one sentence a line                   numbers of a sample a line
 ===============  =========================  ====================================  ============================
 
-Of an archive, the array ``x`` is taken, or ``x_test``, or the only one.
+A model that was fitted from raw tables takes such, with the columns that it knows. Of an archive, the array
+``x`` is taken, or ``x_test``, or the only one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.npz_arrays import read_npz
 from fedmoments.samples.samples import Modality, Samples
@@ -46,6 +48,7 @@ def read_unlabelled(
     column: str | None = None,
     stdin: TextIO | None = None,
     sentences: Sequence[str] = (),
+    table: TableMap | None = None,
 ) -> Samples:
     r"""Return the samples that files, folders, tables, archives and standard input hold, in order.
 
@@ -61,6 +64,8 @@ def read_unlabelled(
         Lines of standard input.
     sentences
         Further samples, as they were typed.
+    table
+        What codes the cells of raw tables, for a model that was fitted from such.
 
     Returns
     -------
@@ -78,7 +83,7 @@ def read_unlabelled(
     named: list[_Named] = []
     for place in places:
         try:
-            named += _read(place, modality, column, stdin, problems)
+            named += _read(place, modality, column, stdin, problems, table=table)
         except (InputError, FileFormatError) as error:
             problems.add(place, str(error))
     named += [(f"--text {number}", sentence) for number, sentence in enumerate(sentences, 1)]
@@ -94,7 +99,13 @@ def read_unlabelled(
 
 
 def _read(
-    place: str, modality: Modality, column: str | None, stdin: TextIO | None, problems: Problems
+    place: str,
+    modality: Modality,
+    column: str | None,
+    stdin: TextIO | None,
+    problems: Problems,
+    *,
+    table: TableMap | None,
 ) -> Iterable[_Named]:
     path = Path(place)
     if place == STDIN:
@@ -104,7 +115,7 @@ def _read(
     if not path.is_file():
         raise InputError("there is no such file")
     if path.suffix.lower() in _TABLES:
-        return _of_table(path, modality, column, problems)
+        return _of_table(path, modality, column, problems) if table is None else _of_raw_table(path, table, problems)
     if path.suffix.lower() == ".npz":
         return _of_archive(path, modality)
     if modality == "image":
@@ -161,6 +172,23 @@ def _of_table(path: Path, modality: Modality, column: str | None, problems: Prob
                 yield where, cell(number - 1, record.get(str(chosen)))
             except InputError as error:
                 problems.add(where, str(error))
+
+
+def _of_raw_table(path: Path, table: TableMap, problems: Problems) -> Iterator[_Named]:
+    header = csv_header(path, None)
+    lacking = [name for name in table.names if name not in header]
+    if lacking:
+        raise InputError(
+            f"it has no column '{lacking[0]}', which this model needs: its columns are {', '.join(header)}"
+        )
+    for number, record in enumerate(csv_records(path, None), 1):
+        where = f"{path} row {number}"
+        try:
+            if isinstance(record, str):
+                raise InputError(record)
+            yield where, table.code_row([record.get(name) for name in table.names])
+        except InputError as error:
+            problems.add(where, str(error))
 
 
 def _of_archive(path: Path, modality: Modality) -> Iterator[_Named]:

@@ -83,6 +83,12 @@ class Columns:
     image: str | None = _data(None, "Column of images or of paths to them.")
     label: str | None = _data(None, "Column of labels.")
     domains: bool | None = _data(None, "Folders are domain/class, not class.")
+    table: str | None = _data(
+        None,
+        "Samples are rows of a raw table, with numbers, categories and gaps: draft (what it holds is seen in it; "
+        "draft:COLUMN,… names columns of codes), or a file of 'fedmoments table' (see docs/tutorials/tables.md).",
+        metavar="draft|FILE",
+    )
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,12 @@ class SampleSource(Columns):
 
     client: str | None = _data(None, "Column of clients, for the split 'id'.")
     domain: str | None = _data(None, "Column of domains, for the split 'domain'.")
+    group: str | None = _data(
+        None, "Column of what must stay together, such as a patient: on one side of the test, at one client."
+    )
+    features: str | None = _data(
+        None, 'Columns of numbers that are the samples: a,b,c or "emb*", or one column of vectors.', metavar="COLUMN,…"
+    )
     test: str | None = _data(None, "A second file, to test on.")
     test_share: float | None = _data(None, "Share to test on, of data that come in one part.", metavar="SHARE")
     strict: bool = _data(False, "Stop at the first sample that is unreadable.")

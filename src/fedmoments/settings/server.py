@@ -40,6 +40,13 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     sources: ClassVar[tuple[str, ...]] = ("data",)
 
     data: str = option("", "Take class names, and the dimension of features, from data like the clients'.", common=1)
+    table: str | None = option(
+        None,
+        "Clients' samples are rows of raw tables: draft (what they hold is seen in --data), a file of 'fedmoments "
+        "table', or after (the table of a first exchange, --after, standardised by its sums).",
+        metavar="draft|FILE|after",
+        group="Data",
+    )
     name: str = option("", "What people call the federation.", common=1)
     heads: tuple[str, ...] = option(
         (),

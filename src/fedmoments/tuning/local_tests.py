@@ -105,6 +105,7 @@ def hold_out_tests(features: Features, split: Split, share: float, *, seed: int)
         test=Samples(train.X[tested], train.y[tested]),
         domains=None if features.domains is None else features.domains[~tested],
         ids=None if features.ids is None else features.ids[~tested],
+        groups=None if features.groups is None else features.groups[~tested],
     )
     kept, dealt = split.clients[~tested], split.clients[tested]
     return rest, replace(split, clients=kept), replace(split, clients=dealt, why="")

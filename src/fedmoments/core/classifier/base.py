@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier.familiar import Distance, Familiar
 from fedmoments.core.classifier.ranks import Ranks
-from fedmoments.core.maps import FeatureMap, from_description
+from fedmoments.core.maps import FeatureMap, from_description, table_of
+from fedmoments.core.maps.cells import is_tabular
 from fedmoments.core.notebook import html_table
 from fedmoments.errors import InputError, UnknownNameError, reading
 from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
@@ -120,7 +121,8 @@ class Classifier(ABC):
         Parameters
         ----------
         X
-            (n, d) features. float32 is scored in float32, anything else in float64.
+            (n, d) features. float32 is scored in float32, anything else in float64. Behind a
+            :class:`fedmoments.TableMap` also a raw table of n rows.
         """
         features, mapped = self._mapped(X)
         dtype = np.dtype(np.float32) if features.dtype == np.float32 else np.dtype(np.float64)
@@ -133,7 +135,8 @@ class Classifier(ABC):
 
     def _mapped(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features (n, d) as an array, and behind the feature map; refuse what cannot be scored."""
-        features = np.asarray(X)
+        table = table_of(self.feature_map)
+        features = np.asarray(table.code(X) if table is not None and is_tabular(X) else X)
         if features.ndim != 2:
             raise InputError(
                 f"features must be a matrix (samples, dimensions); an array of shape {features.shape} arrived"

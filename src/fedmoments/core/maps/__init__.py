@@ -20,8 +20,10 @@ from fedmoments.core.maps.normalize import Normalize
 from fedmoments.core.maps.offset import Offset
 from fedmoments.core.maps.power import FeatureShape, Power, named_map, recommended_map
 from fedmoments.core.maps.projection import RandomProjection
+from fedmoments.core.maps.table import Categories, Numbers, TableMap, table_of
 
 __all__ = [
+    "Categories",
     "Chain",
     "Clip",
     "Directions",
@@ -29,14 +31,17 @@ __all__ = [
     "FeatureShape",
     "Identity",
     "Normalize",
+    "Numbers",
     "Offset",
     "Power",
     "RandomFourier",
     "RandomProjection",
+    "TableMap",
     "compose",
     "from_description",
     "known_kinds",
     "median_bandwidth",
     "named_map",
     "recommended_map",
+    "table_of",
 ]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.core.maps import FeatureMap, RandomProjection, compose
+from fedmoments.core.tables import table_after
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy.home import FlowerHome
 from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
@@ -31,6 +32,7 @@ from fedmoments.privacy.secure import HelperKey
 from fedmoments.samples import parse_split
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.feature_maps import chosen_map
+from fedmoments.samples.raw_tables import is_draft
 from fedmoments.samples.reading import choose_encoder, read_data
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import client_name
@@ -157,7 +159,10 @@ def _draw_up(
     encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
     shown = () if given is None else (given, data.train.labels)
     if after is None:
-        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown)
+        table = data.table
+        if table is not None and is_draft(config.table):  # as after a first exchange of all clients
+            table = table_after(table, *shown, n_classes=len(data.class_names))
+        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown, table=table)
         feature_map = _projected(config, chosen, encoder.dim)
     elif config.projections or config.feature_map:
         raise InputError("a second exchange is behind the map of the first: leave --map and --project out")
@@ -197,7 +202,7 @@ def _split_clients(config: StudySettings, data: DataSet) -> int:
     scheme, part = config.splits[0], data.train
     wanted = config.clients[0] if config.clients else None if finds_clients(scheme) else CLIENTS
     split = parse_split(scheme).apply(
-        part.labels, n_clients=wanted, seed=config.seed, domains=part.domains, ids=part.clients
+        part.labels, n_clients=wanted, seed=config.seed, domains=part.domains, ids=part.clients, groups=part.groups
     )
     return split.n_clients
 

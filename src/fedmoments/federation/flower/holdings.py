@@ -176,7 +176,7 @@ class _Shared:
 
 def _load(mine: ClientSettings, agreed: Terms, *, keep: bool) -> _Shared:
     require_trusted(agreed.encoder["name"], mine.trust, "the federation's terms")
-    data, labels, unknown = read_own(mine, agreed.classes, keep=keep)
+    data, labels, unknown = read_own(mine, agreed, keep=keep)
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(
         mine.with_encoder(agreed.encoder["name"], **agreed.encoder["options"]), data.modality, given
@@ -192,7 +192,12 @@ def _splits(settings: ClientSettings, data: DataSet) -> tuple[Split, Split] | No
         return None
     part = data.train
     split = parse_split(settings.split).apply(
-        part.labels, n_clients=settings.clients, seed=settings.seed, domains=part.domains, ids=part.clients
+        part.labels,
+        n_clients=settings.clients,
+        seed=settings.seed,
+        domains=part.domains,
+        ids=part.clients,
+        groups=part.groups,
     )
     turns = np.arange(len(data.test), dtype=np.int64) % split.n_clients
     return split, Split(turns, split.n_clients, "in turn")

@@ -52,7 +52,7 @@ class EncodedSamples:
         What is missing: what the source left out, what could not be read, and classes that lost all their samples.
     class_names
         C names.
-    domains, clients
+    domains, clients, groups
         (r,), where the data have them.
     computed
         How many samples were encoded now, rather than found in the cache.
@@ -66,6 +66,7 @@ class EncodedSamples:
     domains: NDArray[Any] | None = None
     clients: NDArray[Any] | None = None
     computed: int = 0
+    groups: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -355,6 +356,7 @@ class _Job:
             None if samples.domains is None else samples.domains[kept],
             None if samples.clients is None else samples.clients[kept],
             self.computed,
+            None if samples.groups is None else samples.groups[kept],
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedmoments.core.maps import TableMap
 from fedmoments.core.parties import columns_matching
 from fedmoments.errors import InputError
 from fedmoments.samples.samples import Modality
@@ -19,7 +20,7 @@ _GUESSES = {
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that are used; None where the table has no such column."""
+    """Names of the columns that are used, None where the table has no such column; and what codes a raw table."""
 
     item: str
     is_image: bool
@@ -28,11 +29,13 @@ class Columns:
     domain: str | None = None
     split: str | None = None
     features: tuple[str, ...] = ()
+    group: str | None = None
+    table: TableMap | None = None
 
     @property
     def all(self) -> tuple[str, ...]:
         """The columns to read."""
-        named = (*(self.features or (self.item,)), self.label, self.client, self.domain, self.split)
+        named = (*(self.features or (self.item,)), self.label, self.client, self.domain, self.split, self.group)
         return tuple(name for name in named if name)
 
     @property
@@ -51,18 +54,20 @@ def choose_columns(
     client: str | None = None,
     domain: str | None = None,
     split: str | None = None,
-    features: str | None = None,
+    group: str | None = None,
+    features: Sequence[str] | str | None = None,
     numbers: Any = (),
 ) -> Columns:
     """Check the columns that were given, and guess text or image and label when they were not.
 
-    ``features`` are names or patterns of columns of numbers, ``a,b,emb*``; where nothing else is a sample, the columns
-    that are known to hold ``numbers``.
+    ``features`` are names or patterns of columns of numbers, ``a,b,emb*`` or a list; where nothing else is a sample,
+    the columns that are known to hold ``numbers``.
 
     Examples
     --------
     >>> choose_columns("t.csv", ["text", "category"])
-    Columns(item='text', is_image=False, label='category', client=None, domain=None, split=None, features=())
+    Columns(item='text', is_image=False, label='category', client=None, domain=None, split=None, features=(),
+            group=None, table=None)
     >>> choose_columns("t.csv", ["age", "emb0", "emb1", "label"], features="emb*").features
     ('emb0', 'emb1')
     >>> choose_columns("t.csv", ["a", "b"], text="a", label="c")
@@ -71,41 +76,39 @@ def choose_columns(
     fedmoments.errors.InputError: t.csv has no column 'c' for label: its columns are a, b
     """
     given = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
+    given["group"] = group
     _check_given(whose, present, given)
     if features is not None and (text or image):
         raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
+    keys = {"client": client, "domain": domain, "split": split, "group": group}
     if features is not None:
         label = label or guess_column("label", present)
-        rest = [name for name in present if name not in (label, client, domain, split)]
-        names = columns_matching(rest, [name.strip() for name in features.split(",")])
-        return _of_numbers(whose, present, names, (label, client, domain, split))
+        rest = [name for name in present if name not in (label, *keys.values())]
+        wanted = [name.strip() for name in features.split(",")] if isinstance(features, str) else features
+        names = columns_matching(rest, wanted)
+        return _of_numbers(whose, present, names, label, keys)
     if text is None and image is None:
         text = guess_column("text", present, label)
         image = None if text else guess_column("image", present, label)
     label = label or guess_column("label", present, text or image)
     item = text or image
-    names = [name for name in numbers if name not in (label, client, domain, split)]
+    names = [name for name in numbers if name not in (label, *keys.values())]
     if item is None and names and label is not None:
-        return _of_numbers(whose, present, names, (label, client, domain, split))
+        return _of_numbers(whose, present, names, label, keys)
     if item is None or label is None:
         missing = "text or image" if item is None else "label"
         raise InputError(f"which column of {whose} is {missing}? Name it; the columns are {_listed(present)}")
-    return Columns(item, text is None, label, client, domain, split)
+    return Columns(item, text is None, label, client, domain, split, group=group)
 
 
 def _of_numbers(
-    whose: str,
-    present: Sequence[str],
-    names: Sequence[str],
-    keys: tuple[str | None, str | None, str | None, str | None],
+    whose: str, present: Sequence[str], names: Sequence[str], label: str | None, keys: Mapping[str, str | None]
 ) -> Columns:
     """Return the columns of a table whose samples are rows of numbers."""
-    label, client, domain, split = keys
     if label is None:
         raise InputError(f"which column of {whose} is label? Name it; the columns are {_listed(present)}")
-    return Columns(
-        names[0], is_image=False, label=label, client=client, domain=domain, split=split, features=tuple(names)
-    )
+    client, domain, split, group = (keys[what] for what in ("client", "domain", "split", "group"))
+    return Columns(names[0], False, label, client, domain, split, tuple(names), group)  # noqa: FBT003
 
 
 def _check_given(whose: str, present: Sequence[str], given: Mapping[str, str | None]) -> None:

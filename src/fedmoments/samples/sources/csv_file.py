@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns
-from fedmoments.samples.sources.items import image_cell, number_cells, text_cell
+from fedmoments.samples.sources.items import feature_cells, image_cell, text_cell
 from fedmoments.samples.sources.rows import Problems, Rows
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.table import Record, load_table, read_rows
@@ -29,6 +30,8 @@ def load_csv(
     client: str | None = None,
     domain: str | None = None,
     split: str | None = None,
+    group: str | None = None,
+    table: TableMap | str | None = None,
     test: str | None = None,
     delimiter: str | None = None,
     test_share: float = 0.2,
@@ -50,6 +53,11 @@ def load_csv(
         Columns of who holds a sample and where it is from, if there are.
     split
         Column that says ``train`` or ``test``.
+    group
+        Column of what must stay together, such as a patient: no group is on both sides, or at two clients.
+    table
+        The samples are rows of a raw table, with numbers, categories and gaps: ``draft`` (what it holds is seen in it;
+        ``draft:COLUMN,…`` names columns of numbers that are categories), a map, or the path of one.
     test
         A second file, with the test part.
     delimiter
@@ -69,8 +77,8 @@ def load_csv(
     (('farewell', 'greeting'), ['hello', 'bye'], ['its text is empty'])
     """
     named = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
-    named["features"] = features
-    given: dict[str, Any] = {"test": test, "test_share": test_share, "seed": seed, "strict": strict}
+    named |= {"features": features, "group": group}
+    given: dict[str, Any] = {"raw": table, "test": test, "test_share": test_share, "seed": seed, "strict": strict}
     return load_table("csv", argument, lambda path: _Csv(path, delimiter), named, **given)
 
 
@@ -85,8 +93,13 @@ class _Csv:
     def class_names(self, label: str) -> tuple[str, ...]:  # noqa: ARG002 - no names stand in such a file
         return ()
 
+    def cells(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        rows = [row for row in csv_records(self.path, self.delimiter) if not isinstance(row, str)]
+        return {name: [row.get(name) for row in rows] for name in names}
+
     def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:  # noqa: ARG002
-        cell = number_cells if columns.features else image_cell(self.path.parent) if columns.is_image else text_cell
+        rows = feature_cells(columns.table)
+        cell = rows if columns.features else image_cell(self.path.parent) if columns.is_image else text_cell
         return read_rows(self.path.name, csv_records(self.path, self.delimiter), columns, problems, cell)
 
 

@@ -32,6 +32,7 @@ def load_hub(
     label: str | None = None,
     client: str | None = None,
     domain: str | None = None,
+    group: str | None = None,
     test_share: float = 0.2,
     seed: Seed = 0,
     strict: bool = False,
@@ -51,6 +52,8 @@ def load_hub(
         Columns; guessed from their types (``ClassLabel``, ``Image``) and names when not given.
     client, domain
         Columns of who holds a sample and where it is from, if there are.
+    group
+        Column of what must stay together, such as a patient.
     test_share, seed
         For holding out a test part.
     strict
@@ -61,7 +64,7 @@ def load_hub(
     test = _test_part(argument, parts, train, test)
     features = parts[train].features
     guesses = _guess(features, text=text, image=image, label=label)
-    columns = choose_columns(f"hf:{argument}", list(features), **guesses, client=client, domain=domain)
+    columns = choose_columns(f"hf:{argument}", list(features), **guesses, client=client, domain=domain, group=group)
     classes = getattr(features[columns.label], "names", None) or ()
     problems = Problems(strict=strict)
     rows = {part: _rows(library, parts[part], part, columns, problems) for part in dict.fromkeys((train, test)) if part}

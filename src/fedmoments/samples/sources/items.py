@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import InputError
 
-__all__ = ["image_cell", "number_cells", "text_cell"]
+__all__ = ["feature_cells", "image_cell", "number_cells", "text_cell"]
 
 
 def text_cell(_: int, value: Any) -> str:
@@ -48,6 +49,18 @@ def number_cells(_: int, values: list[Any]) -> NDArray[np.float64]:
             if not np.isfinite(numbers[-1]):
                 raise InputError(f"one of its features is {number!r}, not a finite number")
     return np.array(numbers)
+
+
+def feature_cells(table: TableMap | None) -> Callable[[int, list[Any]], NDArray[Any]]:
+    """Return the reader of rows of numbers, or of the cells of a raw table, coded by its map.
+
+    Examples
+    --------
+    >>> from fedmoments.core.maps import Numbers
+    >>> feature_cells(TableMap((Numbers("age"),)))(0, ["40"])
+    array([40.], dtype=float32)
+    """
+    return number_cells if table is None else lambda _, values: table.code_row(values)
 
 
 def image_cell(folder: Path) -> Callable[[int, Any], Path | bytes]:

@@ -10,6 +10,7 @@ classes                    (C,) text, optional                  names of the lab
 domain_train, domain_test  (n,) optional                        domain of each sample
 domains                    (m,) text, optional                  names of the domains, when those are numbers
 client_train, client_test  (n,) optional                        user of each sample
+group_train, group_test    (n,) optional                        what must stay together: a patient
 =========================  ===================================  ===============================================
 
 Without x_test, a test part is held out. Pickled arrays, and arrays of other names, are refused.
@@ -121,13 +122,14 @@ def _rows(path: Path, arrays: _Arrays, part: str, names: Sequence[str], problems
             raise InputError(f"{path}: {part} sample {i}: {flaw}; repair or drop it first")
         problems.add(f"{part} sample {i}", flaw)
     kept = [i for i in range(len(x)) if i not in flaws]
-    keys = {what: _keys(path, arrays, what, part, len(x)) for what in ("domain", "client")}
+    keys = {what: _keys(path, arrays, what, part, len(x)) for what in ("domain", "client", "group")}
     return Rows(
         x[kept] if flaws else x,
         [labels[i] for i in kept],
         [f"{part} sample {i}" for i in kept],
         _taken(keys["domain"], kept),
         _taken(keys["client"], kept),
+        _taken(keys["group"], kept),
     )
 
 

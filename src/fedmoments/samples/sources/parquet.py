@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.maps import TableMap
 from fedmoments.core.parties import number_columns
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns
-from fedmoments.samples.sources.items import image_cell, number_cells, text_cell
+from fedmoments.samples.sources.items import feature_cells, image_cell, text_cell
 from fedmoments.samples.sources.rows import Problems, Rows
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.stored_images import StoredImages, chosen_images, place_cell
@@ -33,6 +34,8 @@ def load_parquet(
     client: str | None = None,
     domain: str | None = None,
     split: str | None = None,
+    group: str | None = None,
+    table: TableMap | str | None = None,
     test: str | None = None,
     test_share: float = 0.2,
     seed: Seed = 0,
@@ -56,6 +59,11 @@ def load_parquet(
         Columns of who holds a sample and where it is from, if there are.
     split
         Column that says ``train`` or ``test``.
+    group
+        Column of what must stay together, such as a patient: no group is on both sides, or at two clients.
+    table
+        The samples are rows of a raw table, with numbers, categories and gaps: ``draft`` (what it holds is seen in it;
+        ``draft:COLUMN,…`` names columns of numbers that are categories), a map, or the path of one.
     test
         A second file, with the test part.
     test_share, seed
@@ -64,8 +72,8 @@ def load_parquet(
         Whether to stop at the first problem.
     """
     named = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
-    named["features"] = features
-    given: dict[str, Any] = {"test": test, "test_share": test_share, "seed": seed, "strict": strict}
+    named |= {"features": features, "group": group}
+    given: dict[str, Any] = {"raw": table, "test": test, "test_share": test_share, "seed": seed, "strict": strict}
     return load_table("parquet", argument, _Parquet, named, **given)
 
 
@@ -91,16 +99,23 @@ class _Parquet:
         except (KeyError, TypeError, ValueError):
             return ()
 
-    def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:
+    def cells(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        table = self._read(names)
+        return {name: table.column(name).to_pylist() for name in names}
+
+    def _read(self, names: Sequence[str]) -> Any:
         try:
-            table = self.source.to_table(columns=list(dict.fromkeys(columns.all)))
+            return self.source.to_table(columns=list(dict.fromkeys(names)))
         except (ValueError, OSError) as error:
             raise FileFormatError(f"{self.path} is a damaged Parquet file ({error})") from error
+
+    def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:
+        table = self._read(columns.all)
         folder = self.path if self.path.is_dir() else self.path.parent
         cells = table.column(columns.item)
         stored = columns.is_image and str(cells.type) not in _TEXT
         item: Any = place_cell if stored else image_cell(folder) if columns.is_image else text_cell
-        item = number_cells if columns.features else item
+        item = feature_cells(columns.table) if columns.features else item
         parts = read_rows(self.path.name, _records(table, columns, classes), columns, problems, item)
         if stored:
             images = StoredImages(lambda place: cells[place].as_py(), len(cells), folder)

@@ -16,7 +16,7 @@ from fedmoments.registry import Registry, first_line, scan
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.source import Source
 
-__all__ = ["load_data", "register_source", "sources"]
+__all__ = ["load_data", "register_source", "sources", "takes_option"]
 
 Given = TypeVar("Given")
 
@@ -106,6 +106,17 @@ def load_data(text: str, /, **options: Any) -> DataSet:
         reason = f": {len(data.problems)} were left out; the first is {data.problems[0]}" if data.problems else ""
         raise InputError(f"{text} holds no sample to train on{reason}")
     return data
+
+
+def takes_option(text: str, option: str) -> bool:
+    """Say whether the source of the data that a person typed has an option.
+
+    Examples
+    --------
+    >>> takes_option("csv:t.csv", "table"), takes_option("digits", "table")
+    (True, False)
+    """
+    return option in _find(text.strip())[0].options
 
 
 def _find(text: str) -> tuple[Source, str]:

@@ -53,7 +53,7 @@ class Rows:
     ----------
     items, labels, sources
         n each; all different labels are the classes, unless they are given to `assemble`.
-    domains, clients
+    domains, clients, groups
         n each, or empty.
     """
 
@@ -62,6 +62,7 @@ class Rows:
     sources: list[str] = field(default_factory=list)
     domains: list[str] = field(default_factory=list)
     clients: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -109,11 +110,12 @@ def assemble(
         problems.add(f"class {empty}", "it has no sample to train on")
     first = _samples(train, names, modality, problems)
     if test is None:
-        here, there = hold_out(first.labels, test_share, seed)
+        here, there = hold_out(first.labels, test_share, seed, groups=first.groups)
         parts = first.take(here), first.take(there)
         how = f" (held out, stratified{f', seed {seed}' if isinstance(seed, int) else ''})" if test_share else ""
     else:
-        parts, how = (first, _samples(test, names, modality, problems)), " (as given)"
+        second = _of_other_groups(_samples(test, names, modality, problems), first, problems)
+        parts, how = (first, second), " (as given)"
     said = (
         f"{len(parts[0]) + len(parts[1]):,} {_ITEMS[modality]} in {len(names):,} classes{_groups(train)}: "
         f"{len(parts[0]):,} to train on, {len(parts[1]):,} to test on{how}."
@@ -134,6 +136,7 @@ def _samples(rows: Rows, names: tuple[str, ...], modality: Modality, problems: P
         rows.sources,
         np.array(rows.domains) if rows.domains else None,
         np.array(rows.clients) if rows.clients else None,
+        groups=np.array(rows.groups) if rows.groups else None,
     )
     if not unknown:
         return samples
@@ -141,6 +144,16 @@ def _samples(rows: Rows, names: tuple[str, ...], modality: Modality, problems: P
         if label in unknown:
             problems.add(rows.sources[i], f"its class '{label}' is not one of the {len(names)} to train on")
     return samples.take(np.flatnonzero(samples.labels >= 0))
+
+
+def _of_other_groups(test: Samples, train: Samples, problems: Problems) -> Samples:
+    """Return the test samples without those of groups that are trained on: these would be tested on what is known."""
+    if test.groups is None or train.groups is None:
+        return test
+    known = np.isin(test.groups, train.groups)
+    for place in np.flatnonzero(known).tolist():
+        problems.add(test.source(place), f"its group '{test.groups[place]}' has samples to train on")
+    return test.take(np.flatnonzero(~known)) if known.any() else test
 
 
 def _with_problems(part: Samples, problems: Sequence[Problem]) -> Samples:
@@ -153,9 +166,14 @@ def _with_problems(part: Samples, problems: Sequence[Problem]) -> Samples:
         part.domains,
         part.clients,
         tuple(problems),
+        part.groups,
     )
 
 
 def _groups(rows: Rows) -> str:
-    counts = [(len(set(rows.domains)), "domains"), (len(set(rows.clients)), "clients")]
+    counts = [
+        (len(set(rows.domains)), "domains"),
+        (len(set(rows.clients)), "clients"),
+        (len(set(rows.groups)), "groups"),
+    ]
     return "".join(f", {count:,} {what}" for count, what in counts if count)

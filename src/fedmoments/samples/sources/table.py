@@ -1,14 +1,17 @@
 """What all tables share, whatever file they are in: rows to train and test rows, with every flaw reported by row."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps import TableMap
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.raw_tables import find_table
 from fedmoments.samples.sources.columns import Columns, choose_columns, label_name
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
 from fedmoments.samples.splits.draws import Seed
@@ -34,6 +37,9 @@ class TableFile(Protocol):
     def class_names(self, label: str) -> Sequence[str]:
         """Return the names of the classes, where the file has them in an order; else nothing."""
 
+    def cells(self, names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+        """Return whole columns, one cell a row."""
+
     def rows(self, columns: Columns, classes: Sequence[str], problems: Problems) -> dict[str, Rows]:
         """Return its rows, as :func:`read_rows` does."""
 
@@ -44,6 +50,7 @@ def load_table(
     open_table: Callable[[Path], TableFile],
     named: Mapping[str, str | None],
     *,
+    raw: TableMap | str | None,
     test: str | None,
     test_share: float,
     seed: Seed,
@@ -60,7 +67,9 @@ def load_table(
     open_table
         Opens a file.
     named
-        Columns that were named: text, image, features, label, client, domain, split.
+        Columns that were named: text, image, features, label, client, domain, split, group.
+    raw
+        What codes the cells of a raw table (:func:`~fedmoments.samples.raw_tables.find_table`).
     test_share, seed, strict
         As in :func:`~fedmoments.samples.sources.rows.assemble` and ``Problems``.
     """
@@ -69,16 +78,23 @@ def load_table(
     problems = Problems(strict=strict)
     path = Path(argument).expanduser()
     table = open_table(path)
-    columns = choose_columns(str(path), table.names, numbers=table.numbers, **named)
+    features = named["features"] or (
+        None if raw is None else "*"
+    )  # of a raw table, all that say nothing of whose it is
+    columns = choose_columns(str(path), table.names, numbers=table.numbers, **{**named, "features": features})
+    if raw is not None:
+        found = find_table(raw, str(path), columns.features, table.cells)
+        columns = replace(columns, item=found.names[0], features=found.names, table=found)
     classes = table.class_names(columns.label)
     parts = table.rows(columns, classes, problems)
     if test is not None:
         second = Path(test).expanduser()
         other = open_table(second)
-        same = {columns.modality: ",".join(columns.features) or columns.item, "label": columns.label}
-        kept = {what: named[what] for what in ("client", "domain") if named[what] in other.names}
-        parts["test"] = other.rows(choose_columns(str(second), other.names, **same, **kept), classes, problems)["train"]
-    return assemble(
+        same = {columns.modality: columns.features or columns.item, "label": columns.label}
+        kept = {what: named[what] for what in ("client", "domain", "group") if named[what] in other.names}
+        there = choose_columns(str(second), other.names, **same, **kept)  # type: ignore[arg-type]
+        parts["test"] = other.rows(replace(there, table=columns.table), classes, problems)["train"]
+    data = assemble(
         f"{kind}:{argument}",
         parts["train"],
         parts.get("test"),
@@ -88,6 +104,7 @@ def load_table(
         seed=seed,
         class_names=classes,
     )
+    return replace(data, table=columns.table)
 
 
 def read_rows(
@@ -133,7 +150,7 @@ def read_rows(
             part = "train" if columns.split is None else _part(record, columns.split)
             if isinstance(record, str):
                 raise InputError(record)
-            keys = _keys(record, columns)
+            keys = [_needed(record, name, what) if name else None for what, name in _named(columns)]
             value = [record.get(name) for name in columns.features] if columns.features else record.get(columns.item)
             _add(parts[part], keys, where, item(number - 1, value))
         except InputError as error:
@@ -162,25 +179,18 @@ def _part(record: Record, column: str) -> str:
     return part or "train"
 
 
-def _keys(record: Mapping[str, Any], columns: Columns) -> tuple[str, str | None, str | None]:
-    """Return label, client and domain of a row."""
-    return (
-        _needed(record, columns.label, "label"),
-        _needed(record, columns.client, "client") if columns.client else None,
-        _needed(record, columns.domain, "domain") if columns.domain else None,
-    )
+def _named(columns: Columns) -> list[tuple[str, str | None]]:
+    """Return the columns that say whose a row is, in the order of :func:`_add`."""
+    return [(what, getattr(columns, what)) for what in ("label", "client", "domain", "group")]
 
 
-def _add(rows: Rows, keys: tuple[str, str | None, str | None], where: str, sample: Any) -> None:
-    label, client, domain = keys
+def _add(rows: Rows, keys: Sequence[str | None], where: str, sample: Any) -> None:
     if isinstance(rows.items, list):
         rows.items.append(sample)
-    rows.labels.append(label)
     rows.sources.append(where)
-    if client is not None:
-        rows.clients.append(client)
-    if domain is not None:
-        rows.domains.append(domain)
+    for values, key in zip((rows.labels, rows.clients, rows.domains, rows.groups), keys, strict=True):
+        if key is not None:
+            values.append(key)
 
 
 def _needed(record: Mapping[str, Any], column: str, what: str) -> str:

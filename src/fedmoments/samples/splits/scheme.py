@@ -14,6 +14,7 @@ from fedmoments.errors import InputError
 from fedmoments.samples.splits.checks import check_alpha, check_count, check_keys
 from fedmoments.samples.splits.draws import Seed
 from fedmoments.samples.splits.split import Split
+from fedmoments.samples.splits.together import kept_together
 
 __all__ = ["Parameter", "Request", "Scheme", "SplitRecipe", "alpha", "count"]
 
@@ -154,6 +155,7 @@ class SplitRecipe:
         *,
         domains: ArrayLike | None = None,
         ids: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Split:
         """Split data.
 
@@ -169,6 +171,9 @@ class SplitRecipe:
             (n,), the domain of each sample, for ``domain``.
         ids
             (n,), the user of each sample, for ``id``.
+        groups
+            (n,), what must stay together, such as a patient: a group that the scheme deals to several clients goes
+            whole to the one that has most of it. Where the data say who holds what, such a group is refused.
 
         Returns
         -------
@@ -189,4 +194,6 @@ class SplitRecipe:
                 f"the split '{self.text}' gives {split.n_clients} clients on these data, but {wanted} were asked for: "
                 "leave the number of clients (n_clients, --clients) out"
             )
+        if groups is not None:
+            split = kept_together(split, check_keys(groups, "groups"), moving=not self.finds_clients)
         return split.renamed(self.text)

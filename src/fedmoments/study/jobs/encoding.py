@@ -13,6 +13,7 @@ from fedmoments.core.maps import FeatureMap
 from fedmoments.core.maps.power import AUTO
 from fedmoments.core.observations.parts import Data
 from fedmoments.core.observations.parts import Problem as SampleProblem
+from fedmoments.core.tables import FIRST_EXCHANGE, table_after
 from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
 from fedmoments.samples.class_words import name_features
@@ -21,6 +22,7 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.feature_maps import chosen_map
 from fedmoments.samples.features import Features, Samples
 from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.samples.raw_tables import is_draft
 from fedmoments.samples.reading import choose_encoder, encode_parts, read_data
 from fedmoments.samples.samples import Problem
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
@@ -44,6 +46,7 @@ class Encoded:
     computed: int
     options: dict[str, Any]
     kept: tuple[NDArray[np.int64], NDArray[np.int64]]
+    drafted: bool = False
 
     def measured_as(self, feature_map: FeatureMap | None = None) -> Fingerprint:
         """Return the fingerprint of what clients measure, behind a public map if there is one."""
@@ -52,18 +55,25 @@ class Encoded:
     def behind(self, word: str, heads: Sequence[str]) -> "Encoded":
         """Return the same with the public map that a word, or these heads by themselves, stand for.
 
-        Where no word is given, heads that choose have the map of their rule also beside heads that have none.
+        Where no word is given, heads that choose have the map of their rule also beside heads that have none. Of a raw
+        table, its map comes first: as it is given, or made of a first exchange in which all clients take part.
         """
         train = self.features.train
+        table, exchange = self.data.table, None
+        if table is not None and self.drafted:
+            exchange = (FIRST_EXCHANGE, len(table.outputs))
+            table = table_after(table, train.X, train.y, n_classes=self.features.n_classes)
         given = (train.X, train.y) if self.data.modality == "features" else (None, None)
-        public_map = chosen_map(word, heads, self.encoder.name, *given)
+        public_map = chosen_map(word, heads, self.encoder.name, *given, table=table)
         advised = None if word or public_map else chosen_map(AUTO, heads, self.encoder.name, *given)
-        return replace(self, features=replace(self.features, public_map=public_map, advised_map=advised))
+        return replace(
+            self, features=replace(self.features, public_map=public_map, advised_map=advised, first_exchange=exchange)
+        )
 
     def basis(self) -> list[str]:
         """Return what every outcome depends on besides its setting: code, data, encoder, and who holds what."""
         groups = hashlib.sha256()
-        for keys in (self.features.domains, self.features.ids):
+        for keys in (self.features.domains, self.features.ids, self.features.groups):
             groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
         names = "names" if self.features.names is not None else ""
@@ -90,16 +100,36 @@ class Encoded:
 
 
 def encode_data(
-    config: StudySettings, *, cache_dir: Any = None, progress: Progress | None = None, encoder: Encoder | None = None
+    config: StudySettings,
+    *,
+    cache_dir: Any = None,
+    progress: Progress | None = None,
+    encoder: Encoder | None = None,
+    tables: bool = False,
 ) -> Encoded:
-    """Load the data of a job and encode both parts of it, by the encoder that the job names unless one is given."""
+    """Load the data of a job and encode both parts of it, by the encoder that the job names unless one is given.
+
+    Parameters
+    ----------
+    config
+        The job.
+    cache_dir, progress, encoder
+        Folder of the feature cache; called before every step; in place of the encoder that the job names.
+    tables
+        Whether this job measures behind a map, which raw tables need.
+    """
     data = read_data(config)
+    if data.table is not None and not tables:
+        raise InputError(
+            "raw tables (--table) are for simulate, measure, evaluate, predict and federations; write features by "
+            "'fedmoments encode --table FILE' for other commands"
+        )
     if not len(data.test):
         raise InputError(f"{config.data} holds no sample to test on: give a test part, or a test_share above 0")
     if data.modality != "features":  # otherwise nothing takes long before the splits themselves are made
         _require_splits(config, data)
-    given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
-    encoder = encoder or choose_encoder(config, data.modality, given)
+    width = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    encoder = encoder or choose_encoder(config, data.modality, width)
     parts = encode_parts(data, encoder, progress, cache_dir=cache_dir, readers=config.readers, strict=config.strict)
     train, test = parts["train"], parts["test"]
     features = Features(
@@ -110,12 +140,15 @@ def encode_data(
         class_names=data.class_names,
         domains=train.domains,
         ids=train.clients,
+        groups=train.groups,
         names=name_features(data.class_names, encoder, data.modality) if config.names else None,
     )
     problems = tuple(dict.fromkeys(train.problems + test.problems))
     options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
     kept = (train.kept, test.kept)
-    return Encoded(data, encoder, features, problems, train.computed + test.computed, options, kept)
+    return Encoded(
+        data, encoder, features, problems, train.computed + test.computed, options, kept, is_draft(config.table)
+    )
 
 
 def _require_splits(config: StudySettings, data: DataSet) -> None:
@@ -124,5 +157,10 @@ def _require_splits(config: StudySettings, data: DataSet) -> None:
     for text in config.splits:
         for number in config.clients or (None if finds_clients(text) else CLIENTS,):
             parse_split(text).apply(
-                part.labels, n_clients=number, seed=config.seed, domains=part.domains, ids=part.clients
+                part.labels,
+                n_clients=number,
+                seed=config.seed,
+                domains=part.domains,
+                ids=part.clients,
+                groups=part.groups,
             )

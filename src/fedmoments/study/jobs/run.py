@@ -158,7 +158,7 @@ def run_job(
     """
     check_study(config)
     start = time.perf_counter()
-    encoded = encode_data(config, cache_dir=cache_dir, progress=progress)
+    encoded = encode_data(config, cache_dir=cache_dir, progress=progress, tables=True)
     encode_seconds = time.perf_counter() - start
     config = replace(config, heads=all_names(config.heads), encoder=encoded.encoder.name)
     encoded = encoded.behind(config.feature_map, config.heads)

@@ -113,6 +113,11 @@ class Federation:
         protection: Protection = Protection(),  # noqa: B008 - frozen
         plan: SketchPlan | None = None,
     ) -> None:
+        if features.first_exchange and protection.agreed.mode.noise.is_on:
+            raise InputError(
+                "the first exchange of a raw table is exact, which no epsilon promises: give a table that was "
+                "standardised before, on public data or without noise (--table FILE of 'fedmoments table')"
+            )
         self.plan = plan or SketchPlan()
         self.protection, self.features, self.seed = protection, features, seed
         self.split = withhold(split, features.train.y, protection.min_count, means_per_client)
@@ -387,13 +392,15 @@ class Federation:
 
     def _upload(self, head: Head, dim: int) -> tuple[PayloadSize, int | None]:
         """Return what all clients send, in numbers, and in bytes where these are coded."""
-        sent = self._sent(head)
+        sent, before = self._sent(head), [self.features.first_exchange] if self.features.first_exchange else []
         if self.shield:
-            return self.shield.size(sent, self._cells), None
+            sizes = [self.shield.size(spec, self._cells, dim) for spec, dim in before]
+            return sum(sizes, self.shield.size(sent, self._cells)), None
         size, coded = coded_size(sent, dim, self._cells, self.plan)
         if head.has_own_map and head.pilot_needs:
-            first = head.pilot_needs.settled(self.features.n_classes)
-            pilot, pilot_coded = coded_size(first, self.dim, self._cells, first.plan or self.plan)
+            before.append((head.pilot_needs.settled(self.features.n_classes), self.dim))
+        for first, columns in before:
+            pilot, pilot_coded = coded_size(first, columns, self._cells, first.plan or self.plan)
             if coded is not None or pilot_coded is not None:
                 coded = sum(
                     part.floats * BYTES_PER_NUMBER if own is None else own

@@ -176,7 +176,12 @@ def make_split(features: Features, clients: int | None, scheme: str, seed: int) 
     array([2, 2])
     """
     return parse_split(scheme).apply(
-        features.train.y, n_clients=clients, seed=seed, domains=features.domains, ids=features.ids
+        features.train.y,
+        n_clients=clients,
+        seed=seed,
+        domains=features.domains,
+        ids=features.ids,
+        groups=features.groups,
     )
 
 
@@ -204,12 +209,11 @@ def federation_of(
     >>> federation_of(toy, make_split(toy, 4, "iid", seed=0), [], setting, seed=0).dim
     9
     """
-    plan, dimensions = plan_of(
-        setting.budget, n_classes=features.n_classes, dim=features.dim, projection=setting.projection
-    )
     chooses = bool(methods) and all(leaves_map(method) for method in methods)
     public = (features.advised_map if chooses else None) or features.public_map
-    maps = [each for each in (public, make_projection(dimensions, features.dim, seed)) if each]
+    width = public.output_dim(features.dim) if public else features.dim
+    plan, dimensions = plan_of(setting.budget, n_classes=features.n_classes, dim=width, projection=setting.projection)
+    maps = [each for each in (public, make_projection(dimensions, width, seed)) if each]
     return Federation(
         features,
         split,

@@ -119,11 +119,19 @@ class Shield:
             self._made[spec] = self._summed(spec)
         return self._made[spec]
 
-    def size(self, spec: StatisticsSpec, cells: Any) -> PayloadSize:
-        """Return what all clients send; a number of a masked vector has 8 bytes and counts as two."""
+    def size(self, spec: StatisticsSpec, cells: Any, dim: int | None = None) -> PayloadSize:
+        """Return what all clients send; a number of a masked vector has 8 bytes and counts as two.
+
+        Parameters
+        ----------
+        spec, cells
+            The moments, and samples by client and class.
+        dim
+            Columns, where these are others than those of the features.
+        """
         if self.mode.reads_contributions:  # what a contribution takes depends on what the client holds
             blurred = self.protection.obfuscation is not None
-            return upload_size(spec, self.features.dim, self._sent_cells(spec) if blurred else cells)
+            return upload_size(spec, dim or self.features.dim, self._sent_cells(spec) if blurred else cells)
         senders = int((np.diff(cells.indptr) > 0).sum())
         return PayloadSize(0, senders * self.mode.serving(spec).cost(self._asked(spec), clear=0).up // CLEAR)
 
