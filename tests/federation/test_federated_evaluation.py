@@ -337,7 +337,10 @@ def test_no_count_of_few_samples_is_told_or_left_over(seed: int, n: int, minimum
         assert ((numbers == 0) | (numbers >= minimum) | (numbers == n)).all()
     for part in (told.totals[1], told.totals[0] - told.totals[1]):
         assert part == 0 or part >= min(minimum, n)
-    assert ((told.confusion == 0) | (told.confusion == exact.confusion)).all()
+    diagonal = np.eye(n_classes, dtype=bool)
+    assert ((told.confusion == 0) | (told.confusion == exact.confusion))[diagonal].all()
+    assert (told.confusion <= exact.confusion).all()
+    assert not (told.confusion[~diagonal] % minimum).any()
     assert LocalEvaluation.from_bytes(told.to_bytes(), n_classes) == told
     assert LocalEvaluation.from_vector(told.to_vector(), n_classes).totals.tolist() == told.totals.tolist()
 

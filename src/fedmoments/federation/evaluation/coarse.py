@@ -1,18 +1,24 @@
 """How coarse the results of a test are that leave a client: no count of few samples, told or left over by subtraction.
 
 A server chooses which classifiers are tested. With exact results it can put one sample alone into a cell of the
-confusion table or a bin of confidence, and read its features from there, a number a head. So of one party's results
+confusion table or a bin of confidence, and read its features from there, a number a head; and where cells hold many,
+two heads that differ for one sample tell by the difference into which of all cells and bins the first one put it. So of
+one party's results
 
 - a row of the table is told cell by cell where cells have ``minimum`` samples or more; the others of the row are told
   as one number, which is 0 or at least ``minimum``: the smallest cells join them until it is. A row whose right answers
-  would have to join is not told;
-- a bin of confidence is told where it has so many answers, and the answers in bins that are not told are none or at
-  least so many;
-- ranks of true classes are told in bins of so many samples: smaller ones join the next bin of lower probability, which
-  widens prediction sets and breaks no guarantee;
+  would have to join is not told. Wrong answers are told in whole multiples of ``minimum``, by chance one fewer, and
+  what is beyond them joins the others;
+- answers up to each edge of the bins of confidence are told in multiples of ``minimum``, rounded by chance, at each
+  edge for itself; answers that are not told are none or at least so many;
+- ranks of true classes likewise, but rounded down: what is beyond joins lower probabilities, which widens prediction
+  sets and breaks no guarantee;
 - right answers of a bin, and of all rows that are not told, are rounded by chance so that neither they nor the wrong
-  ones are few, and are right on average; sums of confidences are rounded to quarters of an answer;
+  ones are few; mean confidences of bins are rounded by chance to quarters of the bin;
+- sums of confidences at other temperatures are rounded by chance to whole answers, by the same chance at all of them;
 - a sum of losses, of which one sample has at most 10 nats, is rounded by chance to tens of nats.
+
+What two such heads tell of one sample is then little more than whether it was answered rightly.
 """
 
 from collections.abc import Callable
@@ -68,14 +74,16 @@ def coarse_losses(sums: NDArray[np.float64], draw: Callable[[], float], unit: fl
     return np.asarray((np.floor(parts) + (chances < parts - np.floor(parts))) * unit)
 
 
-def coarse_rows(table: Ints, minimum: int) -> tuple[Ints, Ints]:
+def coarse_rows(table: Ints, minimum: int, draw: Callable[[], float]) -> tuple[Ints, Ints]:
     """Return the confusion table (C, C) with the cells that are told, and (C,) samples of the others of told rows.
 
     Examples
     --------
-    >>> cells, others = coarse_rows(np.array([[20, 6, 1], [0, 9, 2], [0, 0, 7]]), 5)
+    >>> cells, others = coarse_rows(np.array([[20, 6, 1], [0, 9, 2], [0, 0, 7]]), 5, lambda: 0.5)
     >>> cells.tolist(), others.tolist()  # 6 joins the 1; 2 wrong answers cannot be told, so neither can the 9
     ([[20, 0, 0], [0, 0, 0], [0, 0, 7]], [7, 0, 0])
+    >>> coarse_rows(np.array([[20, 13], [0, 9]]), 5, lambda: 0.5)[0].tolist()  # the 3 beyond 10 would be few
+    [[20, 5], [0, 9]]
     """
     cells, others = np.zeros_like(table), np.zeros(len(table), np.int64)
     for label in np.flatnonzero(table.sum(axis=1) >= minimum):
@@ -84,7 +92,8 @@ def coarse_rows(table: Ints, minimum: int) -> tuple[Ints, Ints]:
         told = _told(row, minimum, last)
         if told[label] or not row[label]:
             cells[label, told] = row[told]
-            others[label] = row[~told].sum()
+            _take_apart(cells[label], label, minimum, int(row[~told].sum()), draw)
+            others[label] = row.sum() - cells[label].sum()
     counts = cells.sum(axis=1) + others
     for label in np.argsort(counts, kind="stable")[np.sort(counts) > 0]:
         if not 0 < table.sum() - counts.sum() < minimum:
@@ -93,57 +102,77 @@ def coarse_rows(table: Ints, minimum: int) -> tuple[Ints, Ints]:
     return cells, others
 
 
-def coarse_ranks(counts: Ints, minimum: int) -> Ints:
-    """Return a histogram, likely samples first, with no count below ``minimum``: few join the next lower bin.
+def _take_apart(row: Ints, label: int, minimum: int, rest: int, draw: Callable[[], float]) -> None:
+    """Make wrong answers of a row multiples of ``minimum``, in place; what is beyond joins a rest that is never few."""
+    wrong = [place for place in np.flatnonzero(row) if place != label]
+    total = rest + int(row[wrong].sum())
+    for place in wrong:
+        row[place] = max(0, int(row[place]) - int(draw() * minimum)) // minimum * minimum
+    for place in sorted(wrong, key=lambda place: int(row[place])):
+        if not 0 < total - int(row[wrong].sum()) < minimum:
+            break
+        row[place] -= minimum * (row[place] > 0)
+
+
+def coarse_ranks(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
+    """Return a histogram, likely samples first, in multiples of ``minimum`` but for the last bin, which is never few.
 
     Of fewer samples than that in all, nothing is told.
 
     Examples
     --------
-    >>> coarse_ranks(np.array([9, 2, 4, 0, 7, 1]), 5).tolist()
-    [9, 0, 6, 0, 0, 8]
+    >>> coarse_ranks(np.array([9, 2, 4, 0, 7, 1]), 5, lambda: 0.0).tolist()
+    [5, 5, 5, 0, 0, 8]
     """
-    told = np.zeros_like(counts)
     if counts.sum() < minimum:
-        return told
-    carried = 0
-    for place, count in enumerate(counts.tolist()):
-        carried += count
-        if carried >= minimum:
-            told[place], carried = carried, 0
-    if carried:  # too few at the end: the last bin that was told joins them
-        last = int(np.flatnonzero(told)[-1])
-        carried += int(told[last])
-        told[last] = 0
-        told[-1] += carried
-    return told
+        return np.zeros_like(counts)
+    reached = _reached(counts, minimum, lambda: -int(draw() * minimum))
+    reached[-1] = counts.sum()
+    return np.diff(reached, prepend=0)
 
 
 def coarse_bins(
-    counts: Ints, hits: Ints, confidences: Ints, *, minimum: int, step: int, draw: Callable[[], float]
+    counts: Ints, hits: Ints, confidences: Ints, *, minimum: int, one: int, draw: Callable[[], float]
 ) -> tuple[Ints, Ints, Ints]:
-    """Return bins of confidence, (bins,) each, with those that are told.
+    """Return bins of confidence, (bins,) each, as they are told.
 
     Parameters
     ----------
     counts, hits, confidences
         Answers, right answers and sums of confidences of all bins.
-    minimum, step
-        Fewest answers that are told, and the unit that sums of confidences are rounded to.
+    minimum, one
+        Fewest answers that are told, and what a confidence of 1 is.
     draw
         Returns chances from 0 to 1.
 
     Examples
     --------
-    >>> bins = np.array([2, 9, 30]), np.array([1, 4, 29]), np.array([3, 60, 290])
-    >>> [numbers.tolist() for numbers in coarse_bins(*bins, minimum=5, step=8, draw=lambda: 0.5)]  # the 9 hide the 2
-    [[0, 0, 30], [0, 0, 30], [0, 0, 288]]
+    >>> bins = np.array([2, 9, 30]), np.array([1, 4, 29]), np.array([48, 450, 2700])
+    >>> [numbers.tolist() for numbers in coarse_bins(*bins, minimum=5, one=90, draw=lambda: 0.5)]
+    [[0, 10, 25], [0, 5, 25], [0, 525, 2250]]
     """
-    told = _told(counts, minimum, np.zeros(len(counts), np.bool_))
-    pairs = zip(hits.tolist(), counts.tolist(), strict=True)
-    right = [rounded_part(hit, count, minimum, draw()) for hit, count in pairs]
-    rough = (confidences + step // 2) // step * step
-    return np.where(told, counts, 0), np.where(told, right, 0).astype(np.int64), np.where(told, rough, 0)
+    told = np.diff(_reached(counts, minimum, lambda: int(draw() * minimum)), prepend=0)
+    right, rough, width = np.zeros_like(told), np.zeros_like(told), one / len(counts)
+    for place in np.flatnonzero(told):
+        had = max(int(counts[place]), 1)
+        share = hits[place] / had
+        right[place] = minimum * int(share * (told[place] // minimum) + draw())
+        inside = confidences[place] / had - place * width if counts[place] else width / 2
+        quarters = min(int(4 * min(max(inside / width, 0.0), 1.0) + draw()), 4)
+        rough[place] = round(told[place] * width * (place + quarters / 4))
+        rough[place] -= told[place] * (quarters == 4) * (place + 1 < len(counts))  # the edge belongs to the next bin
+    return told, np.minimum(right, told), rough
+
+
+def _reached(counts: Ints, minimum: int, shift: Callable[[], int]) -> Ints:
+    """Return how many samples lie up to each bin, in multiples of ``minimum``, each shifted by itself before it is cut.
+
+    What is beyond the last number is none or at least ``minimum``.
+    """
+    total = int(counts.sum())
+    most = total if total % minimum == 0 else (total - minimum) // minimum * minimum
+    shifted = np.array([int(number) + shift() for number in np.cumsum(counts)])
+    return np.maximum.accumulate(np.clip(shifted // minimum * minimum, 0, max(most, 0)))
 
 
 def _told(numbers: Ints, minimum: int, last: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -171,14 +171,14 @@ class LocalEvaluation:
         """
         if minimum <= 1:
             return self
-        cells, others = coarse_rows(self.confusion, minimum)
+        draw = SystemRandom().random
+        cells, others = coarse_rows(self.confusion, minimum, draw)
         samples, correct = self.totals.tolist()
         told, right = int(cells.sum() + others.sum()), int(np.trace(cells))
-        draw = SystemRandom().random
         right += rounded_part(correct - right, samples - told, minimum, draw())
-        bins = coarse_bins(self.counts, self.hits, self.confidences, minimum=minimum, step=STEP, draw=draw)
-        ranks, enough = coarse_ranks(self.ranks, minimum), samples >= minimum
-        warmer = (self.warmer + STEP // 2) // STEP * STEP * enough
+        bins = coarse_bins(self.counts, self.hits, self.confidences, minimum=minimum, one=ONE, draw=draw)
+        ranks, enough = coarse_ranks(self.ranks, minimum, draw), samples >= minimum
+        warmer = (self.warmer + int(draw() * ONE)) // ONE * ONE * enough
         return LocalEvaluation(cells, *bins, others, np.array([samples, right], np.int64), ranks, warmer)
 
     def noised(self, scale: float) -> "LocalEvaluation":
