@@ -92,7 +92,7 @@ def coarse_rows(table: Ints, minimum: int, draw: Callable[[], float]) -> tuple[I
         told = _told(row, minimum, last)
         if told[label] or not row[label]:
             cells[label, told] = row[told]
-            _take_apart(cells[label], label, minimum, int(row[~told].sum()), draw)
+            _take_apart(cells[label], int(label), minimum, int(row[~told].sum()), draw)
             others[label] = row.sum() - cells[label].sum()
     counts = cells.sum(axis=1) + others
     for label in np.argsort(counts, kind="stable")[np.sort(counts) > 0]:
