@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.raw_tables import write_clinic
+from tests.raw_tables import clinic, write_clinic
 
 from fedmoments.core.classifier import load
 from fedmoments.core.maps import table_of
@@ -112,6 +113,19 @@ def test_the_map_of_a_simulation_does_not_depend_on_who_holds_what(run: Any, tab
 def test_an_epsilon_does_not_cover_a_first_exchange(run: Any, tables: Path) -> None:
     given = ("simulate", "csv:a.csv", *SIMULATE, "--heads", "fedncm", "--table", "draft", "--epsilon", "2")
     assert "the first exchange of a raw table is exact" in run(*given, code=2).output
+
+
+def test_features_behind_a_table_are_written_for_other_commands(run: Any, tables: Path) -> None:
+    table = load_data("csv:a.csv", table="draft", label="outcome", group="patient").table
+    assert table is not None
+    write_map(tables / "t.json", table)
+    options = ("--label", "outcome", "--group", "patient", "--out", "a.npz")
+    run("encode", "csv:a.csv", "--table", "t.json", *options)
+    with np.load("a.npz") as arrays:
+        wanted = table(table.code(clinic(150, 0)))
+        np.testing.assert_allclose(arrays["x_train"], wanted, rtol=1e-6)
+        assert arrays["group_train"].shape == (150,)
+    assert "all parties agreed on" in run("encode", "csv:a.csv", "--table", "draft", *options, code=2).stderr
 
 
 def test_a_local_federation_runs_on_a_raw_table(run: Any, tables: Path) -> None:

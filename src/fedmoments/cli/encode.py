@@ -58,10 +58,16 @@ def encode(
 def encoded_source(source: SampleSource, encoding: Encoding) -> tuple[Any, Any, dict[str, Any] | None]:
     """Return the encoded parts of a source, the encoder, and its note, which features that are given do not have.
 
-    Data in one part are all to train on.
+    Data in one part are all to train on. Raw tables give features behind their map.
     """
+    from fedmoments.samples.raw_tables import is_draft
     from fedmoments.samples.reading import choose_encoder, encode_parts, read_data
 
+    if is_draft(source.table):
+        raise InputError(
+            "features of a raw table are those behind the map that all parties agreed on: give --table a file that "
+            "'fedmoments table --after' wrote"
+        )
     data = read_data(replace(source, test_share=source.test_share or 0.0))
     given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
     encoder = choose_encoder(encoding, data.modality, given)
@@ -70,5 +76,14 @@ def encoded_source(source: SampleSource, encoding: Encoding) -> tuple[Any, Any, 
             data, encoder, move, cache_dir=encoding.cache, readers=encoding.readers, batch_size=encoding.batch_size,
             strict=source.strict,
         )  # fmt: skip
+    if data.table is not None:
+        parts = {name: replace(part, features=_behind(data.table, part.features)) for name, part in parts.items()}
     options = {name: getattr(encoding, name) for name in ("size", "pooling") if getattr(encoding, name) is not None}
     return parts, encoder, None if data.modality == "features" else encoder.note(options)
+
+
+def _behind(table: Any, codes: Any) -> Any:
+    """Return the features of coded rows (n, columns), in float32 like those of any encoder."""
+    import numpy as np
+
+    return table(codes).astype(np.float32)

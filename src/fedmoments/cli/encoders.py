@@ -48,6 +48,7 @@ def _list(*, json: bool) -> None:
             "dim": entry.dim,
             "size": entry.size,
             "installed": entry.installed,
+            "remedy": entry.remedy or None,
             "extra": entry.extra or None,
             "description": entry.description,
             "licence": entry.licence or None,
@@ -62,7 +63,7 @@ def _list(*, json: bool) -> None:
             str(entry["name"]),
             str(entry["takes"]),
             str(entry["dim"] or ""),
-            "yes" if entry["installed"] else f"no: fedmoments[{entry['extra']}]" if entry["extra"] else "no",
+            "yes" if entry["installed"] else f"no: {entry['remedy']}",
             str(entry["description"]),
         ]
         for entry in entries

@@ -46,6 +46,8 @@ def test_the_names_of_encoders_are_pinned() -> None:
         "onnx:FILE",
         "torch:MODULE:FUNCTION",
         "timm:NAME",
+        "transformers-image:NAME_OR_PATH",
+        "open_clip:ARCHITECTURE/WEIGHTS",
         "sentence-transformers:NAME_OR_PATH",
         "transformers:NAME_OR_PATH",
         "tuned:FILE",
@@ -58,7 +60,7 @@ def test_every_entry_describes_itself(name: str) -> None:
     entry = encoders()[name]
     assert entry.description
     assert len(entry.description) < 100
-    assert entry.extra in ("", "torch", "text", "multilingual", "onnx", "timm")
+    assert entry.extra in ("", "torch", "text", "multilingual", "onnx", "timm", "open-clip")
     assert bool(entry.argument) == name.endswith(":")
     assert (entry.dim is not None and bool(entry.licence)) == bool(entry.packages) == (name in BUNDLED)
     assert {file.package for file in entry.files} <= set(entry.packages)

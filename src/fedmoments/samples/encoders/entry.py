@@ -115,6 +115,20 @@ class EncoderEntry:
         """Whether the packages that it needs and its weights are there; nothing is imported."""
         return all(is_installed(module) for module in self.needs) and self.weights_present()
 
+    @property
+    def remedy(self) -> str:
+        """What to type for it to run here: nothing, the extra that lacks, or the weights that do.
+
+        Examples
+        --------
+        >>> EncoderEntry("pets", "an example", print, "image", extra="torch", needs=("no_such_package",)).remedy
+        "pip install 'fedmoments[torch]'"
+        """
+        lacking = [module for module in self.needs if not is_installed(module)]
+        if lacking:
+            return f"pip install 'fedmoments[{self.extra}]'" if self.extra else f"pip install {lacking[0]}"
+        return "" if self.weights_present() else f"fedmoments encoders install {self.name}"
+
     def weights_present(self) -> bool:
         """Whether the weights are there, unread."""
         return all(file.find() is not None for file in self.files)
