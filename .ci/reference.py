@@ -30,7 +30,7 @@ NAMES = {
     "Fit and classify": ("fit", "load", "Classifier", "simulate"),
     "Measure": (
         "measure", "measure_stream", "measure_files", "Accumulator", "Statistics", "StatisticsSpec", "spec_for",
-        "FixedPoint", "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics",
+        "FixedPoint", "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics", "precision",
     ),
     "Merge": ("Ledger",),
     "Raw tables": ("draft_table", "table_sums", "table_map", "TableMap"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedmoments.core.api import fit, measure, spec_for
     from fedmoments.core.classifier import Classifier, load
     from fedmoments.core.diagnostics import diagnose
+    from fedmoments.core.floats import precision
     from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_bias
     from fedmoments.core.heads import Head, Preset, head_names, make_head, presets, register_head
     from fedmoments.core.heads.recursive import RecursiveRidge
@@ -79,6 +80,7 @@ __all__ = [
     "measure",
     "measure_files",
     "measure_stream",
+    "precision",
     "presets",
     "read_report",
     "register_baseline",
@@ -103,6 +105,7 @@ _ROOMS = {
     "fedmoments.core.api": ("fit", "measure", "spec_for"),
     "fedmoments.core.classifier": ("Classifier", "load"),
     "fedmoments.core.diagnostics": ("diagnose",),
+    "fedmoments.core.floats": ("precision",),
     "fedmoments.core.gaussian": ("ClassGaussians", "Shrinkage", "covariance_bias"),
     "fedmoments.core.heads": ("Head", "Preset", "head_names", "make_head", "presets", "register_head"),
     "fedmoments.core.heads.recursive": ("RecursiveRidge",),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import Json, example, typed_command
+from fedmoments.cli.options import OF_CREWS, Json, example, typed_command
 from fedmoments.cli.output import plural, print_files, print_json, progress_bar
 from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.errors import InputError
@@ -17,7 +17,7 @@ __all__ = ["diagnose"]
 #: Settings of a study that have nothing to do with what is diagnosed.
 OF_HEADS = (
     "data", "heads", "hyper", "shrinkages", "budgets", "budget_curve", "participation", "privacy", "seeds",
-    "memory_limit", "jobs", "cluster",
+    "memory_limit", *OF_CREWS,
 )  # fmt: skip
 EXAMPLE = example("fedmoments diagnose runs/demo/digits.npz --clients 20 --split dirichlet:0.1 --out runs/diagnosis")
 

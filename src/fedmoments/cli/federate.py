@@ -21,7 +21,7 @@ from fedmoments.cli.federation_runs import (
 )
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import Json, example
+from fedmoments.cli.options import OF_CREWS, Json, example
 from fedmoments.cli.output import print_json, print_line
 from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.cli.server import longest
@@ -40,7 +40,7 @@ EXAMPLE = example("fedmoments federate --data runs/demo/digits.npz --local 3 --c
 #: Settings of a study that a federation has none of, or that are its server's.
 OF_SIMULATIONS = (
     "heads", "hyper", "shrinkages", "budget_curve", "participation", "privacy", "seeds", "memory_limit",
-    "jobs", "cluster",
+    *OF_CREWS,
 )  # fmt: skip
 
 #: Settings of a server that mean something on one machine.

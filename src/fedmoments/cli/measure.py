@@ -41,11 +41,13 @@ def measure(
     json: Json = False,
 ) -> None:
     """Measure a client's training samples: what leaves the client is the statistics file, never a sample."""
+    from fedmoments.core.floats import precision
     from fedmoments.core.statistics import save_statistics
 
     place = writable_place(out)
     way = Way(spec_of(asked, mapping.fourier), asked, mapping, form_of(rounding))
-    measured = measure_any(data, way, whose, lake, columns)
+    with precision(asked.precision):
+        measured = measure_any(data, way, whose, lake, columns)
     stats, feature_map = measured.stats, measured.feature_map
     if set(stats.spec.sent) == {"client_means", "scatter_sketch"}:
         stats = stats.as_sent()

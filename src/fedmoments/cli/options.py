@@ -39,8 +39,8 @@ OF_SIMULATIONS = (
     "shrinkages", "means_per_client", "projections", "feature_map", "budgets", "budget_curve", "participation",
     "privacy",
 )  # fmt: skip
-#: Settings of a study that say who works.
-OF_CREWS = ("jobs", "cluster")
+#: Settings of a study that say who works, and in which numbers.
+OF_CREWS = ("jobs", "cluster", "precision")
 
 
 def typed_command() -> str:

@@ -4,11 +4,24 @@ from dataclasses import dataclass
 
 from fedmoments.settings.option import option
 
-__all__ = ["MapSettings", "MeasureSettings", "RoundingSettings"]
+__all__ = ["Computing", "MapSettings", "MeasureSettings", "RoundingSettings"]
 
 
 @dataclass(frozen=True)
-class MeasureSettings:
+class Computing:
+    """In which numbers the large products are computed."""
+
+    precision: str = option(
+        "float64",
+        "float64, or float32 for the large products (grams, FedCOF's scatter): centred blocks that are added up in "
+        "float64, about twice as fast.",
+        metavar="float64|float32",
+        group="Heads",
+    )
+
+
+@dataclass(frozen=True)
+class MeasureSettings(Computing):
     """What is to be measured."""
 
     head: tuple[str, ...] = option(

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from fedmoments.settings.files import FromFile
+from fedmoments.settings.measuring import Computing
 from fedmoments.settings.option import option
 from fedmoments.settings.plan import RANDOM, TuningPlan
 from fedmoments.settings.samples import Encoding, SampleSource
@@ -21,7 +22,7 @@ _tuning = partial(option, group="Tuning")
 
 @dataclass(frozen=True)
 @with_swept_options
-class StudySettings(Encoding, SampleSource, FromFile):
+class StudySettings(Computing, Encoding, SampleSource, FromFile):
     """A study: all combinations of its lists are run. Every random choice follows from ``seed``.
 
     Parts of a setting that are typed (:class:`~fedmoments.settings.setting.Swept`) are lists of it, too: shrinkages.

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.floats import check_precision
 from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.heads import head_names
 from fedmoments.core.heads.choosing import choose_heads
@@ -74,6 +75,7 @@ def check_study(settings: StudySettings) -> None:
     """
     if settings.names and settings.privacy:
         raise InputError("--names adds what no client measured, which no protection is simulated with: leave one out")
+    check_precision(settings.precision)
     methods = choose_methods(all_names(settings.heads), settings.hyper)
     _check_rounds(settings, [name for name, method in methods.items() if isinstance(method, Baseline)])
     check_federations(settings)

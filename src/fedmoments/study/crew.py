@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.floats import current_precision, precision
 from fedmoments.errors import FedMomentsError, InputError
 from fedmoments.workers import workers_of
 
@@ -85,7 +86,8 @@ class Crew:
     def _submitted(self, work: Callable[[Any, Any], Any], common: Any, tasks: Sequence[Any]) -> dict[Any, int]:
         if isinstance(self._workers, Executor):
             path = self._written(common)
-            return {self._workers.submit(_work_on_file, work, path, task): k for k, task in enumerate(tasks)}
+            numbers = current_precision()
+            return {self._workers.submit(_work_on_file, work, path, task, numbers): k for k, task in enumerate(tasks)}
         data = _pickled(common, None)
         try:
             self._workers.wait_for_workers(1, timeout=PATIENCE)
@@ -97,7 +99,8 @@ class Crew:
         everywhere = self._workers.scatter(data, broadcast=True, hash=False)
         # without retries: an error of the work is raised at once, and work whose worker died is done again anyway
         key, executor = hashlib.sha256(data).hexdigest(), self._workers.get_executor(pure=False)
-        return {executor.submit(_work_on_bytes, work, everywhere, key, task): k for k, task in enumerate(tasks)}
+        same = (work, everywhere, key, current_precision())
+        return {executor.submit(_work_on_bytes, *same, task): k for k, task in enumerate(tasks)}
 
     def _done(self, futures: dict[Any, int]) -> Iterator[tuple[int, Any]]:
         waiting: dict[Future[Any], int] = dict(futures)
@@ -215,8 +218,9 @@ def _unsendable(error: Exception) -> InputError:
 # ------------------------------------------------------------------------------------------------ in a worker
 
 
-def _work_on_file(work: Callable[[Any, Any], Any], path: str, task: Any) -> Any:
-    return work(_read(path), task)
+def _work_on_file(work: Callable[[Any, Any], Any], path: str, task: Any, numbers: str) -> Any:
+    with precision(numbers):
+        return work(_read(path), task)
 
 
 @lru_cache(maxsize=1)
@@ -227,13 +231,14 @@ def _read(path: str) -> Any:
 _LATEST: dict[str, Any] = {}
 
 
-def _work_on_bytes(work: Callable[[Any, Any], Any], data: bytes, key: str, task: Any) -> Any:
+def _work_on_bytes(work: Callable[[Any, Any], Any], data: bytes, key: str, numbers: str, task: Any) -> Any:
     known = _LATEST.get(key)  # held: another thread of this worker may be about something else
     if known is None:
         known = _unpickled(data)
         _LATEST.clear()
         _LATEST[key] = known
-    return work(known, task)
+    with precision(numbers):
+        return work(known, task)
 
 
 def _unpickled(data: bytes) -> Any:

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.floats import is_single
 from fedmoments.core.gaussian.precision import (
     CODE_TOLERANCE,
     LEAST_SPREAD,
@@ -198,7 +199,8 @@ class ClassGaussians:
     def scatter(self) -> Scatter:
         """The pooled within-class scatter."""
         require(self.stats, self._source.pooled_needs, f"a pooled covariance of source '{self.source}'")
-        scatter = self.stats.shared("scatter", self.source, lambda: self._source.pooled(self.stats, self.means))
+        key = f"{self.source}, float32" if is_single() else self.source
+        scatter = self.stats.shared("scatter", key, lambda: self._source.pooled(self.stats, self.means))
         if isinstance(scatter, SketchScatter) and scatter.code > CODE_TOLERANCE**2 * scatter.trace / scatter.dim > 0.0:
             warn_code(float(np.sqrt(scatter.code * scatter.dim / scatter.trace)))
         return scatter

@@ -15,13 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from fedmoments.core import floats
 from fedmoments.core.gaussian.precision import DEAD, HIDDEN, TYPICAL
-from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, unpacked_dim
+from fedmoments.core.linalg import add_packed, blocks, new_gram, unpacked_dim
 from fedmoments.core.statistics.mean_rows import MeanRows
 
 __all__ = ["DiagonalScatter", "FreeScatter", "MatrixScatter", "RowScatter", "Scatter", "without_spread"]
 
 Floats = NDArray[np.float64]
+
+#: Client means that are visited at once; the same in numbers, where a mean has few.
+ROWS, NUMBERS = 512, 2**17
 
 
 def without_spread(scatter: Floats, rounding: Floats) -> NDArray[np.bool_]:
@@ -85,6 +89,13 @@ class Scatter(ABC):
         raise TypeError(f"{type(self).__name__} is not held as rows")
 
 
+def add_upper(out: Floats, matrix: NDArray[np.floating], factor: float) -> None:
+    """Add ``factor`` times a matrix to ``out``, at least above the diagonal: no second (d, d) in memory."""
+    for start in range(0, len(out), 256):  # a strip of columns at a time
+        stop = start + 256
+        out[:stop, start:stop] += factor * matrix[:stop, start:stop]
+
+
 class MatrixScatter(Scatter):
     """A scatter held as a full matrix, (d, d) with a meaningful upper triangle.
 
@@ -129,9 +140,7 @@ class MatrixScatter(Scatter):
         return max(float(np.trace(self.matrix)), 0.0) / self.weight if self.weight > 0 else 0.0
 
     def add_to(self, out: Floats, factor: float) -> None:
-        for start in range(0, self.dim, 256):  # a strip of columns at a time: no second (d, d) in memory
-            stop = start + 256
-            out[:stop, start:stop] += factor * self.matrix[:stop, start:stop]
+        add_upper(out, self.matrix, factor)
 
 
 class DiagonalScatter(Scatter):
@@ -198,29 +207,45 @@ class RowScatter(Scatter):
         self.n_rows = int(estimable[rows.labels].sum())
         class_weight = np.where(estimable, (counts - 1) / np.maximum(held_by - 1, 1), 0.0)
         self._row_weights = np.sqrt(rows.counts * class_weight[rows.labels])
-        self._trace: float | None = None
+        self._spread: Floats | None = None
+        self._matrix: Floats | None = None
 
     def _centred(self, block: slice) -> Floats:
         centred = self._rows.block_means(block)
         centred -= self._means[self._rows.labels[block]]
         return centred
 
-    def _visit(self, out: Floats | None, factor: float) -> None:
-        """Pass over the rows once, for the trace and, if wanted, the Gram product."""
-        spread = 0.0
-        for block in blocks(len(self._rows), 512):
-            centred = self._centred(block)
-            spread += float(self._rows.counts[block] @ np.einsum("ij,ij->i", centred, centred))
-            if out is not None:
-                centred *= self._row_weights[block, None]
-                add_gram(out, centred, weight=factor)
-        self._trace = spread / self.dof if self.dof > 0 and spread > DEAD**2 * self._rounding else 0.0
+    def _visit(self, *, product: bool) -> Floats:
+        """Pass over the rows once, for Σ n (μ_kc − μ_c)² (d,) and, if wanted, the Gram product, which is kept."""
+        spread, matrix = np.zeros(self.dim), new_gram(self.dim) if product else None
+        size = max(ROWS, NUMBERS // self.dim)
+        for block in blocks(len(self._rows), max(size, floats.BLOCK) if floats.is_single() else size):
+            single = np.empty((block.stop - block.start, self.dim), np.float32) if floats.is_single() else None
+            for part in blocks(block.stop - block.start, size):
+                some = slice(block.start + part.start, block.start + part.stop)
+                centred = self._centred(some)
+                for few in blocks(len(centred), ROWS // 4):
+                    spread += self._rows.counts[some][few] @ np.square(centred[few])
+                centred *= self._row_weights[some, None]
+                if single is not None:
+                    single[part] = centred
+                elif matrix is not None:
+                    floats.add_centred_rows(matrix, centred)
+            if single is not None and matrix is not None:
+                floats.add_centred_rows(matrix, single)
+        self._spread, self._matrix = spread, self._matrix if matrix is None else matrix
+        return spread
+
+    @property
+    def spread(self) -> Floats:
+        """Σ n (μ_kc − μ_c)² (d,), dimension by dimension; 0 where rounding could leave as much."""
+        spread = self._visit(product=False) if self._spread is None else self._spread
+        sound = self.dof > 0 and float(spread.sum()) > DEAD**2 * self._rounding
+        return spread if sound else np.zeros(self.dim)
 
     @property
     def trace(self) -> float:
-        if self._trace is None:
-            self._visit(None, 0.0)
-        return self._trace or 0.0
+        return float(self.spread.sum()) / self.dof if self.dof > 0 else 0.0
 
     @property
     def noise(self) -> float:
@@ -228,9 +253,17 @@ class RowScatter(Scatter):
         return 2.0 * math.sqrt(self.trace / self.dim * error) + error  # of σ², where σ errs by e: 2σe + e²
 
     def add_to(self, out: Floats, factor: float) -> None:
-        self._visit(out, factor)
+        add_upper(out, self._product, factor)
+
+    @property
+    def _product(self) -> Floats:
+        if self._matrix is None:
+            self._visit(product=True)
+        return self._matrix if self._matrix is not None else new_gram(self.dim)
 
     def along(self, directions: Floats) -> Floats:
+        if self._matrix is not None:
+            return super().along(directions)
         energies = np.zeros(len(directions))
         for block in blocks(len(self._rows), 512):
             inside = (self._centred(block) * self._row_weights[block, None]) @ directions.T

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from fedmoments.core.floats import is_single
 from fedmoments.core.linalg import lower_factor
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import NotEnoughDataError
@@ -13,6 +14,11 @@ from fedmoments.errors import NotEnoughDataError
 __all__ = ["class_whiteners", "log_determinants"]
 
 Floats = NDArray[np.float64]
+
+#: Reciprocal condition of a covariance of unit diagonal, below which it is inverted in float64 whatever was asked for.
+LEAST_CONDITION = 1e-4
+#: Variances between this and its inverse are far from the ends of float32.
+MOST_SPAN = 1e24
 
 
 def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]], dim: int) -> Floats:
@@ -56,7 +62,10 @@ def log_determinants(whiteners: Floats, present: NDArray[np.bool_]) -> Floats:
     return logarithms
 
 
-def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
+def _whitener(covariance: Floats, label: int, stats: Statistics) -> NDArray[np.floating]:
+    quick = _single_whitener(covariance) if is_single() else None
+    if quick is not None:
+        return quick
     lower = lower_factor(covariance)
     if lower is None:
         raise NotEnoughDataError(
@@ -64,4 +73,20 @@ def _whitener(covariance: Floats, label: int, stats: Statistics) -> Floats:
             "use more pooling, more shrinkage or gh-lda; if its samples differ, rounding has taken their spread: give "
             "fixed point a smaller norm_bound or max_samples"
         )
-    return np.asarray(lapack.dtrtri(lower, lower=1)[0])
+    return np.asarray(lapack.dtrtri(lower.T, lower=0, overwrite_c=1)[0].T)  # as LAPACK lays it out: no copy
+
+
+def _single_whitener(covariance: Floats) -> NDArray[np.float32] | None:
+    """Return T in float32, or None of a covariance whose inverse would lose more than three digits of seven there."""
+    diagonal = np.diagonal(covariance)
+    if not (diagonal.min(initial=1.0) > 1.0 / MOST_SPAN and diagonal.max(initial=1.0) < MOST_SPAN):
+        return None
+    scale = (1.0 / np.sqrt(diagonal)).astype(np.float32)
+    unit = covariance.astype(np.float32).T  # symmetric, as LAPACK lays it out
+    unit *= scale[:, None]
+    unit *= scale
+    upper, info = lapack.spotrf(unit, lower=0, clean=1, overwrite_a=1)
+    if info != 0 or lapack.spocon(upper, 1.0, uplo="U")[0] < LEAST_CONDITION:
+        return None
+    inverse = lapack.strtri(upper, lower=0, overwrite_c=1)[0].T
+    return np.asarray(inverse * scale)

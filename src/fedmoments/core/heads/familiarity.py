@@ -6,6 +6,7 @@ import numpy as np
 
 from fedmoments.core.classifier.familiar import LEAST_SHARE, Familiar
 from fedmoments.core.gaussian import ClassGaussians, covariance_source
+from fedmoments.core.gaussian.scatter import RowScatter
 
 if TYPE_CHECKING:
     from fedmoments.core.statistics import Statistics, StatisticsSpec
@@ -34,11 +35,10 @@ def familiar_of(stats: "Statistics", needs: "StatisticsSpec") -> Familiar | None
     if source is None:
         return None
     gaussians = ClassGaussians(stats, source)
-    if source == "free" and stats.spec.keeps_clients_apart:
-        scatter, dof = gaussians.class_variances()
-        variances = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
+    pooled = gaussians.scatter
+    if isinstance(pooled, RowScatter):
+        variances = pooled.spread / max(pooled.dof, 1.0)
     else:
-        pooled = gaussians.scatter
         variances = np.diagonal(pooled.scaled(1.0)) / max(pooled.weight, 1.0)
     variances = np.maximum(variances, LEAST_SHARE * float(variances.mean()))
     if not (np.isfinite(variances).all() and (variances > 0).all()) or not np.isfinite(gaussians.means).all():

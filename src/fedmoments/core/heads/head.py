@@ -143,6 +143,11 @@ class Head(ABC):
         return type(self).feature_map is not Head.feature_map
 
     @property
+    def folds_means(self) -> bool:
+        """Whether one free scatter of all clients serves in place of their means."""
+        return False
+
+    @property
     def pilot_needs(self) -> StatisticsSpec | None:
         """Statistics of a small first exchange that :meth:`feature_map` needs, or None."""
         return None

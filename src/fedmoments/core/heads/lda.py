@@ -63,6 +63,10 @@ class Lda(Head):
             return StatisticsSpec.of("gram")
         return covariance_source(self.covariance).pooled_needs
 
+    @property
+    def folds_means(self) -> bool:
+        return self.covariance == "free"
+
     def solve(self, stats: Statistics) -> Classifier:
         total = self.covariance == "total"
         gaussians = ClassGaussians(stats, "exact" if total else self.covariance)

@@ -120,6 +120,10 @@ class Ridge(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec.of("gram") if self.scatter == "total" else covariance_source(self.covariance).pooled_needs
 
+    @property
+    def folds_means(self) -> bool:
+        return self.scatter == "within" and self.covariance == "free" and self.divisor == DIVISORS[0]
+
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002
         return 1 if self.normalize else 0
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmoments.core.floats import is_single
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.cell_sums import CellSums, ExactSums, FloatSums, sample_keys
 from fedmoments.core.statistics.checks import check_features, check_labels, running_positions
@@ -95,7 +96,7 @@ class Accumulator:
         self._check_range(features)
         self._make_room(np.unique(labels))
         for block in blocks(len(features)):
-            self._add(np.ascontiguousarray(features[block], dtype=np.float64), labels[block])
+            self._add(np.ascontiguousarray(features[block]), labels[block])
         return self
 
     def _check_range(self, features: NDArray[np.floating]) -> None:
@@ -230,7 +231,9 @@ class Accumulator:
         """Return the rows of all shares of some cells."""
         return np.asarray((cells[:, None] * self._shares + np.arange(self._shares)).ravel())
 
-    def _add(self, X: NDArray[np.float64], labels: Ints) -> None:
+    def _add(self, given: NDArray[np.floating], labels: Ints) -> None:
+        X = given.astype(np.float64, copy=False)
+        single = is_single() and given.dtype == np.float32 and self.fixed_point is None
         cells = np.searchsorted(self._classes, labels)
         shares = np.zeros(len(cells), np.int64)
         if self._shares > 1:
@@ -238,7 +241,9 @@ class Accumulator:
             shares = deal_shares(labels, places, self._shares, self.seed)
         rows = cells * self._shares + shares
         for name, work in self._work.items():
-            self._sums.add(moment(name), work, X, rows if moment(name).layout is Layout.ROWS else cells)
+            own = moment(name)
+            chosen: Any = given if single and not own.wide else X
+            self._sums.add(own, work, chosen, rows if own.layout is Layout.ROWS else cells)
         if self._scatter:
             self._scatter.update(X, labels)
         self._counts += np.bincount(cells, minlength=len(self._classes))

@@ -30,7 +30,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.linalg import add_gram, new_gram, pack_symmetric, packed_diagonal, packed_size
+from fedmoments.core.floats import add_samples
+from fedmoments.core.linalg import new_gram, pack_symmetric, packed_diagonal, packed_size
 from fedmoments.core.statistics.moment_trial import check_moment
 from fedmoments.errors import InputError
 from fedmoments.registry import Registry
@@ -109,6 +110,8 @@ class Moment(ABC):
     implies: ClassVar[dict[str, Derivation | None]] = {}
     #: Moments that are of no use without, and so are always measured too.
     beside: ClassVar[tuple[str, ...]] = ()
+    #: Whether :meth:`add` is given features in float64 even where large products are computed in float32.
+    wide: ClassVar[bool] = True
 
     @abstractmethod
     def width(self, dim: int) -> int:
@@ -284,6 +287,7 @@ class Gram(Moment):
     symbol = "B"
     layout = Layout.GLOBAL
     degree = 2
+    wide = False
 
     def width(self, dim: int) -> int:
         return packed_size(dim)
@@ -294,8 +298,8 @@ class Gram(Moment):
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:  # noqa: ARG002 - one for all classes
         return new_gram(dim)
 
-    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:  # noqa: ARG002
-        add_gram(work, X)
+    def add(self, work: NDArray[Any], X: NDArray[np.floating], cells: Ints) -> None:  # noqa: ARG002
+        add_samples(work, X)
 
     def finish(self, work: NDArray[Any]) -> NDArray[Any]:
         return pack_symmetric(work)
@@ -308,6 +312,7 @@ class ClassGrams(Moment):
     name = "class_grams"
     symbol = "S"
     degree = 2
+    wide = False
     implies: ClassVar[dict[str, Derivation | None]] = {
         "gram": lambda grams: grams.sum(axis=0),
         "class_squares": packed_diagonal,
@@ -322,11 +327,11 @@ class ClassGrams(Moment):
     def workspace(self, n_cells: int, dim: int) -> NDArray[Any]:
         return np.zeros((n_cells, dim, dim))  # C order survives pickling; the transpose below is what syrk wants
 
-    def add(self, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+    def add(self, work: NDArray[Any], X: NDArray[np.floating], cells: Ints) -> None:
         order = np.argsort(cells, kind="stable")
         present, starts = np.unique(cells[order], return_index=True)
         for cell, start, stop in zip(present, starts, [*starts[1:], len(cells)], strict=True):
-            add_gram(work[cell].T, X[order[start:stop]])
+            add_samples(work[cell].T, X[order[start:stop]])
 
     def finish(self, work: NDArray[Any]) -> NDArray[Any]:
         dim = work.shape[1]

@@ -28,13 +28,15 @@ from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import InputError
 
-__all__ = ["measure_partition"]
+__all__ = ["ClientCells", "measure_partition"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Samples or cells in a block: small enough that one of 1280 float64 dimensions stays in cache while cells are summed.
 BLOCK = 256
+#: The same in numbers, where a sample has few.
+NUMBERS = 1 << 18
 #: From this many samples on, a (client, class) cell is summed on its own, not along with the others of its block.
 LONG_RUN = 64
 
@@ -179,6 +181,48 @@ class _Cells:
         return {"client": self.clients[cells], "label": self.labels[cells], "count": kept, name: values}
 
 
+class ClientCells:
+    """All clients' samples by (client, class) cell: sums of a block of cells at a time, and moments of all samples.
+
+    It keeps the order of the samples and the size of each cell, and nothing of them: sums are made when they are asked
+    for, and every time anew.
+
+    Parameters
+    ----------
+    X, y, clients, n_classes
+        As for :meth:`fedmoments.Ledger.of`.
+
+    Examples
+    --------
+    >>> cells = ClientCells(np.arange(8.0).reshape(4, 2), [0, 1, 0, 0], [0, 0, 1, 1], n_classes=2)
+    >>> cells.labels, cells.counts
+    (array([0, 1, 0]), array([1, 1, 2]))
+    >>> cells[1:3]
+    array([[ 2.,  3.],
+           [10., 12.]])
+    """
+
+    def __init__(self, X: ArrayLike, y: ArrayLike, clients: ArrayLike, *, n_classes: int) -> None:
+        self._samples, self.n_classes = _sorted_samples(X, y, clients, n_classes), n_classes
+        cells = _Cells(self._samples, n_classes, 1)
+        self.labels: Ints = cells.labels
+        self.counts: Ints = cells.counts
+        self._bounds = np.append(0, np.cumsum(cells.counts))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, block: slice) -> Floats:
+        """Return the sums (cells in block, d) of consecutive cells."""
+        mine = slice(*block.indices(len(self))[:2])
+        order = self._samples.order[self._bounds[mine.start] : self._bounds[max(mine.stop, mine.start)]]
+        return _sum_sorted(self._samples, order, self.counts[mine])
+
+    def added(self, spec: StatisticsSpec) -> Statistics:
+        """Return additive moments of all samples that somebody holds."""
+        return _of_all(spec, self._samples, self.n_classes)
+
+
 def _sum_cells(
     samples: _Samples, cells: _Cells, rows: Ints, class_moments: list[str], row_moments: list[str]
 ) -> dict[str, NDArray[Any]]:
@@ -207,20 +251,25 @@ def _add_blocks(work: dict[str, NDArray[Any]], samples: _Samples, places: dict[s
             moment(name).add(array[first:last], X, inside - first)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # ∞ − ∞ is found out below, by name
 def _sum_runs(samples: _Samples, places: Ints, n_places: int) -> Floats:
-    """Add up the sorted samples that fall into the same of ``n_places`` ``places`` (samples,), as (n_places, d).
+    """Add up the sorted samples that fall into the same of ``n_places`` ``places`` (samples,), as (n_places, d)."""
+    order = samples.order if np.all(places[1:] >= places[:-1]) else samples.order[np.argsort(places, kind="stable")]
+    return _sum_sorted(samples, order, np.bincount(places, minlength=n_places))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # ∞ − ∞ is found out below, by name
+def _sum_sorted(samples: _Samples, order: Ints, counts: Ints) -> Floats:
+    """Add up the first ``counts[0]`` samples of an order, then the next ``counts[1]``, …, as (len(counts), d).
 
     A block of places is visited at a time, those with most samples first. Then the p-th samples of all places that
     have so many are one gather and one addition to the head of a buffer in cache: no product, and neither the samples
     nor the sums pass through memory twice. Few samples a place make few such rounds; long runs are added on their own.
     """
-    order = samples.order if np.all(places[1:] >= places[:-1]) else samples.order[np.argsort(places, kind="stable")]
-    counts = np.bincount(places, minlength=n_places)
+    n_places, size = len(counts), max(BLOCK, NUMBERS // samples.dim)
     starts = np.cumsum(counts) - counts
     sums = np.empty((n_places, samples.dim))
-    wide = np.empty((min(n_places, BLOCK), samples.dim))
-    for block in blocks(n_places, BLOCK):
+    wide = np.empty((min(n_places, size), samples.dim))
+    for block in blocks(n_places, size):
         by_count = np.argsort(-counts[block], kind="stable")
         lengths, at = counts[block][by_count], starts[block][by_count]
         n_long = int(np.searchsorted(-lengths, -LONG_RUN))
@@ -255,20 +304,24 @@ def _add_short_runs(out: Floats, features: NDArray[np.floating], order: Ints, at
             out[:n] += gathered[:n]
 
 
+def _of_all(spec: StatisticsSpec, samples: _Samples, n_classes: int) -> Statistics:
+    """Return additive moments of all samples that somebody holds."""
+    accumulator = Accumulator(spec, n_classes=n_classes, dim=samples.dim)
+    if len(samples) == len(samples.features):
+        return accumulator.update(samples.features, samples.labels).statistics()
+    for block in blocks(len(samples)):
+        chosen = samples.order[block]
+        try:
+            accumulator.update(samples.features[chosen], samples.labels[chosen])
+        except InputError as error:
+            raise samples.first_bad_row() from error
+    return accumulator.statistics()
+
+
 def _fold_all(spec: StatisticsSpec, samples: _Samples, n_classes: int) -> dict[str, NDArray[Any]]:
     """Return the additive moments of all samples that somebody holds, dense over classes."""
     sent = [name for name in spec.sent if not moment(name).layout.apart]
-    accumulator = Accumulator(StatisticsSpec.of(*sent), n_classes=n_classes, dim=samples.dim)
-    if len(samples) == len(samples.features):
-        accumulator.update(samples.features, samples.labels)
-    else:
-        for block in blocks(len(samples)):
-            chosen = samples.order[block]
-            try:
-                accumulator.update(samples.features[chosen], samples.labels[chosen])
-            except InputError as error:
-                raise samples.first_bad_row() from error
-    everything = accumulator.statistics()
+    everything = _of_all(StatisticsSpec.of(*sent), samples, n_classes)
     total: dict[str, NDArray[Any]] = {}
     for name in sent:
         array = everything.raw(name)

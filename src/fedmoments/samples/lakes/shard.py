@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.floats import current_precision, precision
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, StatisticsSpec
@@ -35,6 +36,8 @@ class FilesPlan:
         features.
     feature_map
         Applied to features.
+    precision
+        In which numbers large products are computed: here's, by default.
     """
 
     spec: StatisticsSpec
@@ -46,6 +49,7 @@ class FilesPlan:
     seed: int = 0
     fixed_point: FixedPoint | None = None
     client: str | None = None
+    precision: str = field(default_factory=current_precision)
 
     def described(self) -> dict[str, Any]:
         """Return all that decides about the sums, as JSON-able words."""
@@ -53,12 +57,14 @@ class FilesPlan:
             "spec": repr(self.spec), "n_classes": self.n_classes, "classes": list(self.class_names),
             "columns": repr(self.columns), "encoder": str(self.encoder), "map": str(self.feature_map),
             "seed": self.seed, "form": repr(self.fixed_point), "client": self.client,
+            "precision": self.precision,
         }  # fmt: skip
 
 
 def measure_shard(path: str, plan: FilesPlan) -> bytes:
     """Return the accumulator of a file as bytes; called on whatever machine can read the path."""
-    return _measured(Path(path), plan).to_bytes()
+    with precision(plan.precision):
+        return _measured(Path(path), plan).to_bytes()
 
 
 def joined(one: bytes, other: bytes) -> bytes:

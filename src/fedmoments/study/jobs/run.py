@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.floats import precision
 from fedmoments.core.observations import SWEPT, Report, Results, Row
 from fedmoments.core.observations.parts import RoundCurve, round_observations
 from fedmoments.files import write_whole
@@ -165,7 +166,7 @@ def run_job(
     memory = Memory(out / PROGRESS if out else None, encoded.basis(), fresh=fresh)
     start = time.perf_counter()
     details = Details(for_report or out is not None)
-    with tracking(callbacks, config.to_dict()):
+    with precision(config.precision), tracking(callbacks, config.to_dict()):
         report, first = _simulated(config, encoded, memory, details, progress=progress, callbacks=callbacks)
         timings = {"encode": encode_seconds, "simulate": time.perf_counter() - start}
         report = replace(report, command=command, timings=timings, seconds=sum(timings.values()))

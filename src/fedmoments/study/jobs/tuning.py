@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.floats import precision
 from fedmoments.core.observations import Observation, Report, Results, Scalar
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.tuning import OneShot, Tuning, TuningCurve
@@ -96,7 +97,7 @@ def run_tuning(
     if fresh and out:
         shutil.rmtree(out / "curves", ignore_errors=True)
     job = _Job(config, encoded, out, progress, callbacks)
-    with tracking(callbacks, config.to_dict()):
+    with precision(config.precision), tracking(callbacks, config.to_dict()):
         with crew_of(config.jobs, config.cluster) if crew is None else nullcontext(crew) as workers:
             tuning = job.run(workers)
         report = Report(

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.costs import PayloadSize
+from fedmoments.core.gaussian.folded import folded_spec, folded_statistics
 from fedmoments.core.heads import Head
 from fedmoments.core.linalg import blocks
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.observations import Outcome
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER
 from fedmoments.core.statistics import (
+    DERIVED,
     MOMENTS,
     Accumulator,
     FixedPoint,
@@ -54,6 +56,9 @@ from fedmoments.study.simulation.payload import (
 from fedmoments.study.simulation.shield import Shield
 
 __all__ = ["Federation"]
+
+#: Bytes of client means from which they are folded into one scatter as they are made, if all heads do with that.
+MOST_MEANS = 2_000_000_000
 
 
 class Federation:
@@ -153,23 +158,44 @@ class Federation:
 
     @cached_property
     def spec(self) -> StatisticsSpec:
-        """What every client sends: the least that serves all heads without a feature map of their own."""
+        """What is measured: the least that serves all heads without a feature map of their own."""
+        return folded_spec(self._sent_spec) if self.is_folded else self._sent_spec
+
+    @cached_property
+    def _sent_spec(self) -> StatisticsSpec:
+        """What every client sends of it."""
         spec = StatisticsSpec()
         for head in self._heads:
             if not head.has_own_map and self._bytes(head, self.dim) <= self.memory_limit:
                 spec = spec | self._sent(head)
         return spec
 
+    @cached_property
+    def is_folded(self) -> bool:
+        """Whether client means are folded into one scatter as they are made: kept, they would take gigabytes."""
+        rows = 8 * self._cells.nnz * self.dim
+        own = [head for head in self._heads if not head.has_own_map and head.needs.keeps_clients_apart]
+        kept = [
+            head
+            for head in own
+            if not head.folds_means and room_of(self._sent(head), self.dim, self._cells, self.plan) <= self.memory_limit
+        ]
+        plain = self.means_per_client == 1 and self.features.names is None and not self.protection.acts_after_measuring
+        return plain and rows > min(MOST_MEANS, self.memory_limit) and bool(own) and not kept
+
     @property
     def numbers(self) -> int:
-        """How many numbers all clients together send of :attr:`spec`."""
-        return coded_size(self.spec, self.dim, self._cells, self.plan)[0].floats
+        """How many numbers all clients together send."""
+        return coded_size(self._sent_spec, self.dim, self._cells, self.plan)[0].floats
 
     @cached_property
     def form(self) -> Form:
         """The fixed point that clients measure in, or why it is float64; of a protection its own."""
         if self.shield:
             return Form(self.shield.form)
+        if self.is_folded:
+            means = self._cells.nnz
+            return Form(None, f"its {means:,} client means are folded into one scatter as they are made, not kept")
         return choose_form(self.mapped, self.split, self.spec, self.numbers, self._asked_form)
 
     @property
@@ -202,11 +228,11 @@ class Federation:
         """
         total: Statistics | None = None
         for group in groups:
-            fresh = self._measured(self.spec, self.form.fixed_point, np.sort(group))
+            fresh = self._measured(self._sent_spec, self.form.fixed_point, np.sort(group))
             total = fresh if total is None else total + fresh
             yield total
         order = np.concatenate([np.sort(group) for group in groups]) if groups else np.zeros(0, np.int64)
-        if self._merged is None and total is not None and len(order) == self.n_senders:
+        if self._merged is None and total is not None and len(order) == self.n_senders and not self.is_folded:
             self._merged = self._with_names(by_client(total, order))
 
     def observed(self, spec: StatisticsSpec) -> Statistics:
@@ -220,6 +246,11 @@ class Federation:
             What is looked at.
         """
         train, held = self.mapped.train, np.flatnonzero(self.split.clients != DROPPED)
+        if self.is_folded and "client_means" in spec.moments:
+            raise NotEnoughDataError(
+                f"the {self._cells.nnz:,} means of its clients were folded into one scatter as they were made: kept, "
+                f"they would take {8e-9 * self._cells.nnz * self.dim:.1f} GB"
+            )
         received = None if self.shield else self.merged.to_float()
         lacking = [name for name in spec.sent if received is None or name not in received.spec.moments]
         beside = received
@@ -235,7 +266,8 @@ class Federation:
         """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
         if self.shield:
             return self.shield.statistics(self._sent(head))
-        received = self.merged.restricted(self._sent(head))
+        sent = self._sent(head)
+        received = self.merged.restricted(folded_spec(sent) if self.is_folded else sent)
         return received.as_sent() if head.needs.has_sketch else received
 
     def outcome(self, method: Method) -> Outcome:
@@ -358,6 +390,8 @@ class Federation:
         train, holders = self.mapped.train, self.split.clients
         names: Sequence[int] = range(self.split.n_clients)
         X, y = train.X, train.y
+        if spec.moments & DERIVED.keys():
+            return folded_statistics(X, y, holders, spec, n_classes=self.features.n_classes)
         if clients is not None:
             mine = np.flatnonzero(np.isin(holders, clients))
             X, y, holders, names = X[mine], y[mine], np.searchsorted(clients, holders[mine]), clients.tolist()
@@ -410,4 +444,5 @@ class Federation:
         return size, coded
 
     def _bytes(self, head: Head, dim: int) -> int:
-        return room_of(self._sent(head), dim, self._cells, self.plan)
+        sent = self._sent(head)
+        return room_of(folded_spec(sent) if self.is_folded and head.folds_means else sent, dim, self._cells, self.plan)

@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from fedmoments.core.costs import PayloadSize, floats_of
 from fedmoments.core.costs.sketches import sketch_sizes
+from fedmoments.core.gaussian.folded import folded_spec
 from fedmoments.core.heads import Head
 from fedmoments.core.linalg import blocks
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER
 from fedmoments.core.statistics import MOMENTS, FixedPoint, Layout, SketchPlan, Statistics, StatisticsSpec
-from fedmoments.core.statistics.moments import Moment, cell_sums
+from fedmoments.core.statistics.moments import Moment, cell_sums, moment
+from fedmoments.core.statistics.partition import NUMBERS
 from fedmoments.core.statistics.sketches import SKETCH_INDEX
 from fedmoments.errors import InputError
 from fedmoments.federation.policy import ClientPolicy
@@ -91,7 +93,8 @@ def serve(head: Head, merged: Statistics, served: dict[StatisticsSpec, Statistic
     True
     """
     if head.needs not in served:
-        needed = merged.restricted(head.needs)
+        folded = "free_scatter" in merged.spec.moments
+        needed = merged.restricted(folded_spec(head.needs) if folded else head.needs)
         served[head.needs] = needed.as_sent() if head.needs.has_sketch else needed
     return served[head.needs]
 
@@ -127,8 +130,8 @@ def side_by_side(
 
 
 #: Numbers that all clients together may send for their statistics to be measured client by client, which takes about
-#: 8 s of one core then.
-MOST_NUMBERS = 500_000_000
+#: 8 s of one core then; and how many numbers a client costs besides, whatever it sends.
+MOST_NUMBERS, CLIENT_NUMBERS = 500_000_000, 20_000
 #: Steps of the fixed point must be smaller than this share of what a feature varies by within classes.
 COARSE = 0.05
 
@@ -188,11 +191,12 @@ def choose_form(features: Features, split: Split, spec: StatisticsSpec, numbers:
     if form is None:
         return Form(None, "it was asked for in float64")
     held = split.clients != DROPPED
-    if numbers > MOST_NUMBERS:
+    senders = int((split.sizes > 0).sum())
+    if numbers + CLIENT_NUMBERS * senders > MOST_NUMBERS:
         return Form(
             None,
-            f"its clients together send {numbers:,} numbers: too many to measure client by client here "
-            f"(the most are {MOST_NUMBERS:,})",
+            f"its {senders:,} clients together send {numbers:,} numbers: too many to measure client by client here "
+            f"(the most are {MOST_NUMBERS:,} numbers, less {CLIENT_NUMBERS:,} for every client)",
         )
     if int(held.sum()) > form.max_samples:
         return Form(
@@ -277,8 +281,10 @@ def withhold(split: Split, labels: NDArray[np.int64], min_count: int, means_per_
 COPIES = {Layout.CLASS: 5, Layout.GLOBAL: 2, Layout.ROWS: 1, Layout.SKETCH: 4}
 #: The same of one row (d,) a class: heads hold means, variances and their terms as arrays (C, d) of their own besides.
 SMALL_COPIES = 7
-#: Matrices (d, d) that solving takes, and those in which a client compresses its sketch.
+#: Matrices (d, d) that solving takes, and those in which a client compresses its sketch; means keep one more.
 SQUARES, SKETCH_SQUARES = 4, 8
+#: Numbers a sample, and blocks of rows, that folding client means takes at most.
+FOLDED_NUMBERS, BLOCKS = 11, 1
 
 
 def upload_size(spec: StatisticsSpec, dim: int, cells: Any) -> PayloadSize:
@@ -363,10 +369,13 @@ def room_of(spec: StatisticsSpec, dim: int, cells: Any, plan: SketchPlan) -> int
     shares = np.where(cells.data >= 2 * spec.means_per_client, spec.means_per_client, 1)
     times = {Layout.CLASS: int(cells.shape[1]), Layout.GLOBAL: 1, Layout.ROWS: int(shares.sum())}
     times[Layout.SKETCH] = sketch_sizes(plan, dim, cells).rows if spec.has_sketch else 0
-    sent = [MOMENTS[name] for name in spec.sent]
-    numbers = sum(_copies(moment, dim) * moment.width(dim) * times[moment.layout] for moment in sent)
-    square = any(moment.layout.apart or moment.width(dim) > dim for moment in sent)
-    return 8 * (numbers + (SQUARES * square + SKETCH_SQUARES * spec.has_sketch) * dim * dim)
+    sent = [moment(name) for name in spec.sent]
+    numbers = sum(_copies(each, dim) * each.width(dim) * times[each.layout] for each in sent)
+    square = any(each.layout.apart or each.width(dim) > dim for each in sent)
+    folded = "free_scatter" in spec.moments  # the order of the samples, sizes and labels of the cells, and one block
+    order = FOLDED_NUMBERS * int(cells.sum()) + BLOCKS * NUMBERS if folded else 0
+    squares = SQUARES * square + SKETCH_SQUARES * spec.has_sketch + spec.keeps_clients_apart
+    return 8 * (numbers + order + squares * dim * dim)
 
 
 def _copies(moment: Moment, dim: int) -> int:

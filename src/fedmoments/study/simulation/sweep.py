@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 from fedmoments.core.costs.sketches import plan_of
+from fedmoments.core.floats import current_precision, is_single
 from fedmoments.core.observations import Outcome, Setting
 from fedmoments.errors import InputError
 from fedmoments.samples import Split
@@ -88,6 +89,7 @@ class Held:
         if self.memory is None:
             return self._found_now(method)
         key = ["outcome", self.setting.to_dict(), self.federation.split.digest(), name, identity_of(method), self.seed]
+        key += [current_precision()] if is_single() else []
         known = self.memory.find(key, Outcome)
         if known is not None and (not self.is_first or self._is_of(known, method)):
             self.memory.found += 1

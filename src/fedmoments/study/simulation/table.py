@@ -6,6 +6,7 @@ at closer stays in this process: its classifiers are saved.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedmoments.core.observations.parts import Data, SplitReport
 from fedmoments.core.statistics import SketchPlan
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
-from fedmoments.study.crew import Crew
+from fedmoments.study.crew import Crew, crew_of
 from fedmoments.study.memory import Memory
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.payload import sent_by
@@ -179,6 +180,8 @@ def simulate(
     memory_limit: float = 4e9,
     memory: Memory | None = None,
     progress: Progress | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
     crew: Crew | None = None,
     callbacks: Sequence[Callback] = (),
     **sweeps: Sequence[Any],
@@ -201,8 +204,12 @@ def simulate(
         What was found before; what is found now is added to it.
     progress
         Called before every step, and at the end; a notebook shows a bar by default.
+    jobs, cluster
+        Processes of this machine that work on settings and seeds, or the address of a Dask scheduler (``tcp://…``,
+        ``tls://…``) whose workers do. Results are the same. A script that starts processes guards what it runs by
+        ``if __name__ == "__main__":``, as everywhere in Python.
     crew
-        Who works (:func:`fedmoments.study.crew.crew_of`); this process by default. Results are the same.
+        Who works, where it is there already (:func:`fedmoments.study.crew.crew_of`).
     callbacks
         Called with every result as it is found: see :class:`~fedmoments.study.tracking.Callback`.
     **sweeps
@@ -247,7 +254,8 @@ def simulate(
         progress=progress or notebook_progress("simulating"),
     )
     with tracking(callbacks, {"data": features.name, "heads": list(sweep.methods), "seeds": seeds, **sweeps}):
-        table, _ = find_all(sweep, crew or Crew(), callbacks=callbacks)
+        with nullcontext(crew) if crew is not None else crew_of(jobs, cluster) as workers:
+            table, _ = find_all(sweep, workers, callbacks=callbacks)
         report = replace(table.report(), seconds=time.perf_counter() - start)
         for callback in callbacks:
             callback.on_end(report, ())

@@ -68,6 +68,7 @@ _SWEPT = (
     "seeds",
     "jobs",
     "cluster",
+    "precision",
 )
 #: Points of a curve that are tested, about, unless the settings say how often.
 TESTED = 50
