@@ -1,6 +1,6 @@
 """The short way: measure every client, merge, solve; in one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -179,44 +179,47 @@ def fit(
     1.0
     """
     chosen = _head_of(head, hyper)
-    parties: Parties | None = None
     columns = Columns(label, client, features)
+    parties: Parties | None = None
     if wants_table(clients, feature_map):
         parties, feature_map = coded_parties(clients, columns, feature_map, class_names)
     elif not isinstance(clients, Ledger | Statistics):
         parties = parties_of(clients, columns, class_names)
     given = _public_map(chosen, parties, feature_map)
-    full_map = given
-    if parties is not None:
-        if n_classes is None:
-            n_classes = _count_classes(parties)
+    source: Ledger | Statistics
+    if parties is None:
+        source, full_map = _measured_before(clients, budget), given
+        _require_map(chosen, source, full_map)
+    else:
+        n_classes = _count_classes(parties) if n_classes is None else n_classes
         full_map = _whole_map(chosen, parties.data, given, n_classes, fixed_point)
-        source: Ledger | Statistics = measure(
+        plan = budget or (SketchPlan(rows="automatic") if chosen.needs.has_sketch else None)
+        spec = spec_for(chosen, means_per_client=means_per_client, budget=plan)
+        source = measure(
             parties.data,
-            spec_for(
-                chosen,
-                means_per_client=means_per_client,
-                budget=budget or (SketchPlan(rows="automatic") if chosen.needs.has_sketch else None),
-            ),
+            spec,
             n_classes=n_classes,
             feature_map=full_map,
             seed=seed,
             fixed_point=fixed_point,
             fold=True,
         )
-    else:
-        source = _measured_before(clients, budget)
-    if chosen.has_own_map and full_map is None:
-        require(source.statistics() if isinstance(source, Ledger) else source, chosen.needs, type(chosen).__name__)
-        raise InputError(
-            f"{type(chosen).__name__} is measured behind a feature map of its own, which statistics do not hold: give "
-            "fit the feature_map that they were measured behind"
-        )
+        _require_map(chosen, source, full_map)
+        class_names = class_names if class_names is not None else parties.class_names or None
     classifier = chosen.fit(source).mapped(full_map)
     name = head if isinstance(head, str) else label_of(presets(), head)
     classifier = classifier.noting(head=name, settings=chosen.suited(source.spec).settings())
-    names = class_names if class_names is not None else parties.class_names if parties is not None else ()
-    return classifier.named(names) if class_names is not None or names else classifier
+    return classifier if class_names is None else classifier.named(class_names)
+
+
+def _require_map(head: Head, source: Ledger | Statistics, feature_map: FeatureMap | None) -> None:
+    """Refuse statistics without the feature map that a head's own stands in."""
+    if head.has_own_map and feature_map is None:
+        require(source.statistics() if isinstance(source, Ledger) else source, head.needs, type(head).__name__)
+        raise InputError(
+            f"{type(head).__name__} is measured behind a feature map of its own, which statistics do not hold: give "
+            "fit the feature_map that they were measured behind"
+        )
 
 
 def _measured_before(measured: Any, budget: str | SketchPlan | None) -> Any:
@@ -242,21 +245,25 @@ def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | N
     """Return the map that was given, or the one that a word or the head's own rule stands for."""
     if isinstance(given, FeatureMap):
         return given
-    held = list(parties.data.values()) if parties is not None else []
-    data = parties is not None and not any(isinstance(part, Statistics) for part in held)
-    word = given or (AUTO if data and head.map_rule == AUTO else "none")
+    held: list[Any] = list(parties.data.values()) if parties is not None else []
+    is_data = parties is not None and not any(isinstance(part, Statistics) for part in held)
+    word = given or (AUTO if is_data and head.map_rule == AUTO else "none")
     if word != AUTO:
         return named_map(word)
-    if not data:
+    if not is_data:
         raise InputError(
             "feature_map='auto' looks at features, but what was measured already arrived: give the map that it was "
             "measured behind"
         )
-    usable = [(np.asarray(part[0]), np.asarray(part[1])) for part in held if not isinstance(part, Statistics)]
     # What is no matrix of numbers is refused where it is measured, with the name of its client.
-    return recommended_map(
-        FeatureShape.of(X, y) for X, y in usable if X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y)
-    )
+    return recommended_map(_shapes(held))
+
+
+def _shapes(pairs: Iterable[tuple[Any, Any]]) -> Iterator[FeatureShape]:
+    """Yield what features look like of those who have a matrix of numbers."""
+    for X, y in ((np.asarray(X), np.asarray(y)) for X, y in pairs):
+        if X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y):
+            yield FeatureShape.of(X, y)
 
 
 def _count_classes(parties: Parties) -> int:

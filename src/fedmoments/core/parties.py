@@ -116,23 +116,28 @@ def _numbered(data: Mapping[Any, Any], class_names: Sequence[str] | None) -> Par
     pairs: dict[Any, Any] = {
         client: held if isinstance(held, Statistics) else _pair(client, held) for client, held in data.items()
     }
-    texts = {client: held[1] for client, held in pairs.items() if isinstance(held, tuple) and _is_text(held[1])}
+    labels = {client: held[1] for client, held in pairs.items() if isinstance(held, tuple)}
+    texts = {client: own for client, own in labels.items() if _is_text(own)}
     if not texts:
         return Parties(pairs)
-    others = [c for c, held in pairs.items() if isinstance(held, tuple) and c not in texts and len(held[1])]
+    others = [client for client, own in labels.items() if client not in texts and len(own)]
     if others:
         raise InputError(
             f"client {next(iter(texts))!r} names its classes, but client {others[0]!r} numbers them: name them all"
         )
     names = tuple(class_names) if class_names is not None else _names(texts.values())
-    known = {name: number for number, name in enumerate(names)}
-    for client, labels in texts.items():
-        unknown = sorted({str(label) for label in labels.tolist()} - known.keys())
-        if unknown:
-            raise InputError(f"client {client!r} has the label '{unknown[0]}', which is none of {', '.join(names)}")
-        numbers = np.array([known[str(label)] for label in labels.tolist()], np.int64)
-        pairs[client] = (pairs[client][0], numbers)
+    for client, own in texts.items():
+        pairs[client] = (pairs[client][0], _numbers_of(client, own, names))
     return Parties(pairs, names)
+
+
+def _numbers_of(client: Any, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the places (n,) of a client's labels among all names."""
+    known = {name: number for number, name in enumerate(names)}
+    unknown = sorted({str(label) for label in labels.tolist()} - known.keys())
+    if unknown:
+        raise InputError(f"client {client!r} has the label '{unknown[0]}', which is none of {', '.join(names)}")
+    return np.array([known[str(label)] for label in labels.tolist()], np.int64)
 
 
 def _names(labels: Iterable[NDArray[Any]]) -> tuple[str, ...]:
@@ -195,13 +200,13 @@ def columns_matching(names: Sequence[str], wanted: Sequence[str] | str) -> list[
     Traceback (most recent call last):
     fedmoments.errors.InputError: no column is called 'age': there are id
     """
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for pattern in [wanted] if isinstance(wanted, str) else wanted:
         matches = [name for name in names if name == pattern] or [name for name in names if fnmatchcase(name, pattern)]
         if not matches:
             raise InputError(f"no column is called '{pattern}': there are {', '.join(names)}")
-        found |= dict.fromkeys(matches)
-    return list(found)
+        chosen |= dict.fromkeys(matches)
+    return list(chosen)
 
 
 def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
@@ -210,35 +215,39 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     types = {field.name: field.type for field in table.schema}
     rest = [name for name in types if name not in (columns.label, columns.client)]
     if columns.features is None:
-        numbers = [name for name in rest if arrow.types.is_integer(types[name]) or arrow.types.is_floating(types[name])]
-        names = numbers or [name for name in rest if _is_vector(arrow, types[name])]
+        several = ([name for name in rest if test(arrow, types[name])] for test in (_is_number, _is_vector))
+        names = next(filter(None, several), [])
     else:
         names = columns_matching(rest, columns.features)
     if len(names) == 1 and _is_vector(arrow, types[names[0]]):
         return _vectors(table[names[0]], names[0])
-    wrong = [
-        name for name in names if not (arrow.types.is_integer(types[name]) or arrow.types.is_floating(types[name]))
-    ]
+    wrong = [name for name in names if not _is_number(arrow, types[name])]
     if wrong or not names:
         what = f"column '{wrong[0]}' is of {types[wrong[0]]}" if wrong else f"there are {', '.join(types)}"
         raise InputError(f"features are columns of numbers, or one column of vectors of numbers, but {what}")
-    parts = [_plain(table[name], name) for name in names]
-    return np.column_stack([part.astype(np.result_type(np.float32, part.dtype), copy=False) for part in parts])
+    return np.column_stack([_floats(_plain(table[name], name)) for name in names])
+
+
+def _floats(column: NDArray[Any]) -> NDArray[Any]:
+    return column.astype(np.result_type(np.float32, column.dtype), copy=False)
 
 
 def number_columns(schema: Any) -> list[str]:
     """Return the columns of an Arrow schema that hold numbers; those of vectors of numbers, where there are any."""
     arrow = require("pyarrow", "Reading a table", "tables")
-    test = arrow.types
-    numbers = [each.name for each in schema if test.is_integer(each.type) or test.is_floating(each.type)]
-    vectors = [each.name for each in schema if _is_vector(arrow, each.type)]
+    numbers = [field.name for field in schema if _is_number(arrow, field.type)]
+    vectors = [field.name for field in schema if _is_vector(arrow, field.type)]
     return vectors or numbers
+
+
+def _is_number(arrow: Any, kind: Any) -> bool:
+    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
 
 
 def _is_vector(arrow: Any, kind: Any) -> bool:
     test = arrow.types
     lists = test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind)
-    return bool(lists and (test.is_floating(kind.value_type) or test.is_integer(kind.value_type)))
+    return bool(lists and _is_number(arrow, kind.value_type))
 
 
 def _plain(column: Any, name: str) -> NDArray[Any]:

@@ -68,13 +68,14 @@ def read_amendments(value: Any) -> tuple[Amendment, ...]:
     """
     if not isinstance(value, list) or not 0 < len(value) <= MOST_AMENDMENTS:
         raise InputError(f"amended terms list their amendments, at most {MOST_AMENDMENTS}")
-    read = []
-    for entry in value:
-        if not isinstance(entry, dict) or set(entry) != {"classes", "max_bytes", "signature"}:
-            raise InputError("an amendment of terms has the fields classes, max_bytes and signature")
-        classes, most, text = entry["classes"], entry["max_bytes"], entry["signature"]
-        sound = isinstance(text, str) and len(text) == 2 * SIGNATURE_BYTES and set(text) <= set("0123456789abcdef")
-        if not sound or any(type(number) is not int or not 0 < number < 2**31 for number in (classes, most)):
-            raise InputError("an amendment of terms has numbers of classes and bytes, and a signature in hexadecimal")
-        read.append(Amendment(classes, most, text))
-    return tuple(read)
+    return tuple(map(_read_amendment, value))
+
+
+def _read_amendment(entry: Any) -> Amendment:
+    if not isinstance(entry, dict) or set(entry) != {"classes", "max_bytes", "signature"}:
+        raise InputError("an amendment of terms has the fields classes, max_bytes and signature")
+    classes, most, text = entry["classes"], entry["max_bytes"], entry["signature"]
+    is_signature = isinstance(text, str) and len(text) == 2 * SIGNATURE_BYTES and set(text) <= set("0123456789abcdef")
+    if not is_signature or any(type(number) is not int or not 0 < number < 2**31 for number in (classes, most)):
+        raise InputError("an amendment of terms has numbers of classes and bytes, and a signature in hexadecimal")
+    return Amendment(classes, most, text)

@@ -148,6 +148,18 @@ def amend_terms(terms: Terms, classes: Sequence[str], key: IdentityKey) -> Terms
     PrivacyError
         When every class has had its place in masked or noised sums from the start.
     """
+    _check_amendable(terms, classes, key)
+    fingerprint = replace(terms.fingerprint, classes=(*terms.classes, *classes))
+    room = max(terms.max_bytes, largest_contribution(terms.spec, len(fingerprint.classes), terms.dim))
+    changed = {**terms.to_dict(), "fingerprint": fingerprint.to_dict(), "max_bytes": room}
+    last = Amendment(len(terms.classes), terms.max_bytes, "")
+    changed["amended"] = [asdict(entry) for entry in (*terms.amended, last)]
+    signed = last.signed(key, terms.id, sha256_of_json(changed))
+    return replace(terms, fingerprint=fingerprint, max_bytes=room, amended=(*terms.amended, signed))
+
+
+def _check_amendable(terms: Terms, classes: Sequence[str], key: IdentityKey) -> None:
+    """Refuse new classes where terms cannot take them, or take them from somebody else."""
     mode = terms.privacy.mode
     if not mode.takes_classes:
         raise PrivacyError(
@@ -161,13 +173,6 @@ def amend_terms(terms: Terms, classes: Sequence[str], key: IdentityKey) -> Terms
         raise InputError(f"say which classes are new: {', '.join(again) or 'none'} cannot be added")
     if len(terms.amended) >= MOST_AMENDMENTS:
         raise InputError(f"terms are amended at most {MOST_AMENDMENTS} times: found a new federation")
-    fingerprint = replace(terms.fingerprint, classes=(*terms.classes, *classes))
-    room = max(terms.max_bytes, largest_contribution(terms.spec, len(fingerprint.classes), terms.dim))
-    changed = {**terms.to_dict(), "fingerprint": fingerprint.to_dict(), "max_bytes": room}
-    last = Amendment(len(terms.classes), terms.max_bytes, "")
-    changed["amended"] = [asdict(entry) for entry in (*terms.amended, last)]
-    signed = last.signed(key, terms.id, sha256_of_json(changed))
-    return replace(terms, fingerprint=fingerprint, max_bytes=room, amended=(*terms.amended, signed))
 
 
 def usual_heads(privacy: Agreed, *, means_per_client: int = 1, rows: str = "int64") -> tuple[str, ...]:

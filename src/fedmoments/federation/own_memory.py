@@ -83,25 +83,31 @@ def forget(settings: ClientSettings, names: Sequence[str]) -> int:
     InputError
         When there is no such sample, or two of different content; nothing is noted then.
     """
-    known: dict[str, set[str]] = {}
-    count: dict[str, int] = {}
-    for data in _parts(settings, Path(settings.folder), keep=True):
-        for part in (data.train, data.test):
-            for place, digest in enumerate(_hexes(part)):
-                count[digest] = count.get(digest, 0) + 1
-                for name in _names(data, part, place):
-                    known.setdefault(name, set()).add(digest)
+    known, count = _by_name(_parts(settings, Path(settings.folder), keep=True))
     noted: dict[str, str] = {}
     for line in names:
-        found = known.get(line, set()) or known.get(str(Path(line).absolute()), set())
-        if len(found) != 1:
-            what = "in several of the data: write 'DATA:' before it" if found else "not among this client's samples"
+        digests = known.get(line, set()) or known.get(str(Path(line).absolute()), set())
+        if len(digests) != 1:
+            what = "in several of the data: write 'DATA:' before it" if digests else "not among this client's samples"
             raise InputError(f"'{line}' cannot be forgotten: it is {what}")
-        noted[next(iter(found))] = line
+        noted[next(iter(digests))] = line
     before = _forgotten(Path(settings.folder))
     lines = [f"{digest} {name}" for digest, name in (before | noted).items()]
     write_whole(Path(settings.folder) / FORGOTTEN, "".join(f"{line}\n" for line in lines).encode())
     return sum(count[digest] for digest in noted)
+
+
+def _by_name(several: Iterable[DataSet]) -> tuple[dict[str, set[str]], Counter[str]]:
+    """Return the digests of what every name stands for, and how many samples there are of each digest."""
+    known: dict[str, set[str]] = {}
+    count = Counter[str]()
+    for data in several:
+        for part in (data.train, data.test):
+            for place, digest in enumerate(_hexes(part)):
+                count[digest] += 1
+                for name in _names(data, part, place):
+                    known.setdefault(name, set()).add(digest)
+    return known, count
 
 
 def _names(data: DataSet, part: Samples, place: int) -> list[str]:
@@ -131,12 +137,16 @@ def _parts(settings: ClientSettings, place: Path | None, *, keep: bool, table: T
         groups = in_order.train.groups
         if groups is not None:  # a new sample of a patient who is tested on is not measured
             held |= np.isin(groups, groups[held])
-        train, test = (in_order.train.take(np.flatnonzero(which)) for which in (~held, held))
-        parts.append(DataSet(train, test, in_order.name, in_order.description))
+        parts.append(_divided(in_order, held))
     if keep and (known, seen) != _held_out(place / HELD_OUT):
         document = {"data": sorted(seen), "held_out": sorted(known.elements())}
         write_whole(place / HELD_OUT, json.dumps(document, indent=1).encode())
     return parts
+
+
+def _divided(data: DataSet, held: NDArray[np.bool_]) -> DataSet:
+    train, test = (data.train.take(np.flatnonzero(which)) for which in (~held, held))
+    return DataSet(train, test, data.name, data.description)
 
 
 def _held(keys: Sequence[str], known: Counter[str]) -> NDArray[np.bool_]:

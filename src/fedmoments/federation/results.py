@@ -108,6 +108,11 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
     if not robust and not max_samples:
         statistics, noise = store.terms.privacy.mode.read(store)
         return Source(_with_names(store.terms, statistics), noise=noise)
+    return _filtered(store, robust, max_samples)
+
+
+def _filtered(store: FederationStore, robust: str, max_samples: int) -> Source:
+    """Return what a filter leaves of the contributions."""
     parts = dict(store.contributions())
     suspicion = suspects(parts, max_samples=max_samples or None, filter=robust or None, checked=True)
     dropped = {str(client): reason for client, reason in suspicion.dropped.items()}

@@ -293,12 +293,18 @@ class Terms:
             form = FixedPoint(value["norm_bound"], value["max_samples"])
             fingerprint = Fingerprint.from_json(json.dumps(value["fingerprint"]))
             rest = {name: value[name] for name in ("name", "encoder", "dim", "rows", "max_bytes", "seed", "nonce")}
-            if "server" in value and not value["server"]:
-                raise InputError("the server's key stands in them, or nothing does")
-            rest["server"] = value.get("server", "")
-            rest["amended"] = read_amendments(value["amended"]) if "amended" in value else ()
-            rest["names"] = NameSamples.from_dict(value["names"]) if "names" in value else None
-            return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest)
+            return cls(fingerprint=fingerprint, spec=spec, fixed_point=form, privacy=privacy, **rest, **_extras(value))
+
+
+def _extras(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that stand in terms only where they say something."""
+    if "server" in value and not value["server"]:
+        raise InputError("the server's key stands in them, or nothing does")
+    return {
+        "server": value.get("server", ""),
+        "amended": read_amendments(value["amended"]) if "amended" in value else (),
+        "names": NameSamples.from_dict(value["names"]) if "names" in value else None,
+    }
 
 
 def _check_numbers(value: Mapping[str, Any]) -> None:

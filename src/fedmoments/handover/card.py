@@ -65,20 +65,17 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence:
     return "\n\n".join([title, ORIGIN, *(f"## {name}\n\n{text}" for name, text in sections.items())]) + "\n"
 
 
+#: What a classifier notes as a mapping: its encoder, and the hyper-parameters of its head.
+_NOTED = ("encoder", "settings")
+
+
 def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[str, str]:
-    info = classifier.info
-    noted = info.get("encoder")
-    name = encoder.name if encoder else noted.get("name", "unknown") if isinstance(noted, Mapping) else "unknown"
-    settings = info.get("settings")
-    chosen = [f"{key} = {value}" for key, value in settings.items()] if isinstance(settings, Mapping) else []
-    version = version_of(classifier)
+    noted, settings = (info if isinstance(info := classifier.info.get(key), Mapping) else {} for key in _NOTED)
+    name = encoder.name if encoder else noted.get("name", "unknown")
+    chosen = ", ".join(f"{key} = {value}" for key, value in settings.items())
     facts = {
-        "Head": head + (f" ({plain_words(', '.join(chosen))})" if chosen else ""),
-        "Version": plain_words(version) if version else "",
-        "Version before": f"`{plain_words(version.parent)}`" if version and version.parent else "",
-        "Ledger": f"federation `{plain_words(version.federation)}`, entry {version.entry}"
-        if version and version.federation
-        else "",
+        "Head": head + (f" ({plain_words(chosen)})" if chosen else ""),
+        **_version_facts(classifier),
         "Encoder": plain_words(name),
         "Licence of the encoder": _licence(name),
         "Feature map": plain_words(classifier.feature_map) if classifier.feature_map else "none",
@@ -87,6 +84,16 @@ def _facts(classifier: Classifier, encoder: Encoder | None, head: str) -> dict[s
         "Digest": f"`{classifier.digest()}`",
     }
     return {key: value for key, value in facts.items() if value}
+
+
+def _version_facts(classifier: Classifier) -> dict[str, str]:
+    """Return which version it is, and from which entry of which ledger it came; nothing where that was not noted."""
+    version = version_of(classifier)
+    if not version:
+        return {}
+    ledger = f"federation `{plain_words(version.federation)}`, entry {version.entry}" if version.federation else ""
+    parent = f"`{plain_words(version.parent)}`" if version.parent else ""
+    return {"Version": plain_words(version), "Version before": parent, "Ledger": ledger}
 
 
 def _licence(name: str) -> str:
@@ -109,14 +116,9 @@ def _some(entries: Sequence[str]) -> list[str]:
 
 def _parties(info: Mapping[str, Any], report: Report | None) -> str:
     clients = report.rows[0].setting.clients if report and report.rows else info.get("clients")
-    samples = report.data.train if report else info.get("samples")
-    holders = report.holders if report else None
+    samples, holders = (report.data.train, report.holders) if report else (info.get("samples"), None)
     clients = clients or (holders.n_clients if holders else None)
-    facts = {
-        **_run(report),
-        "Parties": f"{clients:,}" if isinstance(clients, int) else "not recorded",
-        "Samples": f"{samples:,}" if isinstance(samples, int) else "not recorded",
-    }
+    facts = {**_run(report), "Parties": _counted(clients), "Samples": _counted(samples)}
     if holders is None or not len(holders.cells):
         return _bullets(facts)
     rows = [
@@ -125,6 +127,10 @@ def _parties(info: Mapping[str, Any], report: Report | None) -> str:
         if len(mine := holders.cells[holders.cells[:, 0] == place])
     ]
     return _bullets(facts) + "\n\n" + _table(("Party", "Samples", "Classes"), rows)
+
+
+def _counted(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else "not recorded"
 
 
 def _run(report: Report | None) -> dict[str, str]:

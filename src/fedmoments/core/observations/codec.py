@@ -85,21 +85,22 @@ def from_plain(kind: type[T], plain: Any, whose: str = "the document") -> T:
         raise FileFormatError(f"{whose} holds {plain!r} where a {kind.__name__} belongs")
     nested = getattr(kind, "nested", None)
     plain = plain if nested is None else nested(plain, whose)
-    hints, known = _hints(kind), [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in plain:
-        if name not in known and name not in getattr(kind, "derived", ()):
-            raise FileFormatError(f"{whose} holds '{name}', which a {kind.__name__} does not have")
-    for name in _required(kind):  # type: ignore[arg-type]
-        if name not in plain:
-            raise FileFormatError(f"{whose} lacks '{name}' of a {kind.__name__}")
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    if unknown := [name for name in plain if name not in {*known, *getattr(kind, "derived", ())}]:
+        raise FileFormatError(f"{whose} holds '{unknown[0]}', which a {kind.__name__} does not have")
+    if lacking := [name for name in _required(kind) if name not in plain]:  # type: ignore[arg-type]
+        raise FileFormatError(f"{whose} lacks '{lacking[0]}' of a {kind.__name__}")
+    return kind(**_values(kind, plain, whose))
+
+
+def _values(kind: type, plain: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Return the values of the fields that are there; a number that may be undefined is written as nothing."""
+    hints, there = _hints(kind), [field.name for field in fields(kind) if field.name in plain]
     undefined = {name for name in getattr(kind, "undefined", ()) if plain.get(name) is None}
-    return kind(
-        **{
-            name: math.nan if name in undefined else _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
-            for name in known
-            if name in plain
-        }
-    )
+    return {
+        name: math.nan if name in undefined else _read(hints[name], plain[name], f"{kind.__name__}.{name}", whose)
+        for name in there
+    }
 
 
 @cache

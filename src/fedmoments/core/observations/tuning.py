@@ -134,8 +134,10 @@ class TuningRun:
     def reached(self) -> Reached | None:
         """When it was where the random start ends; None without a random start."""
         compared = [(curve, self.targets[curve.seed]) for curve in self.curves if curve.seed in self.targets]
-        if not compared:
-            return None
+        return self._reached(compared) if compared else None
+
+    def _reached(self, compared: Sequence[tuple[TuningCurve, float]]) -> Reached:
+        """Compare curves with the end of the random start of their seed."""
         points = [curve.reaches(target) for curve, target in compared]
         hits = [point for point in points if point is not None]
         flops = [point.flops for point in hits if point.flops is not None]

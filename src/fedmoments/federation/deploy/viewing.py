@@ -1,6 +1,7 @@
 """Looking at a federation that runs, or that ran: ledger, invitations and what the run says of itself, as one view."""
 
 import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,15 @@ class Viewer:
         return self._last[1]
 
     def _take(self, event: str, facts: dict[str, Any], said: str) -> None:
-        note = facts.get("note") if event == "note" else ""
+        if event == "note":
+            self._take_note(str(facts.get("note")), facts)
+        elif event == "refused" and facts.get("client"):
+            self._troubles[facts["client"]] = ("refused", str(facts.get(said, "")))
+        elif event in ("joined", "replaced", "reported"):
+            self._troubles.pop(str(facts.get("client")), None)
+
+    def _take_note(self, note: str, facts: dict[str, Any]) -> None:
+        """Follow what the run noted about itself."""
         if note == "run started":
             self._rounds, self._troubles, self._accuracy, self._phase = [], {}, {}, "a run has started"
         elif note == "run finished":
@@ -72,15 +81,10 @@ class Viewer:
             self._rounds.append(facts)
         elif note == "evaluated":
             self._accuracy = dict(facts.get("accuracy") or {})
-        elif event == "refused" and facts.get("client"):
-            self._troubles[facts["client"]] = ("refused", str(facts.get(said, "")))
         elif note in _TROUBLES:
-            for trouble in facts.get("clients", [facts]):
-                why = str(trouble.get("why") or trouble.get("reason") or "")
-                who = str(trouble.get("client") or f"node {facts.get('node')}")
-                self._troubles[who] = ("refused" if note == "declined" else "failed", why)
-        elif event in ("joined", "replaced", "reported"):
-            self._troubles.pop(str(facts.get("client")), None)
+            state = "refused" if note == "declined" else "failed"
+            troubles = map(dict[str, Any], facts.get("clients", [facts]))
+            self._troubles |= {_whose(trouble, facts): (state, _why(trouble)) for trouble in troubles}
 
     def _view(self, store: FederationStore, live: dict[str, Any], invited: tuple[Invitation, ...]) -> LiveView:
         status, terms = store.status(), store.terms
@@ -119,36 +123,52 @@ class Viewer:
         reported = {*status.waiting, *(client for batch in store.batches() for client in batch.clients)}
         here, pending = (self._clients(store, live.get(key)) for key in ("here", "pending"))
         sites = live.get("sites") if isinstance(live.get("sites"), dict) else {}
+        places = ((contributed.keys() | reported, "contributed"), (pending, "measuring"), (here, "connected"))
+        shown = contributed if store.terms.privacy.mode.is_open else {}
         parties = []
         for member in store.enrolled():
             name = member.client
-            state, detail = "enrolled", ""
-            if member.status == "revoked":
-                state = "revoked"
-            elif name in contributed or name in reported:
-                state = "contributed"
-            elif name in self._troubles:
-                state, detail = self._troubles[name]
-            elif name in pending:
-                state = "measuring"
-            elif name in here:
-                state = "connected"
-            mine = contributed.get(name)
-            told = mine if store.terms.privacy.mode.is_open else None
-            samples, size = (told.samples, told.bytes) if told else (None, None)
-            found = {head: each["accuracy"] for head, each in sites.get(name, {}).items()} if sites else {}
-            parties.append(Party(name, state, detail[:300], samples, size, found))
+            state, detail = self._state(name, places) if member.status != "revoked" else ("revoked", "")
+            mine = shown.get(name)
+            samples, size = (mine.samples, mine.bytes) if mine else (None, None)
+            parties.append(Party(name, state, detail[:300], samples, size, _accuracies(sites or {}, name)))
         known = {party.name for party in parties}
-        parties += [
-            Party(one.client, "invited", f"until {one.expires[:10]}" if one.is_open else "the kit has ended")
-            for one in invited
-            if one.client not in known
-        ]
-        others = {who: trouble for who, trouble in self._troubles.items() if who not in known}
-        return parties + [Party(who, state, why[:300]) for who, (state, why) in others.items()]
+        strangers = [Party(who, state, why[:300]) for who, (state, why) in self._troubles.items() if who not in known]
+        return [*parties, *_guests(invited, known), *strangers]
+
+    def _state(self, name: str, places: Iterable[tuple[Collection[str], str]]) -> tuple[str, str]:
+        """Return how far an enrolled party is, and its trouble: what it contributed counts before that."""
+        (contributed, done), *others = places
+        if name in contributed:
+            return done, ""
+        if name in self._troubles:
+            return self._troubles[name]
+        return next((state for names, state in others if name in names), "enrolled"), ""
 
     def _clients(self, store: FederationStore, nodes: Any) -> set[str]:
         from fedmoments.federation.flower.live import Live
 
         names = Live(str(self._home), store)
         return {names.client(node) for node in nodes if isinstance(node, int)} if isinstance(nodes, list) else set()
+
+
+def _guests(invited: Iterable[Invitation], known: Collection[str]) -> list[Party]:
+    """Return the parties that were invited and are not enrolled yet."""
+    return [
+        Party(one.client, "invited", f"until {one.expires[:10]}" if one.is_open else "the kit has ended")
+        for one in invited
+        if one.client not in known
+    ]
+
+
+def _accuracies(sites: Mapping[str, Any], name: str) -> dict[str, float]:
+    """Return how accurate every head was at a party, as the run tells."""
+    return {head: tested["accuracy"] for head, tested in sites.get(name, {}).items()}
+
+
+def _whose(trouble: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    return str(trouble.get("client") or f"node {facts.get('node')}")
+
+
+def _why(trouble: Mapping[str, Any]) -> str:
+    return str(trouble.get("why") or trouble.get("reason") or "")

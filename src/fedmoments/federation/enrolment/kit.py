@@ -107,14 +107,7 @@ class Kit:
         with reading(f"{whose} is no start-up kit that can be used"):
             if len(data) > MOST_BYTES:
                 raise InputError(f"it has more than {MOST_BYTES:,} bytes")
-            content = json.loads(data)
-            if not isinstance(content, dict) or content.get("fedmoments") != "kit":
-                raise InputError("it lacks the mark of a kit")
-            if content.get("format") != FORMAT or type(content["format"]) is not int:
-                raise InputError(
-                    f"its format is {content.get('format')!r:.40}, and this release reads {FORMAT}: let the operator "
-                    "invite you again"
-                )
+            content = _content(data)
             known = [each.name for each in fields(cls)]
             values = {name: content[name] for name in known}
             texts = [name for name in known if name != "policy" and not isinstance(values[name], str)]
@@ -124,6 +117,19 @@ class Kit:
             if content.pop("digest") != sha256_of_json(content):
                 raise InputError("it was changed or damaged since it was made: let the operator send it again")
             return kit
+
+
+def _content(data: bytes) -> dict[str, Any]:
+    """Return the object in a file that has the mark of a kit, and a format that this release reads."""
+    content = json.loads(data)
+    if not isinstance(content, dict) or content.get("fedmoments") != "kit":
+        raise InputError("it lacks the mark of a kit")
+    if content.get("format") != FORMAT or type(content["format"]) is not int:
+        raise InputError(
+            f"its format is {content.get('format')!r:.40}, and this release reads {FORMAT}: let the operator "
+            "invite you again"
+        )
+    return content
 
 
 def read_kit(path: str | os.PathLike[str]) -> Kit:
@@ -162,17 +168,20 @@ def check_stricter(policy: Mapping[str, Any]) -> None:
     built_in = PolicyRules()
     for name, value in policy.items():
         known = getattr(built_in, name)
-        stricter = (
-            (name in AT_LEAST and value >= known)
-            or (name in AT_MOST and (known is None or value <= known))
-            or (name == "require_secure" and value)
-            or (name == "moments" and value is not None)
-        )
-        if not stricter and value != known:
+        if value != known and not _is_stricter(name, value, known):
             raise InputError(
                 f"a kit may make the rules of a party stricter, but {name} = {value} is looser than {known}, or cannot "
                 "be compared with it: a party types such a rule itself"
             )
+
+
+def _is_stricter(name: str, value: Any, known: Any) -> bool:
+    """Say whether a rule lets less out than the built-in one; of most rules that cannot be told."""
+    if name in AT_LEAST:
+        return bool(value >= known)
+    if name in AT_MOST:
+        return known is None or bool(value <= known)
+    return (name == "require_secure" and bool(value)) or (name == "moments" and value is not None)
 
 
 def check_certificate(pem: str) -> None:

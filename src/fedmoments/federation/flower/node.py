@@ -206,11 +206,11 @@ class Node:
         sent: dict[str, bytes] = {}
         held: list[str] = []
         declined: list[dict[str, str]] = []
-        room = most_bytes
+        room, more = most_bytes, False
+        if terms.attempt:  # of the others, what they sent is in a sum that stands
+            clients = tuple(c for c in clients if c in given_up or not self.outbox.acknowledged(terms.id, c))
         with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
             for client in clients:
-                if terms.attempt and client not in given_up and self.outbox.acknowledged(terms.id, client):
-                    continue  # it is in a sum that stands
                 try:
                     leaving = self._leaving(terms, client)
                     data = leaving if leaving is not None else self._contribution(terms, client)
@@ -220,16 +220,16 @@ class Node:
                 if leaving is None and not again and self.outbox.acknowledged(terms.id, client):
                     held.append(client)
                     continue
-                if leaving == b"":  # it has left by its own word
-                    continue
-                if len(data) > room and sent:
-                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
-                room -= len(data)
-                sent[client] = data
-                if leaving is None:
+                if data and sent and len(data) > room:
+                    more = True
+                    break
+                if data:  # nothing is left to say of a client that has left by its own word
+                    room -= len(data)
+                    sent[client] = data
+                if data and leaving is None:
                     self.outbox.sent(terms, client)
         bundle = pack_bundle(list(sent.values()))
-        return Offer(bundle, tuple(sent), tuple(declined), seen=seen, held=tuple(held))
+        return Offer(bundle, tuple(sent), tuple(declined), more=more, seen=seen, held=() if more else tuple(held))
 
     def _leaving(self, terms: Terms, client: str) -> bytes | None:
         """Return a client's withdrawal, where it withdraws, nothing once that is done, and None where it takes part.

@@ -63,22 +63,30 @@ def noted_problems(connection: Connection, agreement: Agreement, replay: Replay)
     problems += [problem] if problem else []
     problems += _counter_problems(rows, replay)
     if terms is not None:
-        known = terms.server or replay.server_key
-        is_first_build = "counter" not in rows and "server_key" not in rows  # which signed nothing
-        if known and rows.get("server_key") != known and not is_first_build:
-            problems.append(_told("server_key", rows.get("server_key"), known))
+        problems += _key_problem(rows, terms.server or replay.server_key)
         problems += _account_problems(rows.get("accountant"), terms, replay)
     problems += _masked_problems(connection, rows, replay)
-    if ("closed" in rows) != replay.is_closed or rows.get("closed", "") != "":
-        is_was = "was" if replay.is_closed else "was never"
-        problems.append(
-            f"the note 'closed' is {'there' if 'closed' in rows else 'missing'}, but by the log the ledger {is_was} "
-            "restored without its journal"
-        )
-    return [*problems, *seal_problem(connection)]
+    return [*problems, *_closed_problem(rows, replay), *seal_problem(connection)]
 
 
-def _told(name: str, noted: Any, logged: Any) -> str:
+def _closed_problem(rows: dict[str, Any], replay: Replay) -> list[str]:
+    """Return whether the note that a ledger was restored without its journal is not what the log says."""
+    if ("closed" in rows) == replay.is_closed and rows.get("closed", "") == "":
+        return []
+    is_was = "was" if replay.is_closed else "was never"
+    note = "there" if "closed" in rows else "missing"
+    return [f"the note 'closed' is {note}, but by the log the ledger {is_was} restored without its journal"]
+
+
+def _key_problem(rows: dict[str, Any], known: str) -> list[str]:
+    """Return whether the server's key is not the known one."""
+    is_first_build = "counter" not in rows and "server_key" not in rows  # which signed nothing
+    if not known or rows.get("server_key") == known or is_first_build:
+        return []
+    return [_differs("server_key", rows.get("server_key"), known)]
+
+
+def _differs(name: str, noted: Any, logged: Any) -> str:
     return f"the note '{name}' is {noted!r:.80}, but by the log it is {logged!r:.80}"
 
 
@@ -91,9 +99,9 @@ def _terms_of(text: Any, agreement: Agreement, replay: Replay) -> tuple[Terms | 
     if text != terms.to_json():
         return terms, "the note 'terms' is not the canonical text of the terms"
     if terms.id != agreement.federation:
-        return terms, _told("terms", terms.id, agreement.federation)
+        return terms, _differs("terms", terms.id, agreement.federation)
     if terms.digest != (replay.amended or terms.id):
-        return terms, _told("terms", terms.digest, replay.amended or terms.id)
+        return terms, _differs("terms", terms.digest, replay.amended or terms.id)
     return terms, ""
 
 
@@ -103,14 +111,19 @@ def _counter_problems(rows: dict[str, Any], replay: Replay) -> list[str]:
     if noted is None and journal is None:  # of the first build, in which nothing was counted
         return [] if not replay.counter else ["the notes 'counter' and 'journal' are missing"]
     seq, _, last = str(journal).partition(" ")
-    digits = seq.isascii() and seq.isdigit() and len(seq) < 19
-    if not digits or str(int(seq)) != seq or (len(last) != 64 if int(seq) else last):
+    if not _is_line(seq, last):
         return [f"the note 'journal' is {journal!r:.80}, which is no line of a journal"]
     if noted != seq:
         return [f"the counter is {noted!r:.40}, but the journal has {seq} lines"]
     if int(seq) < (replay.counter or 0):
         return [f"the counter is {seq}, but a receipt in the log carries {replay.counter}"]
     return []
+
+
+def _is_line(seq: str, last: str) -> bool:
+    """Say whether a number and a hash can be a line of a journal: before the first line there is no hash."""
+    is_number = seq.isascii() and seq.isdigit() and len(seq) < 19 and str(int(seq)) == seq
+    return is_number and len(last) == (64 if int(seq) else 0)
 
 
 def _account_problems(text: Any, terms: Terms, replay: Replay) -> list[str]:
@@ -122,12 +135,12 @@ def _account_problems(text: Any, terms: Terms, replay: Replay) -> list[str]:
     if agreed.epsilon is None:
         return ["there is an account of privacy, but the terms agree on no epsilon"]
     spendings = tuple(Spending(ratio, what) for ratio, what in replay.charged)
-    wanted = Accountant(agreed.epsilon, agreed.delta, spendings).to_dict()
-    if text == json.dumps(wanted):
+    expected = Accountant(agreed.epsilon, agreed.delta, spendings).to_dict()
+    if text == json.dumps(expected):
         return []
-    told = [spending["ratio"] for spending in held.get("spendings", [])]
-    counts = f"{len(told)} releases, but the log of {len(replay.charged)}"
-    noise = f"with noise of {told} and {[ratio for ratio, _ in replay.charged]} times Δ"
+    ratios = [spending["ratio"] for spending in held.get("spendings", [])]
+    counts = f"{len(ratios)} releases, but the log of {len(replay.charged)}"
+    noise = f"with noise of {ratios} and {[ratio for ratio, _ in replay.charged]} times Δ"
     return [f"the account of privacy tells of {counts}, {noise}; its budget is {held.get('epsilon')!r:.20}"]
 
 
@@ -135,13 +148,13 @@ def _masked_problems(connection: Connection, rows: dict[str, Any], replay: Repla
     """Return where attempts and cohorts are not those of the log."""
     problems = []
     if (text := rows.get("attempts")) is not None or replay.attempt:
-        wanted = json.dumps({"attempt": replay.attempt, "clients": sorted(replay.asked_again)})
-        if replay.knows_names and text != wanted:
-            problems.append(_told("attempts", text, wanted))
+        logged = json.dumps({"attempt": replay.attempt, "clients": sorted(replay.asked_again)})
+        if replay.knows_names and text != logged:
+            problems.append(_differs("attempts", text, logged))
         elif last_attempt(connection) != replay.attempt:
-            problems.append(_told("attempts", text, replay.attempt))
+            problems.append(_differs("attempts", text, replay.attempt))
     text = rows.get("cohorts")
     digest = None if text is None else hashlib.sha256(str(text).encode()).hexdigest()
     if (text is None) != (replay.cohorts is None) or (replay.cohorts and replay.cohorts != digest):
-        problems.append(_told("cohorts", digest, replay.cohorts))
+        problems.append(_differs("cohorts", digest, replay.cohorts))
     return problems

@@ -78,10 +78,10 @@ def choose_columns(
     given = {"text": text, "image": image, "label": label, "client": client, "domain": domain, "split": split}
     given["group"] = group
     _check_given(whose, present, given)
-    if features is not None and (text or image):
-        raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
     keys = {"client": client, "domain": domain, "split": split, "group": group}
     if features is not None:
+        if text or image:
+            raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
         label = label or guess_column("label", present)
         rest = [name for name in present if name not in (label, *keys.values())]
         wanted = [name.strip() for name in features.split(",")] if isinstance(features, str) else features
@@ -90,23 +90,28 @@ def choose_columns(
     if text is None and image is None:
         text = guess_column("text", present, label)
         image = None if text else guess_column("image", present, label)
-    label = label or guess_column("label", present, text or image)
     item = text or image
+    label = label or guess_column("label", present, item)
+    if item is not None:
+        label = _named(whose, present, "label", label)
+        return Columns(item, text is None, label, client, domain, split, group=group)
     names = [name for name in numbers if name not in (label, *keys.values())]
-    if item is None and names and label is not None:
-        return _of_numbers(whose, present, names, label, keys)
-    if item is None or label is None:
-        missing = "text or image" if item is None else "label"
-        raise InputError(f"which column of {whose} is {missing}? Name it; the columns are {_listed(present)}")
-    return Columns(item, text is None, label, client, domain, split, group=group)
+    _named(whose, present, "text or image", label if names else None)
+    return _of_numbers(whose, present, names, label, keys)
+
+
+def _named(whose: str, present: Sequence[str], what: str, name: str | None) -> str:
+    """Return the name of a column that must be known."""
+    if name is None:
+        raise InputError(f"which column of {whose} is {what}? Name it; the columns are {_listed(present)}")
+    return name
 
 
 def _of_numbers(
     whose: str, present: Sequence[str], names: Sequence[str], label: str | None, keys: Mapping[str, str | None]
 ) -> Columns:
     """Return the columns of a table whose samples are rows of numbers."""
-    if label is None:
-        raise InputError(f"which column of {whose} is label? Name it; the columns are {_listed(present)}")
+    label = _named(whose, present, "label", label)
     client, domain, split, group = (keys[what] for what in ("client", "domain", "split", "group"))
     return Columns(names[0], False, label, client, domain, split, tuple(names), group)  # noqa: FBT003
 

@@ -90,7 +90,7 @@ def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
     folders = [entry for entry in part.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     inside = [{entry.name for entry in folder.iterdir() if entry.is_dir()} for folder in folders]
     same = len(folders) > 1 and len(inside[0]) > 1 and all(names == inside[0] for names in inside)
-    if same and not any(entry.suffix.lower() in IMAGE_ENDINGS for folder in folders for entry in folder.iterdir()):
+    if same and not any(map(_holds_images, folders)):
         sentence = (
             f"{', '.join(sorted_names({folder.name for folder in folders})[:4])} hold the same folders "
             f"({', '.join(sorted_names(inside[0])[:4])}): if the former are domains and the latter are classes, add "
@@ -98,6 +98,10 @@ def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
         )
         problems.add(_name(root, part) or str(root), sentence)
         warnings.warn(f"in {part}, {sentence}", DataWarning, stacklevel=2)  # now, not after hours of encoding
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(entry.suffix.lower() in IMAGE_ENDINGS for entry in folder.iterdir())
 
 
 def _parts(root: Path, problems: Problems) -> dict[str, Path]:

@@ -113,10 +113,8 @@ def _find_unit(common: tuple[Sweep, Look | None], unit: Unit) -> _Found:
     """Fit and test everything in one federation: what a worker does."""
     whole, look = common
     sweep = whole.apart()
-    table, looked = Table(sweep), list[Any]()
-    for held in sweep.held(unit):
-        looked += look(held) if look and sweep.is_first(held.setting) else ()
-        table.add(held)
+    table = Table(sweep)
+    looked = list(_add_all(table, sweep.held(unit), sweep, look))
     memory = sweep.memory or Memory(None)
     return _Found(*table.found(), looked, memory.added, memory.found)
 
@@ -149,25 +147,39 @@ def find_all(
     sent = [place for place, mine in enumerate(own) if not mine]
     looked: dict[int, list[Any]] = {}
     running = crew.start(_find_unit, (sweep.apart(), look), [units[place] for place in sent])
-    for place, unit in enumerate(units):
-        if not own[place]:
-            continue
-        looked[place] = []
-        for held in sweep.held(unit, say):
-            looked[place] += look(held) if look and sweep.is_first(held.setting) else ()
-            table.add(held)
-            if closer and held.is_first:
-                closer(held)
-    for number, found in running:
+    for place in (place for place, mine in enumerate(own) if mine):
+        looked[place] = list(_add_all(table, sweep.held(units[place], say), sweep, look, closer))
+    for number, arrived in running:
         unit = units[sent[number]]
-        table.take(found.outcomes, found.splits)
-        looked[sent[number]] = found.looked
-        if sweep.memory is not None:
-            sweep.memory.take(found.added, found.reused)
-        for _, name in found.outcomes:
+        looked[sent[number]] = arrived.looked
+        _take(table, arrived, sweep.memory)
+        for _, name in arrived.outcomes:
             say(f"{unit.common.split}, seed {unit.seed}, {name}")
     say.end()
-    return table, [each for place in range(len(units)) for each in looked[place]]
+    return table, [seen for place in sorted(looked) for seen in looked[place]]
+
+
+def _take(table: Table, arrived: _Found, memory: Memory | None) -> None:
+    """Add what a worker found to the table, and to what is remembered."""
+    table.take(arrived.outcomes, arrived.splits)
+    if memory is not None:
+        memory.take(arrived.added, arrived.reused)
+
+
+def _add_all(
+    table: Table,
+    several: Iterable[Held],
+    sweep: Sweep,
+    look: Look | None,
+    closer: Callable[[Held], None] | None = None,
+) -> Iterable[Any]:
+    """Add federations to a table, and yield what ``look`` gives of those of the first setting."""
+    for held in several:
+        if look and sweep.is_first(held.setting):
+            yield from look(held)
+        table.add(held)
+        if closer and held.is_first:
+            closer(held)
 
 
 def simulate(
