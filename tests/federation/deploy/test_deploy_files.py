@@ -4,14 +4,17 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.federation.living import Party, ask, enrol, new_ledger, write_features
 
 from fedmoments.cli.app import app
 from fedmoments.errors import InputError
 from fedmoments.federation.deploy.servers import _require_plain_path
+from fedmoments.federation.store import FederationStore
 
 yaml = pytest.importorskip("yaml")
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -57,6 +60,30 @@ def test_units_run_our_commands_as_a_user_of_their_own(unit: Path) -> None:
         said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
         wrong = [line for line in said.stderr.splitlines() if unit.name in line and "not executable" not in line]
         assert not wrong
+
+
+def test_the_nightly_backup_is_one_that_restore_takes(tmp_path: Path) -> None:
+    """What the unit's own line copies is brought back as docs/operating.md says."""
+    home, backups = tmp_path / "home", tmp_path / "backups"
+    home.mkdir()
+    new_ledger(home / "fed.ledger", ("cat", "dog"))
+    clinic = Party("clinic", tmp_path / "clinic", str(write_features(tmp_path / "a.npz", {"cat": 6, "dog": 7}, 1)))
+    enrol(home / "fed.ledger", clinic)
+    ask(home / "fed.ledger", clinic)
+    (line,) = [line for line in (DEPLOY / "systemd" / "fedmoments-backup.service").read_text("utf-8").splitlines()
+               if line.startswith("ExecStart=")]  # fmt: skip
+    (script,) = shlex.split(line.removeprefix("ExecStart=/bin/sh -ec "))
+    script = script.replace("$$", "$").replace("%%", "%").replace("/var/backups/fedmoments", str(backups))
+    script = script.replace("/opt/fedmoments/bin/fedmoments", f"{sys.executable} -m fedmoments")
+    subprocess.run(["/bin/sh", "-ec", script], cwd=home, check=True, capture_output=True)
+    (night,) = backups.iterdir()
+    place = tmp_path / "again"
+    place.mkdir()
+    for part in ("journal", "key"):
+        shutil.copy(night / f"fed.ledger.{part}", place)
+    with FederationStore.restore(night / "fed.ledger", place / "fed.ledger") as store:
+        assert [each.client for each in store.status().contributors] == ["clinic"]
+        assert store.verify().whole
 
 
 def test_compose_runs_our_commands_without_privileges() -> None:

@@ -10,7 +10,7 @@ from tests.waiting import HANG
 
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy import Control, FlowerHome, SuperExec, SuperLink, SuperNode
-from fedmoments.federation.deploy.network import is_healthy
+from fedmoments.federation.deploy.network import choose_port, is_healthy
 from fedmoments.federation.keys import make_authority, make_client
 
 
@@ -47,6 +47,14 @@ def test_a_node_without_a_key_is_refused(link: SuperLink, tmp_path: Path) -> Non
 def test_plaintext_to_the_tls_port_gives_up_when_its_time_is_over(link: SuperLink, tmp_path: Path) -> None:
     node = SuperNode(FlowerHome(tmp_path / "home"), link.address, timeout=6)
     with pytest.raises(DeploymentError, match=r"not ready after 6 s and was stopped \(it could not join the SuperLink"):
+        node.start()
+    assert not node.alive
+
+
+def test_a_server_that_is_not_there_is_said_to_be_not_there(link: SuperLink, tmp_path: Path) -> None:
+    nowhere = f"localhost:{choose_port('127.0.0.1')}"
+    node = SuperNode(FlowerHome(tmp_path / "home"), nowhere, root_certificates=link.root_certificates, timeout=6)
+    with pytest.raises(DeploymentError, match=r"could not join .*nobody answers there .*'fedmoments server run'"):
         node.start()
     assert not node.alive
 

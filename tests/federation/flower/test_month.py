@@ -11,8 +11,8 @@ import pytest
 pytestmark = pytest.mark.long
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "month.py"
-#: Seconds; measured on two busy cores: 445.
-MOST = 1000
+#: Seconds. Measured on two cores: 270 beside some other work, 1,000 where each process waits for ten others.
+MOST = 3600
 
 
 def test_a_month(tmp_path: Path) -> None:
@@ -26,5 +26,7 @@ def test_a_month(tmp_path: Path) -> None:
     )
     assert month.returncode == 0, month.stdout + month.stderr
     days = [json.loads(line) for line in month.stdout.splitlines() if line.startswith('{"day": ')]
-    assert [day["day"] for day in days] == list(range(1, 9))
-    assert all(day["same"] for day in days)
+    assert [day["day"] for day in days] == list(range(1, 10))
+    assert all(day["same"] and day["heads"] for day in days)
+    (aged,) = [json.loads(line) for line in month.stdout.splitlines() if line.startswith('{"half-life": ')]
+    assert aged["same"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedmoments.errors import DeploymentError
 
-__all__ = ["choose_port", "is_healthy", "is_loopback", "joined", "reachable"]
+__all__ = ["choose_port", "is_healthy", "is_loopback", "joined", "reachable", "why_silent"]
 
 #: Below the range from which Linux takes ports for outgoing connections: it may take one between our look and its use.
 _RANGE = range(20000, 32768)
@@ -108,14 +108,45 @@ def is_healthy(address: str, root_certificates: Path | None, timeout: float = 2.
     >>> is_healthy("127.0.0.1:9", None)
     False
     """
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-    scheme = "http"
-    if root_certificates is not None:
-        scheme = "https"
-        context = ssl.create_default_context(cafile=root_certificates)
-        handlers.append(urllib.request.HTTPSHandler(context=context))
     try:
-        with urllib.request.build_opener(*handlers).open(f"{scheme}://{address}/health", timeout=timeout) as answer:
+        with _opener(root_certificates, urllib.request.ProxyHandler({})).open(
+            _health(address, root_certificates), timeout=timeout
+        ) as answer:
             return bool(answer.status == 200)
     except (OSError, ValueError):
         return False
+
+
+def why_silent(address: str, root_certificates: Path | None, timeout: float = 5.0) -> str:
+    """Return why nobody can be spoken to at an address, by the way that a node goes; empty if somebody answers.
+
+    Examples
+    --------
+    >>> why_silent("127.0.0.1:9", None).partition(" (")[0]
+    'nobody answers there'
+    """
+    local = is_loopback(address.rpartition(":")[0].strip("[]"))
+    proxies = [urllib.request.ProxyHandler({})] if local else []  # else those that the environment names
+    try:
+        _opener(root_certificates, *proxies).open(_health(address, root_certificates), timeout=timeout).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return f"its certificate is not signed by the one of this federation ({reason.verify_message})"
+        if isinstance(reason, ssl.SSLError):
+            return f"what answers there does not speak TLS as it should ({reason})"
+        return f"nobody answers there ({reason}): start it ('fedmoments server run'), or mend the address"
+    return ""
+
+
+def _health(address: str, root_certificates: Path | None) -> str:
+    return f"{'http' if root_certificates is None else 'https'}://{address}/health"
+
+
+def _opener(root_certificates: Path | None, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
+    if root_certificates is None:
+        return urllib.request.build_opener(*handlers)
+    context = ssl.create_default_context(cafile=root_certificates)
+    return urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))

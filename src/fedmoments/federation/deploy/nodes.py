@@ -11,7 +11,7 @@ from pathlib import Path
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy.app_folder import BUNDLE
 from fedmoments.federation.deploy.home import ConfigValue, FlowerHome, to_toml
-from fedmoments.federation.deploy.network import choose_port
+from fedmoments.federation.deploy.network import choose_port, why_silent
 from fedmoments.federation.deploy.processes import Process
 from fedmoments.federation.deploy.sandbox import wrapped
 from fedmoments.federation.deploy.servers import superexec_secret
@@ -120,6 +120,7 @@ class SuperNode(Process):
         if key is not None and root_certificates is None:
             raise InputError("a node proves its key over TLS only: pass the root certificate, or no key")
         self.superlink, self.timeout, self.patience = superlink, timeout, patience
+        self._root = root_certificates
         self._on_refused = on_refused
         self.port = choose_port("127.0.0.1", port)
         folder, secret = home.of(name), superexec_secret(home.of(name) / "superexec.secret")
@@ -213,6 +214,11 @@ class SuperNode(Process):
                 raise kind(
                     f"{self.name} was refused by the SuperLink at {self.superlink} (Flower's code {refused[1]}): "
                     f"{_WHY.get(refused[1], self.last_lines().strip())}. Its log is {self.log}"
+                ) from error
+            if isinstance(error, DeploymentError) and (silent := why_silent(self.superlink, self._root)):
+                raise DeploymentError(
+                    f"{self.name} was not ready after {timeout:g} s and was stopped ({hint}): {silent}. Its log is "
+                    f"{self.log}"
                 ) from error
             raise
         joined = self.node_id
