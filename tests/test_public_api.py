@@ -44,6 +44,7 @@ PINNED: dict[str, list[str]] = {
         "measure",
         "measure_files",
         "measure_stream",
+        "precision",
         "presets",
         "read_report",
         "register_baseline",

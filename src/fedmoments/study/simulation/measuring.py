@@ -17,7 +17,6 @@ from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.observations import Outcome
 from fedmoments.core.observations.rows import BYTES_PER_NUMBER
 from fedmoments.core.statistics import (
-    DERIVED,
     MOMENTS,
     Accumulator,
     FixedPoint,
@@ -26,6 +25,7 @@ from fedmoments.core.statistics import (
     Statistics,
     StatisticsSpec,
 )
+from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.privacy.protection import Protection
 from fedmoments.samples import DROPPED, Split
