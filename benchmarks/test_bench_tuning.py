@@ -68,7 +68,7 @@ def one_by_one(plan: TuningPlan, head: Start, parts: Parts, round_number: int, s
                     raw[name] = raw[name] + gradient / len(rows_of)
                     step = step + extra[name]
                 velocity[name] = plan.momentum * velocity[name] + step
-                now[name] = now[name] - plan.lr * velocity[name]
+                now[name] = now[name] - plan.step * velocity[name]
         done.append(now)
     return done
 

@@ -38,13 +38,15 @@ def test_every_field_of_a_plan_can_be_typed() -> None:
 def test_options_tell_the_true_defaults(run: Any) -> None:
     shown = " ".join(run("server", "tune", "--help").stdout.split())
     for field in fields(TuningPlan):
-        if field.name not in ("server_lr", "temperature", "replacement", "test_every"):
+        if field.name not in ("lr", "feature_scale", "server_lr", "temperature", "replacement", "test_every"):
             name = {"batch_size": "local-batch"}.get(field.name, field.name).replace("_", "-")
             after = shown.partition(f" --{name} ")[2]
             assert re.search(r"\[default: ([^]]*)\]", after)[1] == str(field.default), name  # type: ignore[index]
     assert TuningPlan(optimiser="fedadam").server_step == 0.01
-    assert "[default: 0.01 with fedadam, otherwise 1]" in shown
-    assert "[default: 0.1 for normalised heads, else 1]" in shown
+    assert "[default: 0.01 with fedadam and fedyogi, otherwise 1]" in shown
+    assert TuningPlan().step == 0.01
+    assert "[default: auto, but 0.01 in ft, feat and deployments]" in shown
+    assert "[default: chosen where lr is; else 0.1 for normalised heads, 1 for others]" in shown
 
 
 def test_server_tune_refuses_before_anything_is_started(own: Any, run: Any, workshop: Path) -> None:

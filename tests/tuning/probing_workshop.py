@@ -127,5 +127,5 @@ def referee(
             if server is not None and own is not None:
                 step = step + server[key] - own[key]
             velocity[key] = plan.momentum * velocity[key] + step
-            now[key] = now[key] - plan.lr * velocity[key]
+            now[key] = now[key] - plan.step * velocity[key]
     return now, float(np.mean(losses)), raw

@@ -210,7 +210,7 @@ def test_scaffolds_control_variates_are_the_mean_raw_gradients_of_the_round(
     merged, moved, updates = scaffold_round(engine, 1, arrays, control)
     for update in updates:  # option II of the paper, from control variates 0 and without momentum
         for name in arrays:
-            expected = (arrays[name] - update.arrays[name]) / (update.steps * plan.lr)
+            expected = (arrays[name] - update.arrays[name]) / (update.steps * plan.step)
             scale = np.abs(expected).max()
             assert np.abs(update.control[name] - expected).max() <= 2e-3 * scale + 1e-3, name  # type: ignore[index]
     _, _, second = scaffold_round(engine, 2, merged, moved)
@@ -232,7 +232,7 @@ def test_scaffold_steps_along_the_servers_control_variate_where_the_clients_own_
     rng = np.random.default_rng(0)
     control = {name: rng.normal(size=value.shape).astype(np.float32) for name, value in first.items()}
     (update,) = engine.train(2, first, control, ["a"])  # g − c_k = 0, but for the order of the samples in its sum
-    close(dict(update.arrays), {name: first[name] - plan.lr * control[name] for name in first}, first)
+    close(dict(update.arrays), {name: first[name] - plan.step * control[name] for name in first}, first)
 
 
 def test_scaffold_goes_on_from_its_state_bit_for_bit(encoder: Any, parts: dict[str, Any], start: Start) -> None:

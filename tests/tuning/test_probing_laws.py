@@ -80,7 +80,7 @@ def test_law_without_momentum_control_variates_are_the_papers_option_ii() -> Non
         for update in engine.train(round_number, arrays, server, engine.clients):
             assert update.control is not None
             for key, array in arrays.items():
-                change = -server[key] + (array - update.arrays[key]) / (update.steps * plan.lr)
+                change = -server[key] + (array - update.arrays[key]) / (update.steps * plan.step)
                 np.testing.assert_allclose(update.control[key], change, rtol=1e-9, atol=1e-10)
                 own[update.client][key] = own[update.client][key] + update.control[key]
     for name, array in engine.state().items():

@@ -39,7 +39,7 @@ def test_the_classifier_is_that_of_the_last_point() -> None:
 
 
 def test_a_random_start_keeps_the_temperature_1_where_heads_have_theirs_chosen() -> None:
-    plan = TuningPlan(rounds=0, temperature="auto")
+    plan = TuningPlan(rounds=0, lr=0.01, temperature="auto")
     assert tune_head(scaled(parties()), "random", plan).temperature == 1.0
     assert tune_head(scaled(parties()), "fedncm", plan).temperature > 1.0
 
@@ -93,5 +93,5 @@ def test_nobody_with_a_sample_is_refused() -> None:
 def test_a_temperature_at_the_end_of_the_grid_is_told() -> None:
     tiny = {name: (X * np.float32(1e-5), y) for name, (X, y) in parties().items()}
     with pytest.warns(FitWarning, match="the end of the grid"):
-        found = tune_head(tiny, "fedncm", TuningPlan(rounds=1, temperature="auto"))
+        found = tune_head(tiny, "fedncm", TuningPlan(rounds=1, lr=0.01, temperature="auto"))
     assert found.temperature == 0.001

@@ -118,6 +118,19 @@ class NumberOrAuto(_Text):
             raise InputError(f"{_name(param)} takes a number above 0, or 'auto', but '{value}' arrived") from None
 
 
+class Rates(_Text):
+    """A number, several with commas between, or the word auto; the plan checks which of them may stand."""
+
+    name = "rates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Return the number, or the text."""
+        try:
+            return float(value)
+        except ValueError:
+            return value
+
+
 class HyperParameters(_Text):
     """``HEAD.NAME=VALUE``, in the type that the head declares."""
 
@@ -190,6 +203,7 @@ KINDS: Mapping[str, _Text] = {
     "pairs": Pair(),
     "list or none": ListOf(str, none=True),
     "number or auto": NumberOrAuto(),
+    "numbers or auto": Rates(),
     "helper card": HelperCard(),
     "files": click.STRING,
     "names": click.STRING,

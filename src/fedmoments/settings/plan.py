@@ -9,8 +9,12 @@ from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.option import option
 
-__all__ = ["BATCHNORMS", "RANDOM", "STAGES", "TuningPlan"]
+__all__ = ["AUTO", "BATCHNORMS", "RANDOM", "STAGES", "TuningPlan"]
 
+#: A rate that follows from the features.
+AUTO = "auto"
+#: Rate where none is given and none can follow.
+_PLAIN_RATE = 0.01
 #: The start that is no head.
 RANDOM = "random"
 #: What is trained: the head alone; encoder and head; the encoder alone, under a frozen head.
@@ -39,7 +43,6 @@ _NUMBERS = {
     "beta_1": (0.0, _BELOW_1, "from 0 to below 1"),
     "beta_2": (0.0, _BELOW_1, "from 0 to below 1"),
     "validation": (0.0, 0.9, "from 0 to 0.9"),
-    "lr": (0.0, math.inf, "0 or more"),
     "weight_decay": (0.0, math.inf, "0 or more"),
     "mu": (0.0, math.inf, "0 or more"),
     "alpha": (0.0, math.inf, "0 or more"),
@@ -49,6 +52,13 @@ _NUMBERS = {
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _rate(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)
@@ -69,13 +79,15 @@ class TuningPlan:
         Whether a round draws from all clients whoever was drawn before. If not, every client is drawn once before
         any is drawn again. Within a round clients are distinct either way.
     lr, momentum, weight_decay
-        Of a client's SGD: step, momentum (forgotten after the round) and L2 penalty, as torch's SGD has them.
+        Of a client's SGD: step, momentum (forgotten after the round) and L2 penalty, as torch's SGD has them. The step
+        ``auto`` follows from the features in stage ``lp`` (see ``fedmoments.tuning.rates``), and is 0.01 otherwise;
+        several numbers with commas between are tried on a validation share.
     batch_size
         Samples in a client's batch; 0 takes all of them at once.
     epochs
         E, passes over a client's samples in a round.
     server_lr
-        Of the server's step; None stands for 0.01 with FedAdam and FedYogi, and 1 otherwise.
+        Of the server's step; None stands for 0.01 with FedAdam and FedYogi, and 1 otherwise; several as in ``lr``.
     server_momentum
         Of FedAvgM, and of MimeLite's clients.
     beta_1, beta_2, tau
@@ -86,11 +98,15 @@ class TuningPlan:
         Of FedDyn: weight of its moving penalty; 0 is FedAvg.
     temperature
         T of softmax(scores/T) in the loss; ``auto`` chooses it on a grid by training cross-entropy; None stands for
-        0.1 where a head's columns have unit length, and 1 otherwise. A random start, whose scores say nothing that a
-        temperature could be chosen by, has 1 in both cases.
+        that where the rate follows from the features, too; otherwise for 0.1 where a head's columns have unit length,
+        and 1 elsewhere. A random start, whose scores say nothing that a
+        temperature could be chosen by, has 1, or the size of the features, in both cases.
     batchnorm
         ``frozen``: normalisation uses the encoder's own running means and variances, which stay; ``averaged``:
         clients normalise by their batches, and the running values that result are averaged like parameters.
+    feature_scale
+        For which size of features all rates and penalties of stage ``lp`` are meant; ``lr = "auto"`` measures it. None
+        takes parameters as they are.
     validation
         Share of each client's samples that is not trained on but tells when to stop; 0 trains on all of them.
     check_every, patience
@@ -115,13 +131,24 @@ class TuningPlan:
     rounds: int = _number(200, "Rounds, at most.", metavar="N", common=6)
     fraction: float = _number(1.0, "Share of the clients that train in a round.", metavar="SHARE")
     replacement: bool = _number(False, "Draw each round's clients whoever was drawn before.")
-    lr: float = _number(0.01, "Step of a client's SGD.", metavar="STEP", common=6)
+    lr: float | str = _number(
+        AUTO,
+        "Step of a client's SGD; auto follows from the features, several are tried on a validation share.",
+        metavar="STEP,…",
+        kind="numbers or auto",
+        shown="auto, but 0.01 in ft, feat and deployments",
+        common=6,
+    )
     momentum: float = _number(0.0, "Momentum of a client's SGD.", metavar="M")
     weight_decay: float = _number(0.0, "L2 penalty of a client's SGD.", metavar="W")
     batch_size: int = _number(32, "Samples in a client's batch, 0 for all at once.", "--local-batch", metavar="N")
     epochs: int = _number(1, "Passes over a client's samples in a round.", metavar="E")
-    server_lr: float | None = _number(
-        None, "Step of the server.", metavar="STEP", shown="0.01 with fedadam and fedyogi, otherwise 1"
+    server_lr: float | str | None = _number(
+        None,
+        "Step of the server, or several to try.",
+        metavar="STEP,…",
+        kind="numbers or auto",
+        shown="0.01 with fedadam and fedyogi, otherwise 1",
     )
     server_momentum: float = _number(0.9, "Momentum of fedavgm and mimelite.", metavar="M")
     beta_1: float = _number(0.9, "Decay of the mean of fedadam and fedyogi.", metavar="B")
@@ -134,10 +161,13 @@ class TuningPlan:
         "T of softmax(scores/T), or auto: chosen by training cross-entropy.",
         metavar="T|auto",
         kind="number or auto",
-        shown="0.1 for normalised heads, else 1",
+        shown="chosen where lr is; else 0.1 for normalised heads, 1 for others",
     )
     batchnorm: str = _number(
         "frozen", "Running values of batch normalisation: frozen, or averaged.", metavar="frozen|averaged"
+    )
+    feature_scale: float | None = _number(
+        None, "Size of features that rates of lp are meant for.", metavar="SIZE", shown="measured with --lr auto"
     )
     validation: float = _number(0.0, "Share of each client's samples that tells when to stop.", metavar="SHARE")
     check_every: int = _number(5, "Rounds from one look at it to the next.", metavar="N")
@@ -153,8 +183,7 @@ class TuningPlan:
         self._check_numbers()
         if type(self.replacement) is not bool:
             raise InputError(f"replacement must be true or false, not {self.replacement!r}")
-        if self.server_lr is not None and not (_is_number(self.server_lr) and 0 < self.server_lr < math.inf):
-            raise InputError(f"server_lr must be above 0, not {self.server_lr!r}")
+        self._check_rates()
         self._check_temperature()
 
     def _check_numbers(self) -> None:
@@ -167,6 +196,40 @@ class TuningPlan:
             if not _is_number(value) or not (low <= value <= high and math.isfinite(value)):
                 raise InputError(f"{name} must be {allowed}, not {value!r}")
 
+    def _check_rates(self) -> None:
+        for rate in self.grid("lr"):
+            if rate != AUTO and not (_is_number(rate) and 0 <= rate < math.inf):
+                raise InputError(f"lr must be 0 or more, 'auto', or several such with commas between, not {self.lr!r}")
+        for rate in self.grid("server_lr"):
+            if rate is not None and not (_is_number(rate) and 0 < rate < math.inf):
+                raise InputError(f"server_lr must be above 0, or several such, not {self.server_lr!r}")
+        scale = self.feature_scale
+        if scale is not None and not (_is_number(scale) and 0 < scale < math.inf and self.stage == "lp"):
+            raise InputError(f"feature_scale must be above 0, and is for stage 'lp' alone, not {scale!r}")
+
+    def grid(self, name: str) -> tuple[Any, ...]:
+        """Return the rates that are to be tried: of ``lr`` or ``server_lr``; one where there is nothing to choose.
+
+        Examples
+        --------
+        >>> TuningPlan(lr="0.1, auto").grid("lr"), TuningPlan().grid("server_lr")
+        ((0.1, 'auto'), (None,))
+        """
+        given = getattr(self, name)
+        if not isinstance(given, str):
+            return (given,)
+        return tuple(dict.fromkeys(_rate(part.strip()) for part in given.split(",")))
+
+    @property
+    def has_grid(self) -> bool:
+        """Whether a rate is still to be chosen among several."""
+        return len(self.grid("lr")) * len(self.grid("server_lr")) > 1
+
+    @property
+    def step(self) -> float:
+        """The client's learning rate: a number; 0.01 where none was given and none was measured."""
+        return float(self.lr) if _is_number(self.lr) else _PLAIN_RATE
+
     def _check_temperature(self) -> None:
         given = self.temperature
         if given is None or given == "auto":
@@ -177,7 +240,8 @@ class TuningPlan:
     @property
     def server_step(self) -> float:
         """The server's learning rate."""
-        return OPTIMISERS[self.optimiser].server_lr if self.server_lr is None else self.server_lr
+        given = self.server_lr
+        return float(given) if isinstance(given, int | float) else OPTIMISERS[self.optimiser].server_lr
 
     @property
     def proximal(self) -> float:

@@ -261,7 +261,11 @@ class TuningSettings(_Rounds):
     def __post_init__(self) -> None:
         if not self.out:
             raise InputError("tuning needs a folder for its results (out): a run that is stopped goes on from there")
-        self.tuning_plan  # noqa: B018 - checks it
+        if self.tuning_plan.has_grid:
+            raise InputError(
+                "a deployment trains with one learning rate, since every trial would be rounds of its clients: choose it "
+                "in a simulation (fedmoments tune --lr 0.01,0.1), and give the best"
+            )
         if self.hyper and (self.start == RANDOM or _is_path(self.start)):
             raise InputError(f"hyper-parameters are for a start that is a head, not for '{self.start}'")
         self._check("nodes", "minimum")

@@ -146,7 +146,7 @@ class TuningStudy(StudySettings):
     --------
     >>> study = TuningStudy(data="digits", plan={"rounds": 5}, runs={"random": {"lr": 1.0}})
     >>> study.plan_of("random", "fedavg", seed=3).lr, study.plan_of("fedcof", "fedavg", seed=3).lr
-    (1.0, 0.01)
+    (1.0, 'auto')
     """
 
     heads: tuple[str, ...] = option((), "More one-shot heads to compare curves with.", group="Heads")

@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from fedmoments.core.api import fit
 from fedmoments.core.classifier import Classifier
 from fedmoments.errors import FitWarning, InputError
-from fedmoments.settings.plan import TuningPlan
+from fedmoments.settings.plan import AUTO, TuningPlan
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.loop import Progress, RoundPoint, tune
+from fedmoments.tuning.loop import Progress, RoundPoint, Tuned, tune
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
-from fedmoments.tuning.start import Start, random_start, start_from
-from fedmoments.tuning.temperature import ChosenTemperature, choose_temperature
+from fedmoments.tuning.rates import choose_rates, scaled, spread_of
+from fedmoments.tuning.start import NORMALISED, Start, random_start, start_from
+from fedmoments.tuning.temperature import TEMPERATURES, ChosenTemperature, choose_temperature
 
 __all__ = ["TunedHead", "start_at", "tune_head"]
 
@@ -39,6 +40,8 @@ class TunedHead:
         T of the loss.
     best_round, stopped
         Of the best check, and why it stopped early; None where neither applies.
+    rates
+        Where learning rates were chosen: rates in words -> accuracy on the validation share.
     """
 
     classifier: Classifier
@@ -46,6 +49,7 @@ class TunedHead:
     temperature: float
     best_round: int | None = None
     stopped: str | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def start_at(
@@ -65,15 +69,18 @@ def start_at(
     Examples
     --------
     >>> head = fit("fedncm", {"a": ([[0.0, 1.0], [0.1, 0.9]], [0, 0]), "b": ([[1.0, 0.0]], [1])})
-    >>> start_at(head, "fedncm", TuningPlan(), [])[0].temperature
+    >>> start_at(head, "fedncm", TuningPlan(lr=0.1), [])[0].temperature
     0.1
     >>> start, chosen = start_at(head, "fedncm", TuningPlan(temperature="auto"), [([[0.1, 0.9], [0.8, 0.9]], [0, 1])])
     >>> start.temperature == chosen.temperature
     True
     """
-    if plan.temperature != "auto":
+    follows = plan.lr == AUTO and plan.stage == "lp"
+    if isinstance(plan.temperature, int | float) or not (follows or plan.temperature):
         return start_from(classifier, name, None if plan.temperature is None else float(plan.temperature)), None
-    chosen = choose_temperature(start_from(classifier, name), parts)
+    begun, held = start_from(classifier, name), list(parts)
+    size = spread_of(begun, held).length if follows and begun.temperature == NORMALISED else 1.0
+    chosen = choose_temperature(begun, held, [size * temperature for temperature in TEMPERATURES])
     if chosen.temperature in (min(chosen.table), max(chosen.table)):
         warnings.warn(
             f"the best temperature of the start '{name}' is {chosen.temperature:g}, the end of the grid: its scores "
@@ -135,21 +142,43 @@ def tune_head(
     if not held:
         raise InputError("no party has a sample to train on")
     C = n_classes or 1 + max(int(y.max()) for _, y in held.values())
+    tried: Mapping[str, float] = {}
+    prices = Prices(0, C, start=Bill(flops=None))
+    if plan.has_grid:
+        chosen = choose_rates(plan, lambda each: _once(held, start, each, C, prices=prices)[2])
+        plan, tried, prices = chosen.plan, chosen.tried, replace(prices, opening=chosen.bill)
+    plan, begun, tuned = _once(held, start, plan, C, prices=prices, test=test, checkpoint=checkpoint, progress=progress)
+    classifier = begun.tuned(tuned.arrays, stage=plan.stage, plan=plan.to_dict())
+    return TunedHead(classifier, tuned.points, begun.temperature, tuned.best_round, tuned.stopped, tried)
+
+
+def _once(
+    held: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    start: str | Classifier,
+    plan: TuningPlan,
+    C: int,
+    *,
+    prices: Prices,
+    test: Part | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[TuningPlan, Start, Tuned]:
+    """Run a plan with one rate of each; return it as it was run, with its start and what came of it."""
     rows = {name: held_out(len(y), plan.validation, seed=plan.seed, client=name)[0] for name, (_, y) in held.items()}
     training = {name: (X[rows[name]], y[rows[name]]) for name, (X, y) in held.items()}
     begun = _begin(training, start, plan, C)
-    engine = FeatureEngine(plan, begun, held, test)
+    plan, begun = scaled(plan, begun, lambda: spread_of(begun, training.values()))
     tuned = tune(
         plan,
-        engine,
+        FeatureEngine(plan, begun, held, test),
         begun.arrays(),
-        prices=Prices(begun.width, C, start=Bill(flops=None)),
+        prices=replace(prices, dim=begun.width),
+        units=begun.units(plan.feature_scale),
         checkpoint=Path(checkpoint) if checkpoint else None,
         basis=f"{begun.classifier.digest()} {begun.temperature!r} {_digest(held, test)}",
         progress=progress,
     )
-    classifier = begun.tuned(tuned.arrays, stage=plan.stage, plan=plan.to_dict())
-    return TunedHead(classifier, tuned.points, begun.temperature, tuned.best_round, tuned.stopped)
+    return plan, begun, tuned
 
 
 def _digest(parties: Mapping[str, Part], test: Part | None) -> str:

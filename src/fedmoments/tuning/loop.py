@@ -8,7 +8,9 @@ The file from which an interrupted run goes on: parameters, what optimiser and e
 
 import hashlib
 import json
+import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from fedmoments.core.observations.tuning import RoundPoint
-from fedmoments.errors import InputError, reading
+from fedmoments.errors import FitWarning, InputError, reading
 from fedmoments.files import pack_tensors, read_tensors, write_whole
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import drawn_clients
-from fedmoments.tuning.engine import Arrays, DivergedError, Engine, Update
+from fedmoments.tuning.engine import Arrays, DivergedError, Engine, Score, Update
 from fedmoments.tuning.optimisers import ServerOptimiser, make_optimiser
 from fedmoments.tuning.prices import Bill, Prices
 
@@ -130,6 +132,7 @@ def tune(
     arrays: Arrays,
     *,
     prices: Prices,
+    units: Mapping[str, float] | None = None,
     checkpoint: Path | None = None,
     basis: str = "",
     progress: Progress | None = None,
@@ -146,6 +149,8 @@ def tune(
         Parameters to begin from.
     prices
         What rounds are charged by.
+    units
+        Of the arrays, where the plan has a ``feature_scale``: those of the start.
     checkpoint
         File that is written after every round, and gone on from if it is there. More rounds may be asked for then.
     basis
@@ -160,7 +165,9 @@ def tune(
     """
     if not engine.clients:
         raise InputError("no client has a sample to train on")
-    run = _Run(plan, engine, prices, make_optimiser(plan, engine.samples), dict(arrays))
+    run = _Run(plan, engine, prices, make_optimiser(plan, engine.samples, units), dict(arrays))
+    if plan.has_grid:
+        raise InputError(f"of the rates lr = {plan.lr} and server_lr = {plan.server_lr} one each must be chosen first")
     key = _basis(plan, basis)
     resumed = _resume(run, checkpoint, key) if checkpoint else None
     if resumed is None:
@@ -206,6 +213,7 @@ class _Run:
     bad_checks: int = 0
     stopped: str | None = None
     met: set[str] = field(default_factory=set)
+    first: Score | None = None
 
     def begin(self) -> None:
         """Test the start."""
@@ -264,8 +272,26 @@ class _Run:
         if check or last or self.stopped or self.round % plan.test_every == 0:
             tested = self.engine.test(self.arrays)
             if tested is not None:
+                self._compare(tested)
                 facts |= {"accuracy": tested.accuracy, "loss": tested.mean_loss}
         self.points.append(RoundPoint(self.round, **facts, participants=len(updates), **asdict(self.bill)))
+
+    def _compare(self, tested: Score) -> None:
+        """Warn where the first round made more answers wrong than right, beyond what chance does to so many."""
+        if self.round == 0:
+            self.first = tested
+        if self.round != 1 or self.first is None:
+            return
+        lost = self.first.correct - tested.correct
+        if lost > 2.0 * math.sqrt(max(tested.samples, 1)):
+            warnings.warn(
+                f"the first round lost more than it gained: {self.first.accuracy:.1%} of the test samples were right "
+                f"before it, {tested.accuracy:.1%} are after it. A learning rate of {self.plan.step:g} (the server's: "
+                f"{self.plan.server_step:g}) is too large for this start: take a smaller one, several to choose from "
+                "(--lr 0.001,0.01,0.1), or auto in stage lp",
+                FitWarning,
+                stacklevel=2,
+            )
 
     def _judge(self, accuracy: float, loss: float) -> None:
         """Keep the parameters if their validation is the best so far: more right, or as many at less loss."""

@@ -74,9 +74,10 @@ class FeatureEngine:
             )
         self.plan, self.start, self.dtype = plan, start, np.dtype(dtype)
         self._local = LocalRule.of(plan)
-        self._rule = StepRule(
-            plan.lr, start.temperature, plan.momentum, plan.weight_decay, plan.proximal, self._local.weight
-        )
+        units = start.units(plan.feature_scale)
+        self._squares = _squares(units, start.width, self.dtype) if units else None
+        steps = (plan.step, start.temperature, plan.momentum, plan.weight_decay, plan.proximal)
+        self._rule = StepRule(*steps, self._local.weight, self._squares)
         shares = {name: _shares(plan, name, X, y) for name, (X, y) in parts.items()}
         held = [validation for _, validation in shares.values()]
         training = {name: mine for name, (mine, _) in shares.items() if len(mine[2])}
@@ -145,13 +146,13 @@ class FeatureEngine:
             if not np.isfinite(after).all():
                 raise DivergedError(
                     f"in round {round_number} the parameters of client '{name}' grew beyond all numbers: a learning "
-                    f"rate of {self.plan.lr:g} is too high for the temperature {self.start.temperature:g}"
+                    f"rate of {self.plan.step:g} is too high for the temperature {self.start.temperature:g}"
                 )
             own = None if before is None else before[place]
             gradient = None if stepped.gradients is None else stepped.gradients[place]
             if local.measures == "first":
                 gradient = self._gradient(name, theta)
-            sent, kept = local.sent(own, gradient), local.kept(own, gradient, after - theta)
+            sent, kept = local.sent(own, gradient), local.kept(own, gradient, self._in_units(after - theta))
             if kept is not None:
                 self._controls[name] = kept
             change = None if sent is None else _split(sent)
@@ -159,13 +160,16 @@ class FeatureEngine:
             updates[name] = Update(name, self._samples[name], len(rows[place]), loss, _split(after), change)
         return updates
 
+    def _in_units(self, moved: Floats) -> Floats:
+        return moved if self._squares is None else moved / self._squares
+
     def _gradient(self, name: str, theta: Floats) -> Floats:
         """Return the raw gradient of the mean loss over all samples of a client, L2 penalty included."""
         first, gradient = self._first[name], np.empty_like(theta)[None]
         rows = np.arange(first, first + self._samples[name])[None]
         softmax_gradients(self._training, rows, theta[None], self.start.temperature, gradient)
         decay = np.where(self.start.present, self.plan.weight_decay, 0.0).astype(theta.dtype)
-        return np.asarray(gradient[0] + theta * decay)
+        return np.asarray(gradient[0] + self._in_units(theta * decay))
 
     def _batches(self, round_number: int, name: str) -> list[Any]:
         """Return the rows of every batch of a client, among those of all clients."""
@@ -242,6 +246,13 @@ def _shares(plan: TuningPlan, name: str, X: ArrayLike, y: ArrayLike) -> tuple[_P
         )
     mine, held = held_out(len(features), plan.validation, seed=plan.seed, client=name)
     return (whose, features[mine], labels[mine]), (whose, features[held], labels[held])
+
+
+def _squares(units: Mapping[str, float], width: int, dtype: Any) -> Floats:
+    """Return the squared units of the rows of W and of b, (k+1, 1)."""
+    rows = np.full((width + 1, 1), units[WEIGHTS] ** 2, dtype)
+    rows[-1] = units[BIAS] ** 2
+    return rows
 
 
 def _split(joined: Floats) -> Arrays:

@@ -30,6 +30,8 @@ Ints = NDArray[np.int64]
 class StepRule:
     """Numbers of a client's SGD, as :class:`~fedmoments.tuning.TuningPlan` has them.
 
+    ``units`` (k+1, 1), where there are any, are squares of the units that rate and penalties are meant in.
+
     Examples
     --------
     >>> StepRule(lr=0.1, temperature=0.5).momentum
@@ -42,6 +44,7 @@ class StepRule:
     weight_decay: float = 0.0
     proximal: float = 0.0
     weight: float = 1.0
+    units: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ def local_steps(
         theta, g, term = parameters[mine], buffer[mine], scratch[mine]
         losses[mine] += softmax_gradients(samples, rows, theta, rule.temperature, g)
         if rule.weight_decay:
-            g += np.multiply(theta, decay, out=term)
+            g += _per_unit(np.multiply(theta, decay, out=term), rule)
         if gradients is not None:
             gradients[mine] += g
         if rule.weight != 1.0:
@@ -127,7 +130,7 @@ def _pull_back(g: Floats, theta: Floats, start: Floats, rule: StepRule, term: Fl
     """Add FedProx's μ·(θ − θ₀) to gradients in place; ``term`` is overwritten."""
     if rule.proximal:
         np.subtract(theta, start, out=term)
-        g += np.multiply(term, rule.proximal, out=term)
+        g += _per_unit(np.multiply(term, rule.proximal, out=term), rule)
 
 
 def _descend(theta: Floats, g: Floats, velocity: Floats | None, rule: StepRule) -> None:
@@ -135,7 +138,17 @@ def _descend(theta: Floats, g: Floats, velocity: Floats | None, rule: StepRule) 
     if velocity is not None:
         velocity *= rule.momentum
         velocity += g
-    theta -= np.multiply(g if velocity is None else velocity, rule.lr, out=g)
+    moved = np.multiply(g if velocity is None else velocity, rule.lr, out=g)
+    if rule.units is not None:
+        moved *= rule.units
+    theta -= moved
+
+
+def _per_unit(penalty: Floats, rule: StepRule) -> Floats:
+    """Return the gradient of a penalty on parameters in their units; changed in place."""
+    if rule.units is not None:
+        penalty /= rule.units
+    return penalty
 
 
 def _together(batches: Sequence[Sequence[Ints]]) -> Iterator[tuple[Ints, slice]]:

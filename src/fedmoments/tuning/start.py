@@ -97,6 +97,47 @@ class Start:
         C = self.classifier.n_classes
         return {WEIGHTS: np.zeros((self.width, C), dtype), BIAS: np.zeros(C, dtype)}
 
+    def centred(self, centre: NDArray[np.float64]) -> "Start":
+        """Return the same head, whose bias is that of inputs less ``centre`` (k,); one that is not linear is as it was.
+
+        Examples
+        --------
+        >>> start = random_start(2, np.array([True, True]), seed=0)
+        >>> moved, X = start.centred(np.array([5.0, 1.0])), np.eye(2)
+        >>> moved.inputs(X)[0].tolist(), bool(np.allclose(moved.classifier.scores(X), start.classifier.scores(X)))
+        ([-4.0, -1.0], True)
+        """
+        if not isinstance(self.classifier, LinearClassifier):
+            return self
+        known = self.classifier
+        offset = centre if known.offset is None else known.offset + centre
+        return replace(self, classifier=replace(known, offset=offset, bias=known.bias + centre @ known.weights))
+
+    def stretched(self, size: float) -> "Start":
+        """Return a drawn linear head for features of a size: bias and temperature grow with them, and logits stay.
+
+        Examples
+        --------
+        >>> random_start(2, np.array([True, True]), seed=0).stretched(10.0).temperature
+        10.0
+        """
+        if not isinstance(self.classifier, LinearClassifier):
+            raise InputError(f"the start '{self.name}' was not drawn: its scores have a size of their own")
+        known = self.classifier
+        moved = 0.0 if known.offset is None else known.offset @ known.weights
+        drawn = replace(known, bias=moved + size * (known.bias - moved))
+        return replace(self, classifier=drawn, temperature=self.temperature * size)
+
+    def units(self, scale: float | None) -> dict[str, float]:
+        """Return the unit of each trained array for features of a size; none where parameters are taken as they are.
+
+        Examples
+        --------
+        >>> random_start(2, np.array([True, True]), seed=0, temperature=0.5).units(10.0)
+        {'head/weights': 0.05, 'head/bias': 0.5}
+        """
+        return {} if scale is None else {WEIGHTS: self.temperature / scale, BIAS: self.temperature}
+
     def inputs(self, X: ArrayLike, dtype: Any = np.float32) -> Floats:
         """Return z (n, k) of features X (n, d) as the encoder gives them: mapped, centred, in the subspace if any.
 

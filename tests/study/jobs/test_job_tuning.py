@@ -104,6 +104,7 @@ def test_an_interrupted_job_goes_on_in_the_middle_of_a_run(data: str, tmp_path: 
     assert again.document["tuning"] == whole
 
 
+@pytest.mark.filterwarnings("ignore:the first round lost")
 def test_other_settings_in_the_same_folder_run_anew(data: str, tmp_path: Path) -> None:
     run_tuning(config(data, seeds=1), tmp_path / "run")
     changed = run_tuning(config(data, seeds=1, plan={"lr": 0.5}), tmp_path / "run")

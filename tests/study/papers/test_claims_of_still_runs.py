@@ -1,5 +1,7 @@
 """A claim over runs whose accuracy never changed says so, whatever their order."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedmoments.core.observations import Observation
@@ -47,3 +49,9 @@ def test_heads_without_training_are_no_runs() -> None:
 
 
 CLAIMED = {"fedncm": 0.9, "random": 0.1}
+
+
+def test_a_run_that_diverged_shows_nothing_either() -> None:
+    found = measured({"fedncm": (0.5, 0.7), "random": (0.1, 0.4)})
+    ends = [replace(one, reason="diverged: in round 5 …") if one.where["start"] == "random" else one for one in found]
+    assert compare_claims([CLAIM], ends)[0]["verdict"] == "did not train"

@@ -82,6 +82,8 @@ class TuningCurve:
         What was run.
     temperature, temperatures
         T of the loss, and the training cross-entropy of each that was tried.
+    rates
+        Where learning rates were chosen: rates in words -> accuracy on the validation share.
     best_round, stopped
         Of the best check, and why it stopped early; None where neither applies.
     refit, probe
@@ -103,6 +105,7 @@ class TuningCurve:
     plan: TuningPlan = field(default_factory=TuningPlan)
     temperature: float | None = None
     temperatures: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
     best_round: int | None = None
     stopped: str | None = None
     refit: Mapping[str, float | None] = field(default_factory=dict)

@@ -53,7 +53,7 @@ def run_section(report: Report) -> Html | None:
         ("A round", _sampling(tuning)),
         ("Optimisers", _optimisers(tuning)),
         ("A client", _client(tuning)),
-        ("Learning rate", _by_start(tuning, lambda curve: curve.plan.lr)),
+        ("Learning rate", _by_start(tuning, lambda curve: curve.plan.step)),
         ("Temperature", _by_start(tuning, lambda curve: curve.temperature)),
         ("Batch normalisation", _batchnorm(tuning)),
         ("Early stop", _validation(tuning)),

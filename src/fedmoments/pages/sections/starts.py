@@ -133,7 +133,7 @@ def _spent(run: TuningRun, *, compute: bool) -> list[Cell]:
         *(number_cell(size, bytes_(size)) for size in both_ways),
         number_cell(ratio, _against(ratio)),
         *([number_cell(flops, flops_(flops))] if compute else []),
-        _several(curve.plan.lr for curve in run.curves),
+        _several(curve.plan.step for curve in run.curves),
         _several(curve.temperature for curve in run.curves),
     ]
 

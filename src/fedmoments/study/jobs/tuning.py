@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from fedmoments.settings.study import TuningStudy
 from fedmoments.study.checks import check_tuning, start_word
 from fedmoments.study.crew import Crew, crew_of
 from fedmoments.study.jobs.encoding import Encoded, encode_data
-from fedmoments.study.jobs.tuning_world import World
+from fedmoments.study.jobs.tuning_world import Run, World
 from fedmoments.study.tracking import Callback, call_all, tracking
 from fedmoments.tuning import TuningPlan
-from fedmoments.tuning.loop import tune
+from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.prices import Bill
+from fedmoments.tuning.rates import choose_rates
 
 __all__ = ["TuningResult", "run_tuning"]
 
@@ -220,21 +222,35 @@ class _Job:
 
     def _run(self, world: World, start: str, plan: TuningPlan, basis: str, kept: Path | None) -> TuningCurve:
         """Run one run, from its checkpoint on if there is one, and keep it."""
-        run = world.prepare(start, plan)
         checkpoint = kept.with_suffix(".checkpoint") if kept else None
         if checkpoint:
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
         say = self._progress_of(f"{start}, {plan.optimiser}, seed {world.seed}")
-        tuned = tune(plan, run.engine, run.arrays, prices=run.prices, checkpoint=checkpoint, basis=basis, progress=say)
+        asked, bill, tried = plan, Bill(), dict[str, float]()
+        if plan.has_grid:
+            chosen = choose_rates(plan, lambda each: _trial(world.prepare(start, each)))
+            plan, bill, tried = chosen.plan, chosen.bill, dict(chosen.tried)
+        run = world.prepare(start, plan)
+        tuned = tune(
+            run.plan,
+            run.engine,
+            run.arrays,
+            prices=replace(run.prices, opening=run.prices.opening + bill),
+            units=run.start.units(run.plan.feature_scale),
+            checkpoint=checkpoint,
+            basis=basis,
+            progress=say,
+        )
         refit, probe = run.refits(tuned.arrays)
         curve = TuningCurve(
             start,
             plan.optimiser,
             world.seed,
             tuned.points,
-            plan,
+            run.plan,
             run.start.temperature,
             run.temperatures,
+            tried,
             tuned.best_round,
             tuned.stopped,
             refit,
@@ -243,7 +259,8 @@ class _Job:
         if self.out and kept and checkpoint:
             if world.seed == self.config.seed:
                 run.save(self.out / "tuned" / kept.stem, tuned.arrays)
-            write_whole(kept, json.dumps({"basis": basis, "curve": to_plain(curve)}, allow_nan=False).encode())
+            document = {"basis": basis, "asked": asked.to_dict(), "curve": to_plain(curve)}
+            write_whole(kept, json.dumps(document, allow_nan=False).encode())
             checkpoint.unlink(missing_ok=True)
         return curve
 
@@ -295,7 +312,14 @@ def _read_curve(path: Path, plan: TuningPlan, basis: str) -> TuningCurve | None:
         curve = from_plain(TuningCurve, document["curve"], str(path))
     except (ValueError, KeyError, TypeError, FileFormatError) as error:
         raise FileFormatError(f"{path} is no curve of a run: delete it to run that anew") from error
-    return curve if curve.plan == plan else None
+    return curve if document.get("asked") == plan.to_dict() else None
+
+
+def _trial(run: Run) -> Tuned:
+    """Return what comes of a run with one of several rates; it is charged for its rounds alone."""
+    free = replace(run.prices, start=replace(run.prices.start, up=0, up_formula=0.0, down=0, down_formula=0.0))
+    units = run.start.units(run.plan.feature_scale)
+    return tune(run.plan, run.engine, run.arrays, prices=free, units=units)
 
 
 def _write(out: Path, report: Report, config: TuningStudy) -> list[Path]:

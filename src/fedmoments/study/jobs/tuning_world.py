@@ -29,6 +29,7 @@ from fedmoments.tuning.engine import Arrays, Engine, message_size
 from fedmoments.tuning.head_tuning import start_at
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
+from fedmoments.tuning.rates import scaled, spread_of
 from fedmoments.tuning.start import Start, random_start
 
 __all__ = ["Run", "World"]
@@ -40,6 +41,7 @@ FLOAT = 4
 class Run(Protocol):
     """A run that is ready to begin."""
 
+    plan: TuningPlan
     engine: Engine
     arrays: Arrays
     prices: Prices
@@ -228,12 +230,14 @@ class World:
             opening=opening,
             frozen=0 if table else FLOAT * found.frozen(plan.stage),  # who helped to choose has the start already
         )
-        return Begun(found, table, prices)
+        training = self._training
+        settled, found = scaled(plan, found, lambda: spread_of(found, training(plan.validation)))
+        return Begun(settled, found, table, prices)
 
     def prepare(self, start: str, plan: TuningPlan) -> Run:
         """Return a run that is ready to begin."""
         if plan.stage == "lp":
-            return _Probing(self, plan, self.begin(start, plan))
+            return _Probing(self, self.begin(start, plan))
         from fedmoments.study.jobs.tuning_network import NetworkRun
 
         return NetworkRun(self, plan, start)
@@ -255,8 +259,9 @@ def _identities(config: TuningStudy, names: Sequence[str]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Begun:
-    """A start, the training cross-entropy of each temperature that was tried, and what its runs are charged."""
+    """A plan with its start, the training cross-entropy of each temperature that was tried, and what is charged."""
 
+    plan: TuningPlan
     start: Start
     temperatures: dict[str, float]
     prices: Prices
@@ -265,11 +270,11 @@ class Begun:
 class _Probing:
     """A run of ``lp`` on features."""
 
-    def __init__(self, world: World, plan: TuningPlan, begun: Begun) -> None:
-        self.world, self.plan = world, plan
+    def __init__(self, world: World, begun: Begun) -> None:
+        self.world, self.plan = world, begun.plan
         self.start, self.temperatures, self.prices = begun.start, begun.temperatures, begun.prices
         test = (world.features.test.X, world.features.test.y)
-        self.engine: Engine = FeatureEngine(plan, self.start, world.parts, test)
+        self.engine: Engine = FeatureEngine(begun.plan, self.start, world.parts, test)
         self.arrays = self.start.arrays()
 
     def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:  # noqa: ARG002 - the encoder stays

@@ -28,7 +28,7 @@ CLAIM_VERDICTS: Mapping[str, str] = {
     "unclear": "within chance in every setting: Student's 95 % interval over seeds, or four test samples; of one seed, "
     "two standard errors of its test samples",
     "fails": "in every setting, and beyond chance in one at least",
-    "did not train": "a run of one side has the same accuracy after every round: it shows nothing",
+    "did not train": "a run of one side diverged, or has the same accuracy after every round: it shows nothing",
     "not tested": "these data cannot show it",
 }
 #: Accuracies of one run, one observation a round.
@@ -216,7 +216,7 @@ def compare_claims(
         "Above" and "below" of accuracies must differ by more than four samples, too. One seed alone has the standard
         error of two accuracies on test sets of their own. A claim holds or fails if it does so in every setting and
         clearly in one; it is ``unclear`` if it is clear in none, ``in part`` if it holds in some, ``did not train`` if
-        the accuracy of a run in rounds never changed, and ``not tested`` if nothing was measured.
+        a run in rounds diverged or its accuracy never changed, and ``not tested`` if nothing was measured.
 
     Examples
     --------
@@ -243,7 +243,9 @@ def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | No
 
 
 def _stood_still(side: Observation, curves: Sequence[Observation]) -> bool:
-    """Say whether one side is a run in rounds whose accuracy never changed, for any seed."""
+    """Say whether one side is a run in rounds that diverged, or whose accuracy never changed for any seed."""
+    if "diverged" in (side.reason or ""):
+        return True
     own = [curve for curve in curves if all(curve.where.get(key) == value for key, value in side.where.items())]
     return len(own) > 1 and side.where.get("stage", "none") != "none" and len({curve.values for curve in own}) == 1
 

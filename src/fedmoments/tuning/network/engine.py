@@ -84,6 +84,8 @@ class NetworkEngine:
         device: str = "cpu",
     ) -> None:
         require("torch", "Tuning an encoder", "torch")
+        if plan.feature_scale is not None:
+            raise InputError("feature_scale is for features that were computed once, not for samples: leave it out")
         from fedmoments.tuning.network.modules.model import TunedModel
 
         self._plan, self._start, self._encoder, self._threads = plan, start, encoder, threads
@@ -193,7 +195,7 @@ class NetworkEngine:
         if not all(np.isfinite(array).all() for array in after.values()):
             raise DivergedError(
                 f"in round {round_number} the parameters of client '{client}' grew beyond all numbers: a learning rate "
-                f"of {plan.lr:g} is too high for the temperature {self._start.temperature:g}"
+                f"of {plan.step:g} is too high for the temperature {self._start.temperature:g}"
             )
         moved = {name: after[name] - array for name, array in before.items()}
         change = _by_name(local.sent, before, own, gradient)

@@ -10,11 +10,14 @@ from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.optimisers.scaffold import Scaffold
 from fedmoments.tuning.optimisers.strategies import FlowerStrategy, ServerOptimiser
+from fedmoments.tuning.optimisers.units import InUnits
 
 __all__ = ["FlowerStrategy", "Scaffold", "ServerOptimiser", "make_optimiser"]
 
 
-def make_optimiser(plan: TuningPlan, samples: Mapping[str, int]) -> ServerOptimiser:
+def make_optimiser(
+    plan: TuningPlan, samples: Mapping[str, int], units: Mapping[str, float] | None = None
+) -> ServerOptimiser:
     """Return the optimiser of a plan, at its beginning.
 
     Parameters
@@ -23,6 +26,8 @@ def make_optimiser(plan: TuningPlan, samples: Mapping[str, int]) -> ServerOptimi
         Its name and numbers.
     samples
         n_k of every client, drawn or not.
+    units
+        Of the arrays, by name: its numbers are meant in these; by default parameters are taken as they are.
 
     Examples
     --------
@@ -30,4 +35,4 @@ def make_optimiser(plan: TuningPlan, samples: Mapping[str, int]) -> ServerOptimi
     'scaffold'
     """
     optimiser: ServerOptimiser = OPTIMISERS.find(plan.optimiser).make(plan, samples)
-    return optimiser
+    return InUnits(optimiser, units) if units else optimiser

@@ -201,7 +201,7 @@ def _make(plan: TuningPlan) -> tuple[Any, tuple[str, ...]]:
     known = _strategies()
     if plan.optimiser == "fedadam":
         betas = {"beta_1": plan.beta_1, "beta_2": plan.beta_2, "tau": plan.tau}
-        return known.FedAdam(eta=plan.server_step, eta_l=plan.lr, **betas), ("m_t", "v_t")
+        return known.FedAdam(eta=plan.server_step, eta_l=plan.step, **betas), ("m_t", "v_t")
     if plan.optimiser == "fedavgm" or plan.server_step != 1.0:
         momentum = plan.server_momentum if plan.optimiser == "fedavgm" else 0.0
         step = {"server_learning_rate": plan.server_step, "server_momentum": momentum}

@@ -215,7 +215,8 @@ def _numbers(settings: Mapping[str, Any], place: Place) -> tuple[dict[str, Any],
     if place.local_epochs is not None:
         numbers["epochs"] = place.local_epochs
     by_file = int(numbers.get("rounds", TuningPlan.rounds))
-    numbers["lr"] = numbers.get("lr", TuningPlan.lr) * settings.get("lr_times", 1)
+    if "lr_times" in settings:
+        numbers["lr"] = TuningPlan(lr=numbers.get("lr", TuningPlan.lr)).step * settings["lr_times"]
     numbers |= {name: settings[name] for name in _NUMBERS if name in settings}
     rounds = numbers.get("rounds", by_file)
     numbers.setdefault("test_every", _tested_every(settings.get("at", []), rounds))

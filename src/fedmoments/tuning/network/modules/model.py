@@ -233,7 +233,7 @@ def train_locally(
             if weight != 1.0:
                 gradients = [gradient * weight for gradient in gradients]
             velocities = _accelerated(velocities, drift.added_to(gradients, parameters), plan.momentum)
-            _add(parameters, velocities, -plan.lr)
+            _add(parameters, velocities, -plan.step)
     means = None if sums is None else _means(model, sums, len(losses))
     return LocalRound(len(losses), float(np.mean(losses)) if losses else float("nan"), means)
 
