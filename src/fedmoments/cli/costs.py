@@ -19,7 +19,7 @@ EXAMPLE = example(
 @command("costs", EXAMPLE)
 def costs(
     methods: Annotated[
-        list[str] | None, positional(help="Heads, fedavg, scaffold, fedavg-lp, …; all one-shot ones by default.")
+        list[str] | None, positional(help="Heads, baselines, fedavg, scaffold, fedavg-lp, …; all heads by default.")
     ] = None,
     *,
     dim: Annotated[int, typed(help="Feature dimensions d.")] = 512,
@@ -95,11 +95,8 @@ class _Asked:
         if method in known_methods("one-shot"):
             return _row(self._one_shot(method), sampling["rounds_without_replacement"])
         if method in baseline_names():
-            raise InputError(
-                f"'{method}' is a baseline, whose upload no formula tells before its clients have worked: "
-                "'fedmoments simulate' counts it"
-            )
-        raise UnknownNameError("method", method, known_methods())
+            return _row(self._baseline(method), sampling["rounds_without_replacement"]) | {"at_most": True}
+        raise UnknownNameError("method", method, [*known_methods(), *baseline_names()])
 
     def _iterative(self, method: str) -> Any:
         from fedmoments.core.costs import iterative_cost
@@ -111,6 +108,25 @@ class _Asked:
             encoder_parameters=0 if method.endswith("-lp") else _encoder(self.encoder_parameters, method),
             sampled=self.sampled,
             rounds=self.rounds,
+            bytes_per_number=self.bytes_per_number,
+        )
+
+    def _baseline(self, method: str) -> Any:
+        """Return what a one-shot baseline sends at most, its classes spread evenly over the clients."""
+        from fedmoments.core.costs import Cost
+        from fedmoments.core.costs.sketches import evenly
+        from fedmoments.study.baselines import make_baseline
+
+        baseline = make_baseline(method)
+        held = evenly(self.present, self.clients)
+        dim = self.map_dimension or self.dim
+        shipped = _encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0
+        return Cost(
+            method,
+            self.clients,
+            up_floats=sum(baseline.most_floats(dim, int(classes)) for classes in held if classes),
+            down_floats=self.clients * shipped,
+            counts=self.present,
             bytes_per_number=self.bytes_per_number,
         )
 
@@ -172,7 +188,7 @@ def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
     columns = ["method", "up, total", "down, total", "one upload", "uploads", "rounds"]
     table = [
         [
-            row["method"],
+            row["method"] + (" (at most)" if row.get("at_most") else ""),
             readable_bytes(row["up_bytes"]),
             readable_bytes(row["down_bytes"]),
             readable_bytes(row["up_bytes_per_upload"]),
@@ -188,6 +204,10 @@ def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
         f"{plural(sampling['rounds_without_replacement'], 'round')} without replacement, "
         f"{sampling['rounds_with_replacement']:,.0f} ± {sampling['rounds_with_replacement_std']:,.0f} with."
     )
+    if any(row.get("at_most") for row in rows):
+        print_line(
+            "What a baseline sends depends on its clients' samples: the most is told; 'fedmoments simulate' counts."
+        )
     print_line("One-shot methods upload once a client; counts (one whole number a class) are not included.")
 
 

@@ -199,7 +199,7 @@ def _texts(grid: Any, *, several: bool) -> tuple[list[str], list[list[str]]]:
 def _cell(cell: Any, group: Any) -> str:
     beside = cell.beside
     if group.kind == "both":  # the paper's number, where it is another one
-        beside = "" if beside.removeprefix("paper ") == cell.main else beside
+        beside = "" if beside.removeprefix("paper ").removeprefix("formula ") == cell.main else beside
     if group.kind != "ours" and beside:
         beside = f"({beside})"
     return " ".join(part for part in (cell.main, cell.mark, beside) if part)

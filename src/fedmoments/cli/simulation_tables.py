@@ -18,7 +18,7 @@ from fedmoments.settings.setting import SWEPT
 if TYPE_CHECKING:
     from fedmoments.core.observations import Report, Row
     from fedmoments.core.observations.budget import BudgetCurves
-    from fedmoments.core.observations.parts import HeadDetail, PrivacyCard, RoundCurve
+    from fedmoments.core.observations.parts import HeadDetail, PrivacyCard, RoundAccuracy, RoundCurve
 
 __all__ = ["show_report"]
 
@@ -85,24 +85,36 @@ def _show_card(card: "PrivacyCard", *, plain: bool, several: bool = False) -> No
 
 
 def _show_rounds(curves: Sequence["RoundCurve"]) -> None:
-    """Print accuracy once a quarter, half, three quarters and all of the clients were seen, mean over seeds."""
-    columns = {f"{share:.0%} seen": share for share in SEEN}
+    """Print accuracies of the rounds in which a quarter, half, three quarters and all clients first were seen.
+
+    Columns say the share that was seen by then, mean over seeds: 30 of 100 clients a round pass a quarter with 30 %.
+    """
     groups: dict[tuple[int, bool], dict[str, list[RoundCurve]]] = {}  # how clients are drawn -> head -> curves
     for curve in curves:
         groups.setdefault((curve.per_round, curve.replacement), {}).setdefault(curve.head, []).append(curve)
     for (per_round, replacement), heads in groups.items():
         drawn = f"{plural(per_round, 'client')} a round, {'with' if replacement else 'without'} replacement"
         print_line(f"\naccuracy %, {drawn}")
-        rows = [
-            [head, *(_mean([_at(curve, share) for curve in mine]) for share in columns.values())]
-            for head, mine in heads.items()
-        ]
+        every = [curve for mine in heads.values() for curve in mine]
+        columns = {_seen(every, share): share for share in SEEN}
+        rows = [[head, *(_accuracy_at(mine, share) for share in columns.values())] for head, mine in heads.items()]
         print_table(["head", *columns], rows, right=[*columns])
 
 
-def _at(curve: "RoundCurve", share: float) -> float | None:
-    """Return the accuracy after the first round in which this share of the clients was seen."""
-    return next((point.accuracy for point in curve.points if point.seen >= share * curve.clients), None)
+def _at(curve: "RoundCurve", share: float) -> "RoundAccuracy | None":
+    """Return the first round after which this share of the clients was seen."""
+    return next((point for point in curve.points if point.seen >= share * curve.clients), None)
+
+
+def _seen(curves: Sequence["RoundCurve"], share: float) -> str:
+    """Return the share of the clients that had been seen in that round, mean over curves."""
+    shares = [point.seen / curve.clients for curve in curves if (point := _at(curve, share)) is not None]
+    return f"{sum(shares) / len(shares):.0%} seen" if shares else f"{share:.0%} never seen"
+
+
+def _accuracy_at(curves: Sequence["RoundCurve"], share: float) -> str:
+    points = [_at(curve, share) for curve in curves]
+    return _mean([None if point is None else point.accuracy for point in points])
 
 
 def _mean(values: Sequence[float | None]) -> str:

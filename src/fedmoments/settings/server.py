@@ -263,8 +263,8 @@ class TuningSettings(_Rounds):
             raise InputError("tuning needs a folder for its results (out): a run that is stopped goes on from there")
         if self.tuning_plan.has_grid:
             raise InputError(
-                "a deployment trains with one learning rate, since every trial would be rounds of its clients: choose it "
-                "in a simulation (fedmoments tune --lr 0.01,0.1), and give the best"
+                "a deployment trains with one learning rate, since every trial would be rounds of its clients: choose "
+                "it in a simulation (fedmoments tune --lr 0.01,0.1), and give the best"
             )
         if self.hyper and (self.start == RANDOM or _is_path(self.start)):
             raise InputError(f"hyper-parameters are for a start that is a head, not for '{self.start}'")

@@ -83,6 +83,16 @@ class Baseline(ABC):
     def combine(self, uploads: Sequence[Upload], *, dim: int, seed: int) -> Classifier:
         """Return the server's classifier of features in ``dim`` dimensions from all clients' uploads."""
 
+    def most_floats(self, dim: int, held: int) -> int:  # noqa: ARG002 - what others need
+        """Return how many numbers a client with ``held`` classes and as many samples as it takes sends: the most.
+
+        Examples
+        --------
+        >>> make_baseline("dense").most_floats(512, 10)
+        6154
+        """
+        raise InputError(f"{type(self).__name__} says of no number that its clients send at most")
+
     def settings(self) -> dict[str, Any]:
         """Return the hyper-parameters as plain values, for tables and file headers."""
         return asdict(self)

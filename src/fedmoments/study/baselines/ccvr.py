@@ -70,6 +70,9 @@ class Ccvr(Baseline):
         check_number("decay", self.decay)
         check_number("calibration_decay", self.calibration_decay)
 
+    def most_floats(self, dim: int, held: int) -> int:
+        return (2 * dim + 1 + dim * (dim + 1) // 2) * held
+
     def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
         X, y = check_samples(X, y, n_classes)
         counts = np.bincount(y, minlength=n_classes)

@@ -65,6 +65,9 @@ class Distilled(Baseline):
         for name in ("statistics", "disagreement"):
             check_number(name, getattr(self, name), zero=True)
 
+    def most_floats(self, dim: int, held: int) -> int:
+        return (dim + 1) * held + 2 * dim
+
     def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
         return upload_with_statistics(*check_samples(X, y, n_classes), n_classes, self.decay)
 

@@ -82,6 +82,10 @@ class FedPft(Baseline):
         check_number("floor", self.floor)
         check_number("decay", self.decay)
 
+    def most_floats(self, dim: int, held: int) -> int:
+        spread = {"spherical": 1, "diagonal": dim, "full": dim * (dim + 1) // 2}[self.covariance]
+        return held * self.components * (1 + dim + spread) + (self.covariance == "full")
+
     def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:
         X, y = check_samples(X, y, n_classes)
         counts = np.bincount(y, minlength=n_classes)

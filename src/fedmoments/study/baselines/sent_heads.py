@@ -46,6 +46,9 @@ class SentHeads(Baseline):
         check_number("decay", self.decay)
         check_choice("weighting", self.weighting, ["uniform", "samples"])
 
+    def most_floats(self, dim: int, held: int) -> int:
+        return (dim + 1) * held
+
     def local(self, X: Floats, y: NDArray[np.int64], *, n_classes: int, seed: int) -> Upload:  # noqa: ARG002
         X, y = check_samples(X, y, n_classes)
         head = fit_local_head(X, y, n_classes=n_classes, decay=self.decay)

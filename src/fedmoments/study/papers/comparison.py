@@ -7,7 +7,7 @@ from typing import Any
 
 from fedmoments.core.observations import Observation, is_share, matching, student_interval
 from fedmoments.core.observations.observation import difference, differences
-from fedmoments.study.papers.experiment import Block, Claim, Experiment, Line, Misprint
+from fedmoments.study.papers.experiment import ORIGINS, Block, Claim, Experiment, Line, Misprint
 
 __all__ = [
     "CLAIM_VERDICTS",
@@ -36,6 +36,8 @@ CURVE = "accuracy by round"
 #: What may be said of a cell, from agreement to disagreement, and what it means.
 VERDICTS: Mapping[str, str] = {
     "agrees": "within the tolerance of the paper's number",
+    "as derived": "within the tolerance of what the paper's formula or law gives: worked out by us, not printed",
+    "unexplained": "within the stated tolerance of a printed number that no formula of the paper gives: no agreement",
     "misprint": "the paper's number is a slip: ours follows from its own formula or its other tables, as is told",
     "near": "within three times the tolerance",
     "differs": "further off",
@@ -116,7 +118,8 @@ def compare_numbers(
         spread = block.spreads[i][j] if block.spreads else math.nan
         cell = _beside(cells[i][j], block.values[i][j], spread, misprints.get((row.name, column.name)))
         comparable = judged and (experiment.is_free or is_share(place_of(row, column)))
-        return {**cell, "verdict": _verdict(cell, tolerance) if comparable else ""}
+        verdict = _verdict(cell, tolerance) if comparable else ""
+        return {**cell, "verdict": ORIGINS[experiment.origin] if verdict == "agrees" else verdict}
 
     return _cells(experiment, compared)
 

@@ -27,6 +27,10 @@ class Line:
     where: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Where numbers come from that ours are compared with -> the verdict on one that is within the tolerance.
+ORIGINS: Mapping[str, str] = {"printed": "agrees", "formula": "as derived", "unexplained": "unexplained"}
+
+
 @dataclass(frozen=True)
 class Block:
     """The paper's numbers for one of its data sets (or one of its settings), in our rows and columns.
@@ -166,6 +170,9 @@ class Experiment:
         The paper's numbers.
     misprints
         Which of them are wrong.
+    origin
+        Where the paper's numbers come from, one of :data:`ORIGINS`: they are printed, worked out by us from a formula
+        or a law that it prints, or printed and reached by no formula of it.
     claims, figures, notes
         What the paper says; what is drawn; what a reader must know about our version.
     long
@@ -187,6 +194,7 @@ class Experiment:
     tolerance: float = 0.05
     paper: tuple[Block, ...] = ()
     misprints: tuple[Misprint, ...] = ()
+    origin: str = "printed"
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     notes: tuple[str, ...] = ()
@@ -292,6 +300,8 @@ def _check(experiment: Experiment, whose: str) -> None:
     """Refuse what could not be shown or compared."""
     if experiment.needs not in NEEDS:
         raise UnknownNameError(f"need of {experiment.name}", experiment.needs, NEEDS)
+    if experiment.origin not in ORIGINS:
+        raise UnknownNameError(f"origin of the numbers of {experiment.name}", experiment.origin, ORIGINS)
     _check_table(experiment, whose)
     for misprint in experiment.misprints:
         _check_misprint(experiment, misprint, whose)

@@ -228,7 +228,12 @@ def _told(experiment: Experiment) -> dict[str, Any]:
     paper = experiment.name.partition("/")[0]
     plain = {key: getattr(experiment, key) for key in ("name", "title", "source", "about", "needs", "engine", "long")}
     figures = [vars(figure) | {"where": dict(figure.where)} for figure in experiment.figures]
-    more = {"paper": PAPERS[paper], "seeds": experiment.seeds, "tolerance": experiment.tolerance}
+    more = {
+        "paper": PAPERS[paper],
+        "seeds": experiment.seeds,
+        "tolerance": experiment.tolerance,
+        "origin": experiment.origin,
+    }
     misprints = [vars(misprint).copy() for misprint in experiment.misprints]
     return {**plain, **more, "notes": list(experiment.notes), "figures": figures, "misprints": misprints}
 

@@ -41,6 +41,7 @@ _WORDS = {
 }
 #: Of one number and of several: why they do not agree; and of gains outside the paper's range.
 _DISAGREEING = {
+    "unexplained": ("is near a number that no formula explains", "are near numbers that no formula explains"),
     "misprint": ("is a misprint of the paper", "are misprints of the paper"),
     "near": ("is near", "are near"),
     "differs": ("differs", "differ"),
@@ -115,6 +116,11 @@ def _numbers(document: Mapping[str, Any]) -> str:
     total, agree = sum(counts.values()), counts.get("agrees", 0)
     if document.get("mode") == "stand-in":
         return _stand_in(document, counts, total)
+    if derived := counts.get("as derived", 0):
+        first = (
+            f"{_all(total) if derived == total else f'{derived} of {total}'} numbers are what the paper’s formulas give"
+        )
+        return f"{', '.join([first, *_counted(counts, _DISAGREEING)])}."
     if not total:
         return _UNJUDGED if document.get("changed") else ""
     whose = f"the paper’s on {document['same_as']}" if document.get("same_as") else "the paper’s"

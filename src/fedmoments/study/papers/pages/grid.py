@@ -247,7 +247,8 @@ def _printed(blocks: Sequence[Mapping[str, Any]]) -> tuple[set[int], set[int]]:
 def _both_cell(cell: Mapping[str, Any], decimals: int | None) -> Number:
     main = _with_spread(as_number(cell.get("mean")), as_number(cell.get("spread")), decimals)
     paper, verdict = as_number(cell.get("paper")), str(cell.get("verdict") or "")
-    beside = "" if paper is None else f"paper {_with_spread(paper, as_number(cell.get('paper_spread')), decimals)}"
+    whose = "formula" if verdict == "as derived" else "paper"
+    beside = "" if paper is None else f"{whose} {_with_spread(paper, as_number(cell.get('paper_spread')), decimals)}"
     remarks = [f"ours {number_words(as_number(cell.get('mean')))}", beside]
     difference = as_number(cell.get("difference"))
     remarks.append("" if difference is None else f"difference {signed_words(difference, None)}: {verdict}")

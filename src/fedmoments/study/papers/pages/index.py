@@ -69,7 +69,10 @@ def _free(documents: Documents) -> str:
     for document in documents:
         counts.update(verdict_counts(document) if document.get("mode") == "computed" else {})
     wrong = counts["misprint"]
-    some = f", {wrong} {'is a misprint' if wrong == 1 else 'are misprints'}" if wrong else ""
+    derived, odd = counts["as derived"], counts["unexplained"]
+    some = f", {derived} with its formulas worked out" if derived else ""
+    some += f", {odd} {'is' if odd == 1 else 'are'} near a number that no formula explains" if odd else ""
+    some += f", {wrong} {'is a misprint' if wrong == 1 else 'are misprints'}" if wrong else ""
     numbers = (
         f"Of {count(counts.total(), 'number')} that need no data, {counts['agrees']} agree with the paper’s{some}."
     )

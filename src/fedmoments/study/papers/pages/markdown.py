@@ -94,7 +94,7 @@ def _alone(grid: Grid, group: Group) -> str:
 
 def _cell(cell: Number, group: Group) -> str:
     beside = cell.beside
-    if group.kind == "both" and beside.removeprefix("paper ") == cell.main:
+    if group.kind == "both" and beside.removeprefix("paper ").removeprefix("formula ") == cell.main:
         beside = ""
     if beside and not (group.kind == "ours" and "(" in beside):
         beside = f"({beside})"

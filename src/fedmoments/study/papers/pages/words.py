@@ -25,6 +25,8 @@ __all__ = [
 #: What stands beside a cell's number, besides its colour.
 MARKS: Mapping[str, str] = {
     "agrees": "✓",
+    "as derived": "✓",
+    "unexplained": "◌",
     "misprint": "‡",
     "near": "≈",
     "differs": "✗",

@@ -33,6 +33,14 @@ def table_section(document: Mapping[str, Any]) -> Html | None:
     return join([tag("p", _lead(document, grid), class_="lead"), tables, _legend(document), _misprints(document)])
 
 
+#: When a number is near what it is compared with, by where that comes from.
+_NEAR = {
+    "printed": "agrees within {} of the paper’s",
+    "formula": "is as derived within {} of what the formula gives",
+    "unexplained": "that is within {} of the paper’s is told, not called agreement: no formula of the paper gives that",
+}
+
+
 def _lead(document: Mapping[str, Any], grid: Grid) -> str:
     table, experiment = mapping(document.get("table")), mapping(document.get("experiment"))
     said = ["Accuracies are in percent." if table.get("units") == "percent" else f"Units: {table.get('units')}."]
@@ -41,11 +49,16 @@ def _lead(document: Mapping[str, Any], grid: Grid) -> str:
     if document.get("mode") == "stand-in":
         return " ".join(said + _gains(grid, table.get("reference"), tolerance))
     if any(group.kind == "both" for group in grid.groups):
-        said.append("The paper’s numbers stand below ours.")
+        formula = experiment.get("origin") == "formula"
+        said.append(
+            f"{'What the paper’s formulas give stands' if formula else 'The paper’s numbers stand'} below ours."
+        )
     if tolerance is not None:
         others = any(group.tolerance not in (None, tolerance) for group in grid.groups)
         some = ", or within what a part of the table says" if others else ""
-        said.append(f"A number agrees within {number_words(tolerance)} of the paper’s{some}.")
+        said.append(
+            f"A number {_NEAR[str(experiment.get('origin', 'printed'))].format(number_words(tolerance))}{some}."
+        )
     return " ".join(said)
 
 
