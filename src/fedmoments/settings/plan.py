@@ -101,6 +101,9 @@ class TuningPlan:
         that where the rate follows from the features, too; otherwise for 0.1 where a head's columns have unit length,
         and 1 elsewhere. A random start, whose scores say nothing that a
         temperature could be chosen by, has 1, or the size of the features, in both cases.
+    adapter
+        ``none`` trains the encoder as a whole in ``ft`` and ``feat``; ``lora:8`` trains and sends changes of rank 8 of
+        its linear layers, and leaves the rest as it is.
     batchnorm
         ``frozen``: normalisation uses the encoder's own running means and variances, which stay; ``averaged``:
         clients normalise by their batches, and the running values that result are averaged like parameters.
@@ -163,6 +166,9 @@ class TuningPlan:
         kind="number or auto",
         shown="chosen where lr is; else 0.1 for normalised heads, 1 for others",
     )
+    adapter: str = _number(
+        "none", "Train low-rank changes of the encoder's linear layers alone: lora:RANK.", metavar="none|lora:RANK"
+    )
     batchnorm: str = _number(
         "frozen", "Running values of batch normalisation: frozen, or averaged.", metavar="frozen|averaged"
     )
@@ -181,6 +187,7 @@ class TuningPlan:
             if getattr(self, name) not in known:
                 raise UnknownNameError(name, str(getattr(self, name)), known)
         self._check_numbers()
+        self.adapter_rank  # noqa: B018 - checks it
         if type(self.replacement) is not bool:
             raise InputError(f"replacement must be true or false, not {self.replacement!r}")
         self._check_rates()
@@ -224,6 +231,24 @@ class TuningPlan:
     def has_grid(self) -> bool:
         """Whether a rate is still to be chosen among several."""
         return len(self.grid("lr")) * len(self.grid("server_lr")) > 1
+
+    @property
+    def adapter_rank(self) -> int:
+        """Rank of the adapters; 0 without any.
+
+        Examples
+        --------
+        >>> TuningPlan(stage="ft", adapter="lora:8").adapter_rank, TuningPlan().adapter_rank
+        (8, 0)
+        """
+        if self.adapter == "none":
+            return 0
+        kind, _, rank = str(self.adapter).partition(":")
+        if kind != "lora" or not rank.isdecimal() or int(rank) < 1:
+            raise InputError(f"adapter must be none, or lora:RANK such as lora:8, not {self.adapter!r}")
+        if self.stage == "lp":
+            raise InputError("adapters are of the encoder, which stage 'lp' does not train: take 'ft' or 'feat'")
+        return int(rank)
 
     @property
     def step(self) -> float:

@@ -137,14 +137,19 @@ class _Session:
             plan,
             engine,
             _initial(plan, start, encoder),
-            prices=_prices(self.store, start, encoder, self.settings, len(begun.start_bytes)),
+            prices=_prices(self.store, start, encoder, self.settings, plan, broadcast=len(begun.start_bytes)),
             checkpoint=folder.checkpoint,
             basis=begun.basis,
             progress=self.progress,
         )
         notes = _notes(engine.task, tuned)
         if encoder is not None:
-            notes |= _save_encoder(folder.path / "encoder.safetensors", encoder, tuned.arrays, self.store.terms)
+            notes |= _save_encoder(
+                folder.path / "encoder.safetensors",
+                encoder,
+                _plain(plan, start, encoder, tuned.arrays),
+                self.store.terms,
+            )
         if plan.stage == "feat":
             classifier = start.classifier.tempered(start.temperature).noting(start=start.name, **notes)
         else:
@@ -231,7 +236,13 @@ def _initial(plan: TuningPlan, start: Start, encoder: Encoder | None) -> Arrays:
 
 
 def _prices(
-    store: FederationStore, start: Start, encoder: Encoder | None, settings: TuningSettings, broadcast: int
+    store: FederationStore,
+    start: Start,
+    encoder: Encoder | None,
+    settings: TuningSettings,
+    plan: TuningPlan,
+    *,
+    broadcast: int,
 ) -> Prices:
     """Return what rounds are charged by.
 
@@ -246,7 +257,8 @@ def _prices(
 
     flops = forward_flops(encoder)
     before = Bill(up=sent, up_formula=float(sent), flops=flops * status.samples if sent else 0.0)
-    return Prices(start.width, len(start.present), parameter_count(encoder), flops, before, frozen=broadcast)
+    sent_each_way = _trained(plan, start, encoder) if plan.adapter_rank else parameter_count(encoder)
+    return Prices(start.width, len(start.present), sent_each_way, flops, before, frozen=broadcast)
 
 
 # -------------------------------------------------------------------------------------------------- what it leaves
@@ -261,6 +273,20 @@ def _notes(task: Task, tuned: Tuned) -> dict[str, Any]:
         "fingerprint": terms.fingerprint.digest,
         "tuning": {"run": task.run, "method": plan.method, "round": tuned.result.round, "plan": plan.to_dict()},
     }
+
+
+def _trained(plan: TuningPlan, start: Start, encoder: Encoder) -> int:
+    """Return how many numbers of the encoder are trained and sent."""
+    from fedmoments.tuning.network import NetworkEngine
+
+    return NetworkEngine(plan, start, encoder, {}).encoder_parameters
+
+
+def _plain(plan: TuningPlan, start: Start, encoder: Encoder, arrays: Arrays) -> Arrays:
+    """Return arrays as those of an encoder without adapters."""
+    from fedmoments.tuning.network import NetworkEngine
+
+    return NetworkEngine(plan, start, encoder, {}).plain(arrays)
 
 
 def _save_encoder(path: Path, encoder: Encoder, arrays: Arrays, terms: Terms) -> dict[str, Any]:

@@ -90,6 +90,8 @@ class NetworkRun:
         )
         self.engine: Engine = self._network
         self.arrays = self._network.initial()
+        if plan.adapter_rank:
+            self.prices = replace(self.prices, encoder_parameters=self._network.encoder_parameters)
 
     def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:
         """Return the accuracy of closed-form heads on the tuned features, and of the probe before and after."""
@@ -114,7 +116,7 @@ class NetworkRun:
         """Write the tuned encoder and the head behind it."""
         folder.mkdir(parents=True, exist_ok=True)
         world, path = self.world, (folder / "encoder.safetensors").resolve()
-        save_encoder(path, world.encoded.encoder, arrays)
+        save_encoder(path, world.encoded.encoder, self._network.plain(arrays))
         encoder = load_encoder(f"tuned:{path}", threads=1, trusted=[world.encoded.encoder.name, *world.config.trust])
         names = world.encoded.data.class_names
         about = {**encoder.note({}), "preprocessing": dict(encoder.preprocessing)}

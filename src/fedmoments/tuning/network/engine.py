@@ -128,6 +128,17 @@ class NetworkEngine:
         """Return the arrays that the first round begins with: those of the encoder and of the start."""
         return {name: array.copy() for name, array in self._initial.items()}
 
+    def plain(self, arrays: Arrays) -> Arrays:
+        """Return arrays as those of an encoder without adapters: what a file of a tuned encoder holds."""
+        return dict(self._model.plain(arrays))
+
+    @property
+    def encoder_parameters(self) -> int:
+        """How many numbers of the encoder are trained and sent; running values are not counted."""
+        from fedmoments.tuning.network.modules.model import ENCODER
+
+        return sum(array.size for name, array in self._initial.items() if name.startswith(ENCODER))
+
     def _checked(self, part: Part, whose: str) -> tuple[Held, Ints]:
         """Return samples, and the places of their labels among the classes that the start has seen."""
         samples, labels = held(self._encoder, part[0]), np.asarray(part[1])

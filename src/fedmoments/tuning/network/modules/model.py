@@ -19,6 +19,7 @@ from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays
 from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.network.modules.head import TorchHead
+from fedmoments.tuning.network.modules.lora import adapt, merged_weights
 from fedmoments.tuning.network.modules.networks import network_of, normalising, taking_part
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start
 
@@ -63,7 +64,7 @@ class TunedModel:
         self.running: dict[str, Tensor] = {}
         self._learning: list[nn.Module] = []
         if plan.stage != "lp":
-            self._train_encoder(averaged=plan.batchnorm == "averaged")
+            self._train_encoder(plan)
         if plan.stage != "feat":
             self.trained |= {WEIGHTS: self.head.weights, BIAS: self.head.bias}
         for parameter in self.trained.values():
@@ -76,10 +77,12 @@ class TunedModel:
             (buffer, buffer.clone()) for buffer in self.network.buffers() if not buffer.dtype.is_floating_point
         ]
 
-    def _train_encoder(self, *, averaged: bool) -> None:
+    def _train_encoder(self, plan: TuningPlan) -> None:
         """Let the encoder's parameters be trained, and with averaged batch normalisation send its running values."""
-        self.trained |= {ENCODER + name: parameter for name, parameter in taking_part(self.network).items()}
-        if averaged:
+        rank = plan.adapter_rank
+        named = adapt(self.network, rank, plan.seed) if rank else taking_part(self.network)
+        self.trained |= {ENCODER + name: parameter for name, parameter in named.items()}
+        if plan.batchnorm == "averaged":
             layers = normalising(self.network)
             self._learning = list(layers.values())
             self.running = {
@@ -116,6 +119,14 @@ class TunedModel:
     def read(self) -> Arrays:
         """Return copies of all arrays that are sent."""
         return {name: _array(tensor) for name, tensor in {**self.trained, **self.running}.items()}
+
+    def plain(self, arrays: Arrays) -> Arrays:
+        """Return arrays as those of the encoder without adapters, whose changes are added to its weights."""
+        self.load(arrays)
+        merged = {ENCODER + name: array for name, array in merged_weights(self.network).items()}
+        if not merged:
+            return arrays
+        return {**merged, **{n: a for n, a in arrays.items() if not n.startswith(ENCODER)}}
 
     def features(self, batch: Sequence[NDArray[Any]]) -> Tensor:
         """Return features (n, d) of a batch."""
