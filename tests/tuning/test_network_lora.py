@@ -94,9 +94,11 @@ def test_adapters_alone_are_sent_and_are_few(encoder: Any, parts: Any, start: St
     assert set(feat.initial()) == names - {WEIGHTS, BIAS}
 
 
-@pytest.mark.parametrize("stage", ["ft", "feat"])
-def test_adapters_learn_and_the_rest_of_the_encoder_stays(stage: str, encoder: Any, parts: Any, start: Start) -> None:
-    plan = TuningPlan(stage=stage, adapter="lora:4", lr=0.02, batch_size=4)
+@pytest.mark.parametrize(("stage", "lr"), [("ft", 3e-4), ("feat", 0.02)])
+def test_adapters_learn_and_the_rest_of_the_encoder_stays(
+    stage: str, lr: float, encoder: Any, parts: Any, start: Start
+) -> None:
+    plan = TuningPlan(stage=stage, adapter="lora:4", lr=lr, batch_size=4)
     engine = NetworkEngine(plan, start, encoder, parts, parts["clinic 1"])
     before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
     frozen = {n: p.detach().clone() for n, p in engine._model.network.named_parameters() if "lora_" not in n}

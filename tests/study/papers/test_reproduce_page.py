@@ -557,8 +557,8 @@ def test_a_real_experiment_becomes_a_page(tmp_path: Path) -> None:
     found = run_experiment(experiment("fedcof/table1"), World(StudySettings(), cache_dir=False))
     files = write_outputs(found, tmp_path)
     page = next(path for path in files if path.name == "report.html").read_text("utf-8")
-    assert "numbers agree with the paper’s" in page
-    assert page.count('class="verdict v-agrees') == sum(verdict_counts(found).values())
+    assert "numbers are what the paper’s formulas give" in page
+    assert page.count('class="verdict v-as-derived') == sum(verdict_counts(found).values())
     assert plain_document(found)["experiment"]["name"] == "fedcof/table1"
 
 
