@@ -230,6 +230,16 @@ def next_parts(stream: Any) -> dict[str, str]:
     raise AssertionError("the stream ended")
 
 
+def test_who_is_missing_stands_before_who_is_done_and_ten_after_nine(tmp_path: Path) -> None:
+    town = Town(tmp_path, 12)
+    town.contribute("clinic-0", "clinic-2", "clinic-10")
+    with FederationStore.open(town.ledger) as store:
+        store.note("declined", node="103", count=1, clients=[{"client": "clinic-11", "why": "too few"}])
+    names = [party.name for party in Viewer(town.ledger, town.home).look().parties]
+    waited_for = [f"clinic-{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9)]
+    assert names == ["clinic-11", *waited_for, "clinic-0", "clinic-2", "clinic-10"]
+
+
 def test_a_page_of_a_thousand_parties_is_bounded(tmp_path: Path) -> None:
     town = Town(tmp_path, 1200)
     town.contribute(*list(town.keys)[:600])

@@ -11,6 +11,7 @@ from fedmoments.federation.outcome import privacy_card_of
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.store.status import Status
 from fedmoments.pages.live_view import LiveView, Party
+from fedmoments.samples.natural_order import natural_key
 
 __all__ = ["Viewer"]
 
@@ -25,6 +26,10 @@ def _is_silent(live: dict[str, Any]) -> bool:
     last = live.get("time")
     over = str(live.get("phase", "")).startswith("the run")
     return isinstance(last, float) and not over and time.time() - last > SILENT
+
+
+#: States of a party, those first that somebody has to do something about.
+_BY_URGENCY = ("failed", "refused", "measuring", "connected", "enrolled", "invited", "contributed", "revoked")
 
 
 class Viewer:
@@ -134,7 +139,7 @@ class Viewer:
             parties.append(Party(name, state, detail[:300], samples, size, _accuracies(sites or {}, name)))
         known = {party.name for party in parties}
         strangers = [Party(who, state, why[:300]) for who, (state, why) in self._troubles.items() if who not in known]
-        return [*parties, *_guests(invited, known), *strangers]
+        return sorted([*parties, *_guests(invited, known), *strangers], key=_urgency)
 
     def _state(self, name: str, places: Iterable[tuple[Collection[str], str]]) -> tuple[str, str]:
         """Return how far an enrolled party is, and its trouble: what it contributed counts before that."""
@@ -150,6 +155,12 @@ class Viewer:
 
         names = Live(str(self._home), store)
         return {names.client(node) for node in nodes if isinstance(node, int)} if isinstance(nodes, list) else set()
+
+
+def _urgency(party: Party) -> tuple[Any, ...]:
+    """Return a key that puts whoever an operator has to see before those who are done; a list may be cut."""
+    place = _BY_URGENCY.index(party.state) if party.state in _BY_URGENCY else len(_BY_URGENCY)
+    return place, natural_key(party.name)
 
 
 def _guests(invited: Iterable[Invitation], known: Collection[str]) -> list[Party]:
