@@ -26,8 +26,8 @@ COMMANDS = sorted(
     [name for name in PROGRAM if name not in GROUPS]
     + [f"{group} {name}" for group in GROUPS for name in commands_of(PROGRAM[group])]
 )
-#: Their examples need the demo itself, or processes on both sides.
-ELSEWHERE = {"card", "export", "serve", "demo", "predict", "federate", "server run", "server tune"}
+#: Their examples need the demo itself, a clinic's table, or processes on both sides.
+ELSEWHERE = {"card", "export", "serve", "demo", "predict", "federate", "server run", "server tune", "table"}
 
 
 def command_of(name: str) -> Any:
@@ -56,7 +56,7 @@ def test_all_commands_are_there() -> None:
     server = {f"server {name}" for name in ("amend", "app", "create", "enrol", "invite", "revoke", "run", "tune")}
     ledger = {f"ledger {name}" for name in ("drift", "log", "restore", "snapshot", "verify")}
     others = {"costs", "demo", "diagnose", "encoders", "heads", "personalise", "probe", "simulate", "tune"}
-    others |= {"card", "compare", "encode", "export", "reproduce", "serve"}
+    others |= {"card", "compare", "encode", "export", "reproduce", "serve", "table"}
     assert files | federation | server | ledger | others == set(COMMANDS)
 
 

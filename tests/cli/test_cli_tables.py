@@ -65,6 +65,16 @@ def test_from_drafts_to_predictions_by_files(run: Any, tables: Path) -> None:
     assert table_of(load("x.head").feature_map) == read_map(tables / "table.json")
 
 
+def test_the_examples_of_the_help_work_as_they_stand(run: Any, tables: Path) -> None:
+    write_clinic(tables / "clinic.csv")
+    _, _, end = run("table", "--help").stdout.rpartition("Example")
+    lines = [line.strip() for line in end.splitlines()[1:] if line.strip()]
+    for line in lines:
+        run(*line.split()[1:])
+    assert len(lines) == 3
+    assert (tables / "table.json").exists()
+
+
 def test_files_that_do_not_belong_together_are_refused(run: Any, tables: Path) -> None:
     for name in "ab":
         codes = ("--categories", "age") if name == "b" else ()

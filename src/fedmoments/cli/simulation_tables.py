@@ -36,6 +36,8 @@ SEEN = (0.25, 0.5, 0.75, 1.0)
 def show_report(report: "Report", protections: int) -> None:
     """Print all tables of a simulation; ``protections`` is how many ways of protecting it compares."""
     print_problems(report.data.problems, "all in results.json")
+    for sentence in report.data.notes:
+        print_line(f"note: {sentence}")
     _show_rows(report)
     _show_rounds(report.rounds)
     if report.budget_curve is not None:

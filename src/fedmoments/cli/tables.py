@@ -16,7 +16,6 @@ EXAMPLE = example(
     "fedmoments table csv:clinic.csv --label outcome --out draft.json",
     "fedmoments measure csv:clinic.csv --label outcome --table draft.json --moments class_squares --out clinic.first",
     "fedmoments table draft.json --after clinic.first --out table.json",
-    "fedmoments measure csv:clinic.csv --label outcome --table table.json --head auto --out clinic.stats",
 )
 
 

@@ -145,6 +145,8 @@ class Samples:
 
 
 def _choose(items: Sequence[Any] | NDArray[Any], indices: NDArray[np.integer[Any]]) -> Sequence[Any] | NDArray[Any]:
+    if len(indices) == len(items) and np.array_equal(indices, np.arange(len(items))):
+        return items  # nothing is left out: a mapped file stays one
     if isinstance(items, np.ndarray):
         chosen: NDArray[Any] = items[indices]
         return chosen

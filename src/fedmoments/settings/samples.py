@@ -75,8 +75,8 @@ class Columns:
 
     data: str = option(
         "digits",
-        "digits, folder:PATH, csv:PATH, parquet:PATH, npz:PATH or hf:NAME; a path alone where its ending, or that it "
-        "is a folder, says what it is.",
+        "digits, folder:PATH, csv:PATH, parquet:PATH, npz:PATH, npy:FOLDER or hf:NAME; a path alone where its "
+        "ending, or that it is a folder, says what it is.",
         common=1,
     )
     text: str | None = _data(None, "Column of sentences.")

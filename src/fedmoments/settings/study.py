@@ -77,6 +77,12 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
         metavar="K,…",
         kind="numbers or words",
     )
+    duplicates: str = option(
+        "warn",
+        "What becomes of test samples that are trained on, too, exactly or nearly: warn, drop or keep (look for none).",
+        metavar="warn|drop|keep",
+        group="Data",
+    )
     names: bool = _federation(
         False, "Let every class name count as one sample of its class, encoded as a sentence: for text and few samples."
     )

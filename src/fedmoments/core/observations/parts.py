@@ -63,6 +63,8 @@ class Data:
         Samples that could not be used.
     encoder
         The encoder's note of itself, as classifier files have it.
+    notes
+        Sentences that a reader of results must know of the data.
     """
 
     name: str = ""
@@ -78,6 +80,7 @@ class Data:
     feature_map: Mapping[str, Any] | None = None
     problems: tuple[Problem, ...] = ()
     encoder: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, its number if it has none.

@@ -39,6 +39,7 @@ def notes_section(report: Report) -> Html | None:
             f"{count(len(problems), 'sample')} could not be used",
             bullets(shown, most=MOST_PROBLEMS, elsewhere="results.json"),
         ),
+        titled("The data", bullets(list(report.data.notes))),
         titled(
             "Fitted in a lesser way than asked for",
             bullets([join([tag("b", head), ": ", sentence]) for head, sentence in lesser]),

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.linalg import blocks
 from fedmoments.errors import InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.npz_arrays import ARRAYS, read_npz, refuse_unknown
@@ -32,7 +33,7 @@ from fedmoments.samples.sources.rows import Problems, Rows, assemble
 from fedmoments.samples.sources.source import Source
 from fedmoments.samples.splits.draws import Seed
 
-__all__ = ["SOURCES", "load_npz"]
+__all__ = ["SOURCES", "data_of_arrays", "load_npz", "require_arrays"]
 
 _Arrays = Mapping[str, NDArray[Any]]
 #: A label above this, without names of classes, is taken for a mistake.
@@ -61,7 +62,21 @@ def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
     ('features', ('a', 'b'), (2, 3))
     """
     path = Path(argument).expanduser()
-    arrays = _read(path)
+    return data_of_arrays(f"npz:{argument}", path, _read(path), test_share=test_share, seed=seed, strict=strict)
+
+
+def data_of_arrays(name: str, path: Path, arrays: _Arrays, *, test_share: float, seed: Seed, strict: bool) -> DataSet:
+    """Return the data set of arrays, which are checked; see the module for their names.
+
+    Parameters
+    ----------
+    name, path
+        What was typed, and where the arrays are, for messages.
+    arrays
+        By name; rows of features may be mapped from a file, and are not copied unless a test part is held out.
+    test_share, seed, strict
+        As for :func:`load_npz`.
+    """
     names = _class_names(path, arrays)
     modality: Modality = "image" if arrays["x_train"].ndim > 2 else "features"
     problems = Problems(strict=strict)
@@ -69,7 +84,7 @@ def load_npz(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
     if "test" in parts:
         _require_same_kind(path, arrays["x_train"], arrays["x_test"])
     return assemble(
-        f"npz:{argument}",
+        name,
         parts["train"],
         parts.get("test"),
         modality,
@@ -84,11 +99,16 @@ def _read(path: Path) -> _Arrays:
     if not path.is_file():
         raise InputError(f"{path} cannot be read: there is no such file")
     arrays, held = read_npz(path, ARRAYS)
+    require_arrays(path, held)
+    return arrays
+
+
+def require_arrays(path: Path, held: Sequence[str]) -> None:
+    """Refuse arrays that nothing reads, and a lack of samples or of labels."""
     refuse_unknown(path, held)
     for name in ("x_train", "y_train"):
-        if name not in arrays:
+        if name not in held:
             raise InputError(f"{path} lacks the array '{name}': it holds {', '.join(held) or 'nothing'}")
-    return arrays
 
 
 def _class_names(path: Path, arrays: _Arrays) -> Sequence[str]:
@@ -158,7 +178,9 @@ def _checked_part(path: Path, arrays: _Arrays, part: str) -> tuple[NDArray[Any],
 
 def _flaws(x: NDArray[Any], y: NDArray[Any], labels: Sequence[str], n_classes: int, *, images: bool) -> dict[int, str]:
     """Return what is wrong with samples, by their number; nothing of those that are sound."""
-    finite = np.ones(len(x), np.bool_) if images else np.asarray(np.isfinite(x).all(axis=1))
+    finite = np.ones(len(x), np.bool_)
+    for block in blocks(len(x)) if not images else ():  # a mapped file is not to be in memory as a whole
+        finite[block] = np.isfinite(x[block]).all(axis=1)
     flaws: dict[int, str] = {}
     for i, label in enumerate(labels):
         if not label:

@@ -65,7 +65,8 @@ def sources() -> Registry[Source]:
     Examples
     --------
     >>> [source.usage for source in sources().values()]
-    ['csv:PATH', 'digits', 'folder:PATH', 'hf:NAME_OR_PATH', 'npz:PATH', 'parquet:PATH']
+    ['csv:PATH', 'digits', 'folder:PATH', 'hf:NAME_OR_PATH', 'npy:FOLDER', 'npz:PATH',
+     'parquet:PATH']
     """
     return _SOURCES
 
@@ -76,8 +77,8 @@ def load_data(text: str, /, **options: Any) -> DataSet:
     Parameters
     ----------
     text
-        ``folder:PATH``, ``csv:PATH``, ``parquet:PATH``, ``npz:PATH``, ``hf:NAME_OR_PATH`` or ``digits``. A path alone
-        is enough when it is a folder, or a file whose ending says what it is.
+        ``folder:PATH``, ``csv:PATH``, ``parquet:PATH``, ``npz:PATH``, ``npy:FOLDER``, ``hf:NAME_OR_PATH`` or
+        ``digits``. A path alone is enough when it is a folder, or a file whose ending says what it is.
     options
         Of the source; all take ``test_share`` and ``seed`` for data that come in one part, and ``strict`` to stop at
         the first problem. An option that is None counts as not given.

@@ -18,7 +18,9 @@ from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
 from fedmoments.samples.class_words import name_features
 from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.duplicates import find_duplicates
 from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.encoders.pipeline import EncodedSamples
 from fedmoments.samples.feature_maps import chosen_map
 from fedmoments.samples.features import Features, Samples
 from fedmoments.samples.fingerprint import Fingerprint
@@ -31,6 +33,8 @@ from fedmoments.study.memory import code_of
 
 __all__ = ["Encoded", "encode_data"]
 
+#: What may become of test samples that are trained on, too.
+DUPLICATES = ("warn", "drop", "keep")
 #: Called with (done, in all, what is being done).
 Progress = Callable[[int, int, str], None]
 
@@ -47,6 +51,7 @@ class Encoded:
     options: dict[str, Any]
     kept: tuple[NDArray[np.int64], NDArray[np.int64]]
     drafted: bool = False
+    notes: tuple[str, ...] = ()
 
     def measured_as(self, feature_map: FeatureMap | None = None) -> Fingerprint:
         """Return the fingerprint of what clients measure, behind a public map if there is one."""
@@ -70,6 +75,14 @@ class Encoded:
             self, features=replace(self.features, public_map=public_map, advised_map=advised, first_exchange=exchange)
         )
 
+    def _exchanged(self) -> tuple[str, ...]:
+        """Say what a first exchange was about, where there was one."""
+        if self.features.first_exchange is None:
+            return ()
+        spec, columns = self.features.first_exchange
+        said = f"the map of this raw table comes from a first exchange ({spec}, {columns:,} columns)"
+        return (f"{said}, whose bytes are counted",)
+
     def basis(self) -> list[str]:
         """Return what every outcome depends on besides its setting: code, data, encoder, and who holds what."""
         groups = hashlib.sha256()
@@ -78,7 +91,8 @@ class Encoded:
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
         names = "names" if self.features.names is not None else ""
         maps = [each.fingerprint() if each else "" for each in (self.features.public_map, self.features.advised_map)]
-        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps, names]
+        tested = str(len(self.features.test))  # fewer where duplicates are left out
+        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps, names, tested]
 
     def describe(self) -> Data:
         """Return what results say of the data."""
@@ -96,6 +110,7 @@ class Encoded:
             feature_map=features.public_map.describe() if features.public_map else None,
             problems=tuple(SampleProblem(problem.where, problem.why) for problem in self.problems),
             encoder={**self.encoder.note(self.options), "preprocessing": dict(self.encoder.preprocessing)},
+            notes=(*self.notes, *self._exchanged()),
         )
 
 
@@ -132,11 +147,12 @@ def encode_data(
     encoder = encoder or choose_encoder(config, data.modality, width)
     parts = encode_parts(data, encoder, progress, cache_dir=cache_dir, readers=config.readers, strict=config.strict)
     train, test = parts["train"], parts["test"]
+    tested, notes = _tested(config, data, train, test)
     features = Features(
         config.data,
         len(data.class_names),
         Samples(train.features, train.labels),
-        Samples(test.features, test.labels),
+        Samples(test.features[tested], test.labels[tested]),
         class_names=data.class_names,
         domains=train.domains,
         ids=train.clients,
@@ -145,10 +161,27 @@ def encode_data(
     )
     problems = tuple(dict.fromkeys(train.problems + test.problems))
     options = {name: getattr(config, name) for name in ("size", "pooling") if getattr(config, name) is not None}
-    kept = (train.kept, test.kept)
+    kept = (train.kept, test.kept[tested])
     return Encoded(
-        data, encoder, features, problems, train.computed + test.computed, options, kept, is_draft(config.table)
+        data, encoder, features, problems, train.computed + test.computed, options, kept, is_draft(config.table), notes
     )
+
+
+def _tested(
+    config: StudySettings, data: DataSet, train: EncodedSamples, test: EncodedSamples
+) -> tuple[NDArray[np.int64] | slice, tuple[str, ...]]:
+    """Return which encoded test samples are tested on, and what is to be said of those that are trained on, too."""
+    if config.duplicates not in DUPLICATES:
+        raise InputError(f"--duplicates is one of {', '.join(DUPLICATES)}, not '{config.duplicates}'")
+    if config.duplicates == "keep":
+        return slice(None), ()
+    rows = None if data.modality == "features" else (train.features, test.features)
+    found = find_duplicates(data.train.take(train.kept), data.test.take(test.kept), rows)
+    dropped = config.duplicates == "drop"
+    sentence = found.sentence(dropped=dropped)
+    if dropped and found.any_kind.all():
+        raise InputError(f"{sentence}: nothing is left to test on")
+    return np.flatnonzero(~found.any_kind) if dropped else slice(None), (sentence,) if sentence else ()
 
 
 def _require_splits(config: StudySettings, data: DataSet) -> None:
