@@ -12,10 +12,12 @@ pytest.importorskip("flwr")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.federation.living import Party, ask, enrol, held, new_ledger, write_features
+from tests.federation.living import Party, ask, enrol, held, loaded, new_ledger, write_features
 
 from fedmoments.errors import InputError, OwnDataError, in_full
 from fedmoments.federation.own_data import label_table
+from fedmoments.privacy.protection import Agreed
+from fedmoments.privacy.secure import HelperKey
 from fedmoments.settings.client import ClientSettings
 
 CLASSES = ("cat", "dog", "yak")
@@ -70,6 +72,21 @@ def test_paths_of_unreadable_data_never_leave(tmp_path: Path) -> None:
     offer = party.offer(terms)
     assert SECRET not in json.dumps(offer.fields())
     assert SECRET in offer.declined[0]["details"]
+
+
+def test_what_was_measured_does_not_leave_with_a_refusal(tmp_path: Path) -> None:
+    """Terms with a bound that nobody's data keep made every client tell the largest of its sums, masks or not."""
+    file = write_features(tmp_path / "a.npz", {"cat": 7, "dog": 6}, 1)
+    arrays = loaded(file)
+    arrays["x_train"][3, 1] = 987654.0
+    np.savez(file, **arrays)
+    for more in ({}, {"privacy": Agreed(secure="sums", helper=HelperKey.generate().public), "heads": ("fedncm",)}):
+        terms = new_ledger(tmp_path / f"ledger-{len(more)}", CLASSES, **more)
+        party = Party("clinic", tmp_path / f"clinic-{len(more)}", str(file))
+        offer = party.offer(terms)
+        assert "does not fit these terms" in json.dumps(offer.fields())
+        assert "98765" not in json.dumps(offer.fields())
+        assert "98765" in offer.declined[0]["details"]
 
 
 def test_ignored_classes_are_as_if_they_were_not_there(tmp_path: Path) -> None:

@@ -13,13 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import table_of
-from fedmoments.errors import InputError, OwnDataError, PolicyError
+from fedmoments.errors import (
+    FedMomentsError,
+    InputError,
+    MissingExtraError,
+    OwnDataError,
+    PolicyError,
+    PrivacyError,
+    in_full,
+)
 from fedmoments.federation.own_memory import remembered_data
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.dataset import DataSet
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["accepted_terms", "label_table", "read_own", "reading_own"]
+__all__ = ["accepted_terms", "label_table", "measuring", "read_own", "reading_own"]
 
 Ints = NDArray[np.int64]
 
@@ -160,3 +168,25 @@ def _suggested(unknown: Sequence[str], agreed: Sequence[str]) -> str:
 
 def _listed(names: Sequence[str], most: int = SHOWN) -> str:
     return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+
+
+@contextmanager
+def measuring() -> Iterator[None]:
+    """Keep what an error says of measured numbers on this machine: terms can be drawn up so that measuring fails.
+
+    Examples
+    --------
+    >>> try:
+    ...     with measuring():
+    ...         raise InputError("the sum of class 3 is 17.25, more than 1e-9 allows")
+    ... except OwnDataError as error:
+    ...     print(error)
+    what this client measured does not fit these terms; its own record says why
+    """
+    try:
+        yield
+    except (PolicyError, PrivacyError, OwnDataError, MissingExtraError):
+        raise
+    except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
+        sentence = "what this client measured does not fit these terms; its own record says why"
+        raise OwnDataError(sentence, in_full(error)) from error

@@ -18,6 +18,7 @@ from tests.federation.flower.secure_trials import COHORTS, HEADS, MEANS, SUMS, T
 
 from fedmoments.core.classifier import LinearClassifier
 from fedmoments.core.maps import Normalize
+from fedmoments.errors import InputError
 from fedmoments.federation.deploy.local import LocalFederation
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower import client_app as real
@@ -132,6 +133,47 @@ def test_a_server_that_knows_where_a_sample_lies_reads_nothing_of_it(make: Made)
     found = features(line_to(settings, terms), terms, float((X @ DIRECTION).max()))
     error, guess = np.abs(found - target).max(), np.abs(X.mean(axis=0) - target).max()
     assert error > 0.5 * guess, f"error {error:.1e}, of the mean of all samples {guess:.1e}"
+
+
+def overflowing(terms: Terms, weights: NDArray[Any], largest: float) -> LinearClassifier:
+    """A head whose scores overflow for the samples with more than ``largest`` along some weights."""
+    W = np.zeros((len(weights), 3))
+    W[:, 1] = weights * (float(np.finfo(np.float32).max) / largest)
+    present = np.ones(3, np.bool_)
+    return LinearClassifier(weights=W, bias=np.zeros(3), present=present, class_names=terms.classes)
+
+
+def test_no_head_fails_for_one_sample_alone(make: Made) -> None:
+    """A test that failed told a number of the sample and cost nothing: 3,847 of them gave all its features."""
+    settings, terms = party(make(nodes=1), min_count=5)
+    ask, along = line_to(settings, terms), held_out(settings, terms) @ DIRECTION
+    for largest in (np.abs(along).max() * 0.9, np.abs(along).max() * 1.1):
+        with pytest.raises(RefusedAnswerError, match="parameters beyond 1e"):
+            ask([overflowing(terms, DIRECTION, float(largest))])
+    cold = replace(head(terms, DIRECTION, 0.0), temperature=1e-300)
+    with pytest.raises(RefusedAnswerError, match="parameters beyond 1e"):
+        ask([cold])
+    wild = [replace(head(terms, 1e30 * DIRECTION, bias), temperature=1e-10) for bias in (0.0, 1e30)]
+    assert len(ask(wild)) == 2  # the wildest that are tested fail for nobody
+
+
+def test_a_test_that_fails_is_charged_and_tells_nothing(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, terms = party(make(nodes=1), min_count=5, max_heads=2)
+    ask = line_to(settings, terms)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise InputError("sample 7 is 3.25")
+
+    monkeypatch.setattr(LocalEvaluation, "coarse", fail)
+    for bias in (0.0, 0.0, 1.0):
+        with pytest.raises(RefusedAnswerError, match="this client's own record says why") as refused:
+            ask([head(terms, DIRECTION, bias)])
+        assert "3.25" not in str(refused.value)
+    monkeypatch.undo()
+    with pytest.raises(RefusedAnswerError, match="own record says why"):
+        ask([head(terms, DIRECTION, 1.0)])  # nor is it tried again
+    with pytest.raises(RefusedAnswerError, match="1 classifiers are to be tested and 2 were before"):
+        ask([head(terms, DIRECTION, 2.0)])
 
 
 def test_only_heads_of_the_terms_are_tested(make: Made) -> None:

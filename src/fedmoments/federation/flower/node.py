@@ -23,7 +23,7 @@ from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.differences import require_wide_change, sample_keys
 from fedmoments.federation.outbox.watching import Watching
-from fedmoments.federation.own_data import accepted_terms
+from fedmoments.federation.own_data import accepted_terms, measuring
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
@@ -361,8 +361,9 @@ class Node:
         facts: dict[bytes, Mapping[str, Any]] = {}
 
         def make(version: int) -> bytes:
-            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
-            data, record = second_report(phase, stats, client=client, version=version, key=key)
+            with measuring():
+                stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+                data, record = second_report(phase, stats, client=client, version=version, key=key)
             self.policy.require_size(len(data))
             facts[data] = record
             return data
@@ -392,10 +393,12 @@ class Node:
         def make(version: int) -> bytes:
             mode.check_made(client, len(former))
             require_wide_change(self.outbox.measured(terms.id, client), keys, terms, client, self.policy)
-            stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+            with measuring():
+                stats = measure_held(chosen.held, terms, self.policy, noise=noise)
             measured[:] = [stats]
             mode.check_kept(client, kept=bool(self.settings.folder))
-            data = mode.pack(stats, terms, client=client, version=version, key=key, withheld=chosen.withheld)
+            with measuring():
+                data = mode.pack(stats, terms, client=client, version=version, key=key, withheld=chosen.withheld)
             self.policy.require_size(len(data))
             self.outbox.audited(terms, client, version, chosen.notes)
             return data

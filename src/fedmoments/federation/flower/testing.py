@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedmoments.core.classifier import Classifier, load_bytes
-from fedmoments.errors import InputError, PolicyError
+from fedmoments.errors import InputError, PolicyError, in_full
 from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.holdings import Held, holdings_of
@@ -43,6 +43,29 @@ class Answer:
     def fields(self) -> dict[str, Any]:
         """Return all but the bundle, ready for JSON."""
         return {"clients": list(self.clients), "signatures": list(self.signatures)}
+
+
+#: Stands for the answer to a question whose test failed; no bundle is empty.
+FAILED = b""
+#: Largest parameter of a head that is tested, and how far its temperature may lie from 1.
+LARGEST, COLDEST = 1e30, 1e-10
+
+
+def _require_tested(answer: bytes) -> None:
+    if answer == FAILED:
+        raise InputError("these classifiers could not be tested here: this client's own record says why")
+
+
+def _require_moderate(classifier: Classifier) -> None:
+    """Refuse parameters at which scores of some features would overflow, whatever features there are."""
+    arrays = [array for _, array in classifier.arrays() if array.dtype.kind == "f"]
+    known = [array[array != -np.inf] for array in arrays]  # the bias of a class that nobody has
+    moderate = all((np.abs(array) <= LARGEST).all() for array in known)  # NaN is not
+    if not moderate or not COLDEST <= classifier.temperature <= 1 / COLDEST:
+        raise InputError(
+            f"a classifier that is to be tested has parameters beyond {LARGEST:g}, NaN, or a temperature beyond "
+            f"{COLDEST:g} to {1 / COLDEST:g}: no fit gives such, and which samples they fail for would tell of these"
+        )
 
 
 def heads_digest(heads: Sequence[bytes]) -> str:
@@ -111,7 +134,10 @@ class Examiner:
         def make(spent: Spent) -> bytes:
             classifiers = self._classifiers(terms, heads, spent)
             least = self._policy.min_count
-            results = [self._told(terms, classifier, tests, least, least) for classifier in classifiers]
+            with self._charged(terms, who) as failed:
+                results = [self._told(terms, classifier, tests, least, least) for classifier in classifiers]
+            if failed:
+                return FAILED
             self._write_down(terms, results, heads, tests)
             return pack_bundle([result.to_bytes() for result in results])
 
@@ -119,6 +145,7 @@ class Examiner:
         bundle = answers.give(
             who, self._question(terms, heads, tests), terms.id, len(heads), make, loss=self._loss(terms, heads)
         )
+        _require_tested(bundle)
         text = signed_results(terms, heads_digest(heads), bundle)
         signatures = tuple(self._node.identity(client).sign(text).hex() for client in holdings.clients)
         return Answer(bundle, holdings.clients, signatures)
@@ -135,14 +162,18 @@ class Examiner:
                 classifiers = self._classifiers(terms, heads, spent)
                 # masks hide who holds few samples of a class, not what a crafted head tells of few of them
                 minimum = fewest(self._policy)
-                results = [self._told(terms, classifier, tests, 1, minimum) for classifier in classifiers]
+                (name,) = tests
+                with self._charged(terms, name) as failed:
+                    results = [self._told(terms, classifier, tests, 1, minimum) for classifier in classifiers]
+                if failed:
+                    return FAILED
                 self._write_down(terms, results, heads, tests)
                 vector = np.concatenate([result.to_vector() for result in results])
-                (name,) = tests
                 return make_report(vector, context, client=name, version=1, helper=terms.privacy.helper, key=key)
 
             question = self._question(terms, heads, tests)
             reports.append(answers.give(client, question, terms.id, len(heads), make, loss=self._loss(terms, heads)))
+            _require_tested(reports[-1])
         return Answer(pack_bundle(reports), holdings.clients)
 
     def _classifiers(self, terms: Terms, heads: Sequence[bytes], spent: Spent) -> list[Classifier]:
@@ -164,7 +195,22 @@ class Examiner:
         for classifier in classifiers:
             if classifier.class_names != terms.classes or classifier.feature_map != terms.map_or_none:
                 raise InputError("a classifier that is to be tested has other classes or another map than the terms")
+            _require_moderate(classifier)
         return classifiers
+
+    @contextmanager
+    def _charged(self, terms: Terms, who: str) -> Iterator[list[Exception]]:
+        """Catch what fails while samples are looked at, so that it is charged like an answer and tells nothing.
+
+        Whether a test fails may depend on one sample: a server that may fail for nothing has as many questions as it
+        likes, each of one bit and not coarse.
+        """
+        failed: list[Exception] = []
+        try:
+            yield failed
+        except Exception as error:  # whatever it is that a crafted head makes of somebody's sample
+            failed.append(error)
+            self._node.outbox.declined(terms, who, f"a test failed, and counts as one: {in_full(error)}")
 
     def _told(
         self, terms: Terms, classifier: Classifier, tests: dict[str, Held], least: int, minimum: int
@@ -176,7 +222,8 @@ class Examiner:
         for held in tests.values():
             enough = (counts >= (1 if noisy else least))[held.y]
             if enough.any():
-                total += LocalEvaluation.of(classifier, held.X[enough], held.y[enough], classifier.temperature)
+                samples = np.asarray(held.X[enough], np.float64)  # in which no head that is moderate overflows
+                total += LocalEvaluation.of(classifier, samples, held.y[enough], classifier.temperature)
         return total.noised(self._scale(terms)) if noisy else total.coarse(minimum)
 
     @staticmethod
