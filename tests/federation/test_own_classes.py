@@ -80,9 +80,9 @@ def test_what_was_measured_does_not_leave_with_a_refusal(tmp_path: Path) -> None
     arrays = loaded(file)
     arrays["x_train"][3, 1] = 987654.0
     np.savez(file, **arrays)
-    for more in ({}, {"privacy": Agreed(secure="sums", helper=HelperKey.generate().public), "heads": ("fedncm",)}):
-        terms = new_ledger(tmp_path / f"ledger-{len(more)}", CLASSES, **more)
-        party = Party("clinic", tmp_path / f"clinic-{len(more)}", str(file))
+    for way, agreed in enumerate([Agreed(), Agreed(secure="sums", helper=HelperKey.generate().public)]):
+        terms = new_ledger(tmp_path / f"ledger-{way}", CLASSES, ("fedncm",), privacy=agreed)
+        party = Party("clinic", tmp_path / f"clinic-{way}", str(file))
         offer = party.offer(terms)
         assert "does not fit these terms" in json.dumps(offer.fields())
         assert "98765" not in json.dumps(offer.fields())

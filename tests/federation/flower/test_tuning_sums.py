@@ -12,7 +12,7 @@ pytest.importorskip("cryptography")
 from tests.federation.flower.test_tuning_consent import asked, change
 from tests.federation.flower.tuning_trials import Made, collected
 
-from fedmoments.errors import InputError, PolicyError
+from fedmoments.errors import InputError, OwnDataError, PolicyError
 from fedmoments.federation.evaluation.coarse import MOST_LOSS, coarse_losses, rounded_part
 from fedmoments.federation.flower.holdings import holdings_of
 from fedmoments.federation.flower.tuning_memory import forget_all
@@ -95,6 +95,31 @@ def test_sums_are_bounded_where_nothing_is_said_of_rounds(
         node.score(task, "test", [], parameters, head)
     with pytest.raises(InputError, match="from 1 to 50 temperatures"):
         node.temperature(task, list(range(1, 52)), ["client-0000"], head)
+
+
+def test_a_sum_that_fails_is_charged_and_tells_nothing(
+    make: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a sum fails may depend on one sample: a server does not ask that for nothing."""
+    monkeypatch.setattr("fedmoments.federation.policy.USUAL_ROUNDS", 1)
+    forget_all()
+    plan = collected(make)
+    task, head, parameters = asked(plan)
+    node = TuningNode(replace(change(plan, tmp_path / "box", tuning="lp", min_count=5), partitions=(0,)))
+
+    def fail(*_: object, **__: object) -> None:
+        raise InputError("sample 7 is 3.25")
+
+    monkeypatch.setattr(TuningNode, "_test", fail)
+    monkeypatch.setattr("fedmoments.tuning.temperature.cross_entropy_sums", fail)
+    for place in range(4):
+        with pytest.raises(OwnDataError) as caught:
+            node.temperature(task, [1.0 + place], ["client-0000"], head)
+        assert "3.25" not in str(caught.value)
+    with pytest.raises(OwnDataError):
+        node.score(task, "test", [], parameters, head)
+    with pytest.raises(PolicyError, match="more sums of losses than 1 rounds need"):
+        node.temperature(task, [9.0], ["client-0000"], head)
 
 
 def test_law_rounded_sums_are_right_on_average() -> None:

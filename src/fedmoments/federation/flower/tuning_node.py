@@ -20,6 +20,7 @@ from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.flower.tuning_memory import answered_sums, recall, remember, remember_sum
 from fedmoments.federation.flower.tuning_task import Task, greeting_bytes, signed_bytes
+from fedmoments.federation.own_data import measuring
 from fedmoments.files import write_whole
 from fedmoments.samples.samples import Chosen
 from fedmoments.settings.client import ClientSettings
@@ -156,12 +157,12 @@ class TuningNode:
         nothing = Score(0, 0, 0.0)
         if not self.settings.evaluate:
             return nothing
-        total = (
-            self._validate(task, begun, clients, arrays) if part == "validation" else self._test(task, begun, arrays)
-        )
+        remember_sum(self.settings.folder, task.terms.id, self._whose, asked)  # before: what fails tells something, too
+        with measuring():
+            tested = part != "validation"
+            total = self._test(task, begun, arrays) if tested else self._validate(task, begun, clients, arrays)
         if total.samples < self._node.policy.min_count:
             return nothing
-        remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
         self._node.outbox.sending("scored", task.terms, self._everybody, run=task.run, part=part, samples=total.samples)
         return self._coarse(task, asked, total)
 
@@ -182,11 +183,12 @@ class TuningNode:
             asked = self._counted(task, "temperature", clients, repr(given).encode())
         begun = self._start(task, start)
         total = np.zeros(len(given))
-        for client, held in parts.items():
-            total += cross_entropy_sums(
-                begun, held.X, held.y, given, whose=f"client {client}", most_loss=self._most_loss
-            )
         remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
+        with measuring():
+            for client, held in parts.items():
+                total += cross_entropy_sums(
+                    begun, held.X, held.y, given, whose=f"client {client}", most_loss=self._most_loss
+                )
         samples = sum(len(held.y) for held in parts.values())
         self._node.outbox.sending(
             "scored", task.terms, self._everybody, run=task.run, part="temperature", samples=samples
