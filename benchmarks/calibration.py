@@ -34,6 +34,12 @@ def errors(head: str, data: dict[str, NDArray[Any]], n_clients: int, seed: int) 
     return 100 * plain.expected_error, 100 * own.expected_error
 
 
+def line(name: str, row: NDArray[np.float64]) -> str:
+    """Return a row of the table: errors (sets, 2) before and after, and their means."""
+    cells = [f"{before:.1f} → {after:.1f}" for before, after in [*row, row.mean(axis=0)]]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
 def main() -> None:
     """Print one row a head, one column a set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -54,10 +60,14 @@ def main() -> None:
             name: array.astype(np.float64 if name[0] == "x" else np.int64) for name, array in data.items()
         }
     print("| | " + " | ".join(loaded) + " | mean |\n|---|" + "---|" * (len(loaded) + 1))
+    found = []
     for head in given.heads.split(","):
-        row = np.array([errors(head, data, given.clients, given.seed) for data in loaded.values()])
-        cells = [f"{before:.1f} → {after:.1f}" for before, after in [*row, row.mean(axis=0)]]
-        print(f"| `{head}` | " + " | ".join(cells) + " |", flush=True)
+        found.append(np.array([errors(head, data, given.clients, given.seed) for data in loaded.values()]))
+        print(line(f"`{head}`", found[-1]), flush=True)
+    print(line("mean", np.mean(found, axis=0)))
+    worse = np.concatenate([row[:, 1] - row[:, 0] for row in found])
+    share = f"{int((worse > 0.5).sum())} of {len(worse)}, at most {worse.max():.1f}"
+    print(f"\nmore than 0.5 points worse than at T = 1: {share}")
 
 
 if __name__ == "__main__":

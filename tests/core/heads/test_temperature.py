@@ -8,7 +8,17 @@ from numpy.typing import NDArray
 
 import fedmoments as fm
 from fedmoments.core.classifier import LinearClassifier, load_bytes
-from fedmoments.core.heads.temperature import FEW_DIMENSIONS, MOST_ODDS, TOGETHER
+from fedmoments.core.heads.temperature import (
+    BARE_ODDS,
+    BARE_SPREAD,
+    FAR,
+    FEW_DIMENSIONS,
+    MOST_ODDS,
+    PLAIN_ODDS,
+    PLAIN_WARMTH,
+    TOGETHER,
+    WRONG_MEANS,
+)
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import FileFormatError, InputError
 
@@ -43,38 +53,88 @@ def test_law_features_times_a_constant_change_no_probability(name: str) -> None:
         np.testing.assert_allclose(other.predict_proba(factor * X), one.predict_proba(X), rtol=2e-4, atol=1e-6)
 
 
-def test_law_lda_has_the_spread_of_its_margins() -> None:
+class Referee:
+    """Margins class by class, of class means and shares that are given; no matrix, no shared code."""
+
+    def __init__(self, classifier: Any, means: NDArray[Any], shares: NDArray[Any]) -> None:
+        self.gaps, self.far, self.spreads, self.pairs = [], 0.0, [], []
+        scores = [classifier.scores(mean[None])[0] for mean in means]
+        for c, share in enumerate(shares):
+            rival = max((r for r in range(len(means)) if r != c), key=lambda r: scores[c][r])
+            self.pairs.append((c, rival))
+            self.gaps.append(scores[c][c] - scores[c][rival])
+            self.far += share * (scores[c][c] - sum(shares[r] * scores[c][r] for r in range(len(means))))
+            others = [i for i in range(len(means)) if i not in (c, rival)]
+            whole = sum(shares[i] for i in others)
+            middle = sum(shares[i] / whole * (scores[i][c] - scores[i][rival]) for i in others)
+            square = sum(shares[i] / whole * (scores[i][c] - scores[i][rival] - middle) ** 2 for i in others)
+            self.spreads.append(np.sqrt(square))
+        self.gap = sum(share * max(gap, 0.0) for share, gap in zip(shares, self.gaps, strict=True))
+        self.wrong = sum(share for share, gap in zip(shares, self.gaps, strict=True) if gap <= 0)
+        self.between = float(shares @ np.array(self.spreads))
+
+
+def of_classes(X: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return class means, shares and pooled variances inside classes."""
+    means = np.array([X[y == c].mean(axis=0) for c in range(C)])
+    shares = np.bincount(y, minlength=C) / len(y)
+    return means, shares, ((X - means[y]) ** 2).sum(axis=0) / (len(y) - C)
+
+
+@pytest.mark.parametrize("separation", [0.3, 1.0, 4.0])
+def test_law_lda_has_the_spread_of_its_margins(separation: float) -> None:
     """Of LDA, the variance of a margin is Δwᵀ(μ_c − μ_r): the referee needs no covariance."""
-    X, y = samples()
+    X, y = samples(separation=separation)
     stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=C)
     classifier = fm.make_head("gh-lda", shrinkage="none").fit(stats)
     assert isinstance(classifier, LinearClassifier)
-    means = stats.sums / stats.counts[:, None]
-    spreads, gaps = [], []
-    for c in range(C):
-        scores = classifier.scores(means[c : c + 1])[0]
-        rival = max((r for r in range(C) if r != c), key=lambda r: scores[r])
-        slope = classifier.weights[:, c] - classifier.weights[:, rival]
-        spreads.append(np.sqrt(slope @ (means[c] - means[rival])))
-        gaps.append(scores[c] - scores[rival])
-    sigma, gap = np.mean(spreads), np.mean(gaps)
-    expected = max(sigma**2 / (2 * gap), D / (D + FEW_DIMENSIONS) * (sigma**2 / gap + gap / MOST_ODDS))
+    means, shares, _ = of_classes(X, y)
+    seen = Referee(classifier, means, shares)
+    slopes = [classifier.weights[:, c] - classifier.weights[:, r] for c, r in seen.pairs]
+    spreads = [np.sqrt(slope @ (means[c] - means[r])) for slope, (c, r) in zip(slopes, seen.pairs, strict=True)]
+    least = float(shares @ np.array(spreads)) ** 2 / (2 * seen.gap)
+    crowd = np.sqrt(FAR * seen.far / seen.gap)
+    expected = max(least, D / (D + FEW_DIMENSIONS) * (2 * least + seen.gap / MOST_ODDS) * crowd)
     assert classifier.temperature == pytest.approx(expected, rel=1e-9)
 
 
-def test_law_nearest_means_spread_as_class_means_are_long() -> None:
-    """Of FedNCM, whose counts and sums hold no spread; the referee walks over classes and dimensions."""
+def test_law_nearest_means_are_measured_by_their_margins_at_other_means() -> None:
+    """Of FedNCM, whose counts and sums hold no spread."""
     X, y = samples(separation=0.3)
     classifier = fm.fit("fedncm", parties(X, y))
-    means = np.array([X[y == c].mean(axis=0) for c in range(C)])
-    variance = float((means**2).sum(axis=1).mean()) / D
-    logs = []
-    for c in range(C):
-        scores = classifier.scores(means[c : c + 1])[0]
-        rival = max((r for r in range(C) if r != c), key=lambda r: scores[r])
-        away = means[c] / np.linalg.norm(means[c]) - means[rival] / np.linalg.norm(means[rival])
-        logs.append(0.5 * np.log(sum(variance * slope**2 for slope in away) * (1 + D / TOGETHER)))
-    assert classifier.temperature == pytest.approx(0.5 * np.exp(np.mean(logs)), rel=1e-9)
+    means, shares, _ = of_classes(X, y)
+    seen = Referee(classifier, means, shares)
+    expected = seen.gap / BARE_ODDS + BARE_SPREAD * seen.between**2 / seen.gap
+    assert classifier.temperature == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["fedcof-spherical", "fedcof-diagonal"])
+def test_law_features_that_vary_together_are_seen_in_other_means(name: str) -> None:
+    X, y = samples(separation=0.5)
+    classifier = fm.fit(name, parties(X, y))
+    assert isinstance(classifier, LinearClassifier)
+    means, shares, variances = of_classes(X, y)
+    if name == "fedcof-spherical":
+        variances = np.full(D, variances.mean())
+    seen = Referee(classifier, means, shares)
+    slopes = np.array([classifier.weights[:, c] - classifier.weights[:, r] for c, r in seen.pairs])
+    alone = float(shares @ np.sqrt([(slope**2 * variances).sum() for slope in slopes]))
+    away = sum(share * ((mean - shares @ means) ** 2).sum() for share, mean in zip(shares, means, strict=True))
+    square = (1 - TOGETHER) * alone**2 + TOGETHER * variances.sum() / away * seen.between**2
+    expected = PLAIN_WARMTH * (square / seen.gap + seen.gap / PLAIN_ODDS)
+    assert classifier.temperature == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("separation", [0.05, 1.0])
+def test_law_naive_bayes_is_warmer_where_it_takes_means_for_other_classes(separation: float) -> None:
+    X, y = samples(separation=separation)
+    X[y == 0] *= 3.0  # the widest class: at small separations, means of others score best as one of small spread
+    classifier = fm.fit("gh-nb", parties(X, y))
+    means, shares, _ = of_classes(X, y)
+    seen = Referee(classifier, means, shares)
+    assert (seen.wrong > 0) == (separation < 0.1)
+    expected = seen.gap / BARE_ODDS * np.exp(WRONG_MEANS * seen.wrong)
+    assert classifier.temperature == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", HEADS)

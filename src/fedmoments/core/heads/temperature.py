@@ -2,9 +2,10 @@
 
 A class c is mistaken most often for its rival r, the other class with the highest score at the mean μ_c. The margin
 m = s_c − s_r has the value g_c at μ_c and, with the gradient Δw_c there, the standard deviation √(Δw_cᵀΣ̃Δw_c) over
-samples of c; g and σ are their means over classes, weighted by how frequent classes are.
+samples of c; g (of margins below 0: 0) and σ are their means over classes, weighted by how frequent classes are. ḡ is
+the same mean of margins to the average class, s_c(μ_c) − Σ_r π_r s_r(μ_c).
 
-    T = max( σ²/(2g),  d/(d + 64)·(σ²/g + g/10) )
+    T = max( σ²/(2g),  d/(d + 64)·(σ²/g + g/10)·√(0.6·ḡ/g) )
 
 - σ²/(2g) is the temperature at which scores *are* the log-densities of Gaussians: 1 for LDA, whose g is ½σ². No honest
   model is surer of itself than that.
@@ -12,21 +13,31 @@ samples of c; g and σ are their means over classes, weighted by how frequent cl
   to a Mahalanobis distance do not vary independently. Where classes overlap, margins are worth half of what Gaussians
   make of them (σ²/g); where they do not, the odds of a class at its own mean stay near e¹⁰, however far its rival is
   (g/10). In few dimensions Gaussians are nearly right, which the share d/(d + 64) says.
+- Where many classes are nearly as close as the rival, all of them take probability from c: ḡ/g is ½ with two classes of
+  one size, and about 3 with the 77 of BANKING77.
 
-Where the covariance is known by its diagonal, or by one number, features count as independent that are not: their
-margins spread by √(1 + d/50) more, and T = max(½·σ·√(1 + d/50), g/6). Without any spread (FedNCM's counts and sums) the
-variance of a feature is taken to be that of class means around the origin, Σ_c π_c‖μ_c‖²/d: features that are not
-negative spread as much as they are large, and those of unit length as much as means are short of 1. Naive Bayes and
-low-rank QDA may score the mean of a class as another one, so that g says little: T = max(σ²/(2g), ¾·d/(d + 64)·σ), and
-½·d/(d + 64)·σ·√(1 + d/50) where the diagonal alone is known.
+Where the covariance is known by its diagonal, or by one number, features count as independent that are not. How they
+vary together is seen in the other class means: those of a third class are no samples of c, but differ from each other
+in the directions in which features differ at all. With b the deviation of m over the means of classes other than c and
+r, and κ² the variance inside classes over that of class means,
 
-The constants were chosen on BANKING77, CIFAR-10, digits (pixels), Office-Caltech (SqueezeNet), the domains of PACS and
-breast cancer; docs/calibration.md has the calibration errors of all heads on these and on sets that took no part.
+    T = 0.7·(σ_b²/g + g/6),   σ_b² = ½σ² + ½κ²b²      (σ_b = σ with fewer than two other classes).
+
+Without any spread (FedNCM's counts and sums) there is T = g/5 + b²/(10g).
+
+Naive Bayes and low-rank QDA may score the mean of a class as another one; f is the share of such classes, and e⁴ᶠ·g/5
+the temperature of naive Bayes whose covariance is a diagonal. Where one is known, T is the geometric mean of that and
+of max(σ²/(2g), ¾·d/(d + 64)·σ). Other heads seldom do so (ridge regression on the classes of iris, one of which lies
+between the others); their temperature is f·e⁴ᶠ·g/5 at least.
+
+docs/calibration.md says on which sets these constants were chosen, and has the calibration errors of all heads on
+these and on sets that took no part.
 
 **Law** multiplying scores by a constant, or features, changes no probability.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,17 +51,22 @@ if TYPE_CHECKING:
 __all__ = ["closed_temperature"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-#: Odds of a class at its own mean are e to the power of this, however far away its rival is.
-MOST_ODDS = 10.0
+#: Odds of a class at its own mean are e to the power of this, however far away its rival is: with a covariance, with
+#: its diagonal at most, and with nothing but class means.
+MOST_ODDS, PLAIN_ODDS, BARE_ODDS = 10.0, 6.0, 5.0
 #: Dimensions of which Gaussians are half wrong.
 FEW_DIMENSIONS = 64.0
-#: The same odds, and features that vary together, where the covariance is known by its diagonal at most.
-PLAIN_ODDS = 6.0
-TOGETHER = 50.0
-#: Temperatures in spreads: of such a covariance, and of classifiers whose margin at a mean says nothing.
-PLAIN_SPREADS = 0.5
-NAIVE_SPREADS = 0.75
+#: Margins to the average class, in those to the rival, of features that the constants hold for.
+FAR = 0.6
+#: Of a covariance that is known by its diagonal: how much warmer than Gaussians, and what margins spread like others.
+PLAIN_WARMTH, TOGETHER = 0.7, 0.5
+#: Of class means alone: what the squared spread of margins over others counts.
+BARE_SPREAD = 0.1
+#: Temperature in spreads of classifiers whose margin at a mean says little; by how much one that is wrong at all means
+#: is warmer than one that is wrong at none, as a logarithm.
+NAIVE_SPREADS, WRONG_MEANS = 0.75, 4.0
 #: Kinds of classifiers that take features for independent, or nearly: the mean of a class may score best as another.
 NAIVE = ("diagonal", "low-rank")
 #: Sources that know no covariance between features.
@@ -87,63 +103,134 @@ def closed_temperature(
     >>> from fedmoments.core.statistics import Statistics, StatisticsSpec
     >>> stats = Statistics.of([[0.0], [10.0]], [0, 1], StatisticsSpec(), n_classes=2)
     >>> rule = LinearClassifier(weights=np.array([[-1.0, 1.0]]), bias=np.array([10.0, 0.0]), present=stats.counts > 0)
-    >>> round(closed_temperature(rule, stats, None), 3)  # ½·√(50·4·(1 + 1/50))
-    7.141
+    >>> round(closed_temperature(rule, stats, None), 3)  # g/5, of margins of 10
+    2.0
     """
-    gaussians = ClassGaussians(stats, covariance or "exact")
-    order = np.argsort(-stats.counts, kind="stable")[:MOST_CLASSES]
-    labels = order[stats.counts[order] > 0]
-    weights = stats.counts[labels] / stats.counts[labels].sum()
     if np.count_nonzero(stats.counts) < 2:
         return 1.0
+    gaussians = ClassGaussians(stats, covariance or "exact")
     with np.errstate(all="ignore"):  # what overflows gives no temperature, which is checked below
-        points = gaussians.means[labels]
-        scores = classifier.scores(points)
-        own = scores[np.arange(len(labels)), labels]
-        scores[np.arange(len(labels)), labels] = -np.inf
-        rivals = scores.argmax(axis=1)
-        gap = float(weights @ np.maximum(own - scores.max(axis=1), 0.0))
-        slopes = classifier.gradients(points, labels) - classifier.gradients(points, rivals)
-        if covariance is not None and covariance not in DIAGONAL:
-            spread = float(weights @ _deviations(gaussians, scatter or gaussians.scatter, slopes, shrinkage))
-            temperature = _of_gaussians(classifier, gap, spread)
+        margins = _Margins.of(classifier, gaussians)
+        if covariance is None:
+            temperature = _of_means(margins)
+        elif covariance in DIAGONAL:
+            temperature = _of_diagonals(margins, gaussians, naive=classifier.kind in NAIVE)
         else:
-            variances = _variances(gaussians, covariance)[labels]
-            plain = np.sqrt(np.einsum("md,md->m", slopes * slopes, variances) * (1.0 + stats.dim / TOGETHER))
-            temperature = _of_diagonals(classifier, gap, weights, plain)
+            spread = float(
+                margins.weights @ _deviations(gaussians, scatter or gaussians.scatter, margins.slopes, shrinkage)
+            )
+            temperature = _of_gaussians(margins, spread, naive=classifier.kind in NAIVE)
     return temperature if np.isfinite(temperature) and temperature > 0.0 else 1.0
 
 
-def _share(dim: int) -> float:
-    return dim / (dim + FEW_DIMENSIONS)
+@dataclass(frozen=True, eq=False)
+class _Margins:
+    """Margins of the m most frequent classes to their rivals.
+
+    Parameters
+    ----------
+    labels, weights
+        (m,) classes and their shares of all that are looked at.
+    at_means
+        (m, m) margin of class j (column) to its rival at the mean of class i (row).
+    others
+        (m, m) weights of rows i for column j: 0 where i is j or its rival.
+    slopes
+        (m, d) gradients of margins at the mean of their class.
+    far
+        ḡ, the mean margin to the average class.
+    """
+
+    labels: Ints
+    weights: Floats
+    at_means: Floats
+    others: Floats
+    slopes: Floats
+    far: float
+
+    @classmethod
+    def of(cls, classifier: Classifier, gaussians: ClassGaussians) -> Self:
+        """Score class means."""
+        counts = gaussians.counts
+        order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
+        labels = order[counts[order] > 0]
+        weights = counts[labels] / counts[labels].sum()
+        points, places = gaussians.means[labels], np.arange(len(labels))
+        scores = classifier.scores(points)
+        looked_at = scores[:, labels]
+        far = float(weights @ (looked_at[places, places] - looked_at @ weights))
+        scores[places, labels] = -np.inf
+        rivals = scores.argmax(axis=1)
+        scores[places, labels] = looked_at[places, places]
+        third = (labels[:, None] != labels) & (labels[:, None] != rivals)
+        slopes = classifier.gradients(points, labels) - classifier.gradients(points, rivals)
+        return cls(labels, weights, looked_at - scores[:, rivals], weights[:, None] * third, slopes, far)
+
+    @property
+    def own(self) -> Floats:
+        """(m,) margins at the mean of their own class."""
+        return np.diagonal(self.at_means)
+
+    @property
+    def gap(self) -> float:
+        """g, the mean of margins; those below 0 count as 0."""
+        return float(self.weights @ np.maximum(self.own, 0.0))
+
+    @property
+    def wrong(self) -> float:
+        """f, the share of classes whose mean scores best as another."""
+        return float(self.weights @ (self.own <= 0.0))
+
+    @property
+    def between(self) -> float:
+        """b, the mean deviation of margins over the means of other classes; 0 with fewer than two others."""
+        several = (self.others > 0.0).sum(axis=0) > 1
+        if not several.any():
+            return 0.0
+        shares = self.others[:, several] / self.others[:, several].sum(axis=0)
+        values = self.at_means[:, several]
+        deviations = np.sqrt((shares * (values - (shares * values).sum(axis=0)) ** 2).sum(axis=0))
+        return float(self.weights[several] @ deviations / self.weights[several].sum())
+
+    @property
+    def bare(self) -> float:
+        """The temperature of classifiers whose covariance is unknown or of no use."""
+        return self.gap / BARE_ODDS * float(np.exp(WRONG_MEANS * self.wrong))
 
 
-def _of_gaussians(classifier: Classifier, gap: float, spread: float) -> float:
-    """Return T of margins with the mean ``gap`` and standard deviation ``spread``, in units of scores."""
+def _of_gaussians(margins: _Margins, spread: float, *, naive: bool) -> float:
+    """Return T of margins with the standard deviation ``spread``, in units of scores."""
+    gap, share = margins.gap, len(margins.slopes.T) / (len(margins.slopes.T) + FEW_DIMENSIONS)
     least = spread * spread / (2.0 * gap) if gap > 0.0 else 0.0
-    if classifier.kind in NAIVE or not gap > 0.0:
-        return max(least, NAIVE_SPREADS * _share(classifier.dim) * spread)
-    return max(least, _share(classifier.dim) * (2.0 * least + gap / MOST_ODDS))
+    if naive or not gap > 0.0:
+        plain = max(least, NAIVE_SPREADS * share * spread)
+        return float(np.sqrt(plain * margins.bare)) if gap > 0.0 else plain
+    crowd = float(np.sqrt(max(FAR * margins.far / gap, 0.0)))
+    return max(least, share * (2.0 * least + gap / MOST_ODDS) * crowd, margins.wrong * margins.bare)
 
 
-def _of_diagonals(classifier: Classifier, gap: float, weights: Floats, spreads: Floats) -> float:
-    """Return T where the covariance is known by its diagonal at most; spreads (m,) of margins, weights (m,)."""
-    seen = spreads > 0.0
-    typical = float(np.exp(weights[seen] @ np.log(spreads[seen]) / weights[seen].sum())) if seen.any() else 0.0
-    if classifier.kind in NAIVE:
-        return PLAIN_SPREADS * _share(classifier.dim) * typical
-    return max(PLAIN_SPREADS * typical, gap / PLAIN_ODDS)
-
-
-def _variances(gaussians: ClassGaussians, covariance: str | None) -> Floats:
-    """Return variances (C, d) inside classes, or a guess of them from class means alone."""
-    if covariance is None:
-        shares = gaussians.counts / gaussians.stats.n_samples
-        size = float(shares @ np.einsum("cd,cd->c", gaussians.means, gaussians.means))
-        return np.full(gaussians.means.shape, size / gaussians.stats.dim)
+def _of_diagonals(margins: _Margins, gaussians: ClassGaussians, *, naive: bool) -> float:
+    """Return T where the covariance is known by its diagonal, or by one number."""
+    gap = margins.gap
+    if naive and gap > 0.0:
+        return margins.bare
     scatter, dof = gaussians.class_variances()
-    pooled = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
-    return np.asarray(np.broadcast_to(pooled, scatter.shape))
+    variances = scatter.sum(axis=0) / max(float(dof.sum()), 1.0)
+    square = float(margins.weights @ np.sqrt(np.square(margins.slopes) @ variances)) ** 2
+    if not gap > 0.0:
+        return float(np.sqrt(square))
+    centres = gaussians.means[margins.labels]
+    away = float(margins.weights @ np.square(centres - margins.weights @ centres).sum(axis=1))
+    between = margins.between
+    if between > 0.0 and away > 0.0:
+        square = (1.0 - TOGETHER) * square + TOGETHER * float(variances.sum()) / away * between**2
+    return max(PLAIN_WARMTH * (square / gap + gap / PLAIN_ODDS), margins.wrong * margins.bare)
+
+
+def _of_means(margins: _Margins) -> float:
+    """Return T where class means are all that is known."""
+    gap = margins.gap
+    return gap / BARE_ODDS + BARE_SPREAD * margins.between**2 / gap if gap > 0.0 else 0.0
 
 
 def _deviations(
