@@ -192,6 +192,8 @@ def test_unknown_samples_and_prediction_sets_are_the_same_elsewhere(to: str, tmp
     one = doubting("linear")
     alone = Familiar(np.zeros((N_CLASSES, DIM)), np.ones(DIM), np.array([0.0, 1.0, 0.0, 0.0]))
     cases["one class"] = (one.knowing(alone), X)
+    level = Familiar(np.full((N_CLASSES, DIM), 4.0), np.ones(DIM), np.array([0.5, 0.3, 0.2, 0.0]), np.array([2.0]))
+    cases["level"] = (one.knowing(level), np.abs(X))
     rejected = 0
     for name, found in all_read_elsewhere(to, cases, tmp_path).items():
         classifier, given = cases[name]

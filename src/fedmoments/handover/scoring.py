@@ -285,4 +285,10 @@ def familiarity(ops: Tensors, x: Tensor, seen: Familiar) -> Tensor:
         spread = ops.sum(ops.divide(ops.multiply(around, around), ops.constant(total)), 1, keep=False)
         relative = ops.multiply(ops.subtract(spread, nearest), ops.constant(np.array([1.0 / seen.tail])))
         share = ops.minimum(share, ops.exp(ops.minimum(relative, ops.constant(np.zeros(1)))))
-    return ops.minimum(ops.multiply(share, ops.constant(np.full(1, 2.0))), ops.constant(np.ones(1)))
+    if seen.level is not None:
+        slope, start = seen.downwards
+        upwards = ops.subtract(ops.constant(np.array([[-start]])), ops.matmul(x, ops.constant(slope[:, None])))
+        below = ops.minimum(ops.sum(upwards, 1, keep=False), ops.constant(np.zeros(1)))
+        falling = ops.exp(ops.multiply(ops.multiply(below, below), ops.constant(np.array([-0.5]))))
+        share = ops.minimum(share, ops.multiply(falling, ops.constant(np.array([0.5]))))
+    return ops.minimum(ops.multiply(share, ops.constant(np.full(1, float(seen.n_distances)))), ops.constant(np.ones(1)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fedmoments as fm
 from fedmoments.core.classifier import Classifier, load, load_bytes
-from fedmoments.core.classifier.familiar import FREEDOM, TAIL, Familiar
+from fedmoments.core.classifier.familiar import FREEDOM, TAIL, Distance, Familiar
 from fedmoments.errors import FileFormatError, InputError
 
 C, D = 4, 24
@@ -101,6 +101,72 @@ def test_one_class_has_distances_too() -> None:
     assert classifier.unknown(X + 100.0, 0.01).all()
 
 
+LEVEL_HEADS = ["fed3r", "fedcof", "gh-lda", "gh-qda", "sketch", "lda-sketch", "lda-free"]
+
+
+def rectified(n: int = 2000, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return features of which each is often near 0 and all never are: those of a sample rise and fall together."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % C
+    means = np.random.default_rng(1).uniform(0.5, 1.5, size=(C, D))
+    return means[y] * rng.gamma(1.0, size=(n, D)) * rng.uniform(0.8, 1.2, size=(n, 1)), y
+
+
+def rectified_classifier(name: str, factor: float = 1.0) -> Classifier:
+    X, y = rectified()
+    return fm.fit(name, {site: (factor * X[site::20], y[site::20]) for site in range(20)})
+
+
+def test_levels_are_those_of_the_formula() -> None:
+    X, _ = rectified()
+    seen = rectified_classifier("gh-lda")
+    mean = X.mean(axis=0)
+    along = [float(x @ mean) / float(np.sqrt(mean @ mean)) for x in X]
+    expected = [(np.mean(along) - own) / np.std(along) for own in along]
+    np.testing.assert_allclose(seen.novelty(X, "level"), expected, rtol=2e-3, atol=2e-3)  # N − C for N
+
+
+@pytest.mark.parametrize("name", LEVEL_HEADS)
+def test_what_is_low_in_all_features_is_unknown(name: str) -> None:
+    classifier = rectified_classifier(name)
+    known, _ = rectified(1000, seed=5)
+    empty = np.zeros((1, D))
+    assert classifier.novelty(empty) < np.quantile(classifier.novelty(known), 0.99)
+    assert classifier.novelty(empty, "mahalanobis") < np.quantile(classifier.novelty(known, "mahalanobis"), 0.99)
+    assert classifier.novelty(empty, "level") > 1.2 * classifier.novelty(known, "level").max()
+    assert classifier.unknown(empty, 0.01).all()
+    assert (classifier.novelty(known, "level") > classifier.familiar.threshold(0.01, "level")).mean() <= 0.01  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("factor", [1e-3, 7.0, 2.0**90])
+def test_law_features_times_a_constant_change_no_level(factor: float) -> None:
+    X, _ = rectified(60, seed=4)
+    one, other = rectified_classifier("fedcof"), rectified_classifier("fedcof", factor)
+    np.testing.assert_allclose(other.novelty(factor * X, "level"), one.novelty(X, "level"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gh-nb", "fedcof-spherical"])
+def test_without_a_covariance_or_an_origin_far_off_there_is_no_level(name: str) -> None:
+    for classifier in (rectified_classifier(name), fitted("gh-lda")):
+        with pytest.raises(InputError, match="no level"):
+            classifier.novelty(samples(3)[0], "level")
+        assert classifier.familiar is not None
+        assert classifier.familiar.n_distances == 2
+
+
+def test_law_unknown_is_beyond_the_thresholds_of_a_share_of_levels_too(tmp_path: Path) -> None:
+    classifier = rectified_classifier("gh-lda")
+    X = rectified(900, seed=7)[0] * np.linspace(0.0, 3.0, 900)[:, None]
+    classifier.save(tmp_path / "head.safetensors")
+    seen = load(tmp_path / "head.safetensors").familiar
+    assert seen is not None
+    for share in (0.001, 0.01, 0.05, 0.3):
+        kinds: tuple[Distance, ...] = ("relative", "mahalanobis", "level")
+        beyond = np.any([seen.distances(X, kind) > seen.threshold(share / 3, kind) for kind in kinds], axis=0)
+        np.testing.assert_array_equal(classifier.knowing(seen).unknown(X, share), beyond)
+        assert 0 < beyond.sum() < len(X)
+
+
 def test_a_head_without_spread_says_so() -> None:
     with pytest.raises(InputError, match="fedncm"):
         fitted("fedncm").novelty(samples(3)[0])
@@ -143,5 +209,6 @@ def test_what_is_no_photograph_is_rejected_behind_a_real_encoder() -> None:
     rng = np.random.default_rng(0)
     strange = [rng.integers(0, 256, (64, 64, 3), dtype=np.uint8) for _ in range(5)]
     strange += [np.zeros((64, 64, 3), np.uint8)]
+    strange += [np.full((64, 64, 3), grey, np.uint8) for grey in (128, 255)]
     assert classifier.unknown(encoder.encode([encoder.prepare(image) for image in strange]), 0.01).all()
     assert classifier.unknown(features[600:], 0.01).mean() < 0.1

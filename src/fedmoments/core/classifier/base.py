@@ -219,7 +219,8 @@ class Classifier(ABC):
             (n, d) features.
         kind
             ``relative``: about 0 for samples of the classes, about 1 for samples that belong to none of them;
-            ``mahalanobis``: squared distance to the nearest class by dimension, about 1 for samples of the classes.
+            ``mahalanobis``: squared distance to the nearest class by dimension, about 1 for samples of the classes;
+            ``level``: by how many standard deviations all features together are lower than on average.
 
         Raises
         ------
@@ -242,8 +243,8 @@ class Classifier(ABC):
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return about which share (n,) of what the classifier was fitted from is as new as each sample, at most 1.
 
-        By either distance, each with half of the share: relative ones see nothing of directions in which classes do not
-        differ, Mahalanobis distances little of samples between classes.
+        By any distance, each with its part of the share: relative ones see nothing of directions in which classes do
+        not differ, Mahalanobis distances little of samples between classes, and both little of an empty image.
         """
         return self._of_seen(X, lambda seen, mapped: seen.familiarity(mapped))
 

@@ -11,11 +11,18 @@ belong to no class but vary as all of them do about 1. Full covariances do no be
 than their diagonals do (docs/calibration.md), which take (C + 2)·d numbers instead of d².
 
 Relative distances see nothing of directions in which classes do not differ, Mahalanobis distances little of samples
-between classes: a sample is unknown by either. Relative distances of samples of the classes exceed q with a probability
+between classes, and neither sees that all features are low together: of rectified features, 0 is a common value of each
+by itself, but black and empty images have it in nearly all. So there is a third distance,
+
+    level         −uᵀ(x − μ)/σ_u,    u = μ/‖μ‖,    σ_u² = uᵀTu with the covariance T of all samples,
+
+where the statistics hold that covariance and the origin is at least three σ_u away (features around the origin have no
+level). Levels are sums of many features and nearly normal, below their mean; that is the tail they are given. A sample
+is unknown by any distance. Relative distances of samples of the classes exceed q with a probability
 of about exp(−q/0.26). Squared Mahalanobis distances are those of χ² with four degrees of freedom, however many
 dimensions there are: features vary together; four times such a distance exceeds x with probability (1 + x/2)·exp(−x/2).
 Both constants were chosen on BANKING77, CIFAR-10, digits and Office-Caltech with SqueezeNet. The familiarity of a
-sample is twice the smaller of both probabilities: the share of familiar samples that are about as new.
+sample is the smallest of these probabilities times their number: the share of familiar samples that are about as new.
 
 **Law** features times a constant change no relative and no Mahalanobis distance.
 **Law** a sample is beyond the thresholds of a share if and only if its familiarity is below that share.
@@ -35,13 +42,15 @@ from fedmoments.errors import InputError
 
 __all__ = ["Distance", "Familiar"]
 
-Distance = Literal["relative", "mahalanobis"]
+Distance = Literal["relative", "mahalanobis", "level"]
 Floats = NDArray[np.floating[Any]]
 
 #: Mean of the exponential tail of relative distances.
 TAIL = 0.26
 #: Degrees of freedom of squared Mahalanobis distances.
 FREEDOM = 4
+#: Deviations of the level by which the origin lies below the mean, at least, of features that have a level.
+LEAST_LEVEL = 3.0
 #: Names of its tensors in a classifier file begin so.
 PREFIX = "familiar."
 #: Dimensions with less than this share of the mean variance have that share.
@@ -60,6 +69,8 @@ class Familiar:
         (d,) inside classes.
     shares
         (C,) of all samples; 0 of a class without one.
+    level
+        (1,) variance of all samples along their mean; None where it is not known, or they have no level.
 
     Examples
     --------
@@ -73,6 +84,7 @@ class Familiar:
     means: NDArray[np.float64]
     variances: NDArray[np.float64]
     shares: NDArray[np.float64]
+    level: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         n_classes, dim = self.means.shape if self.means.ndim == 2 else (-1, -1)
@@ -87,6 +99,9 @@ class Familiar:
                 "what a classifier has seen has finite means, variances above 0 and shares that sum to 1, but other "
                 "numbers arrived"
             )
+
+        if self.level is not None and (self.level.shape != (1,) or not 0.0 < self.level[0] < math.inf):
+            raise InputError("the variance of what a classifier has seen along its mean is one number above 0, or none")
 
     @cached_property
     def _present(self) -> NDArray[np.float64]:
@@ -111,9 +126,17 @@ class Familiar:
         """
         if kind not in get_args(Distance):
             raise InputError(f"the distance must be one of {', '.join(get_args(Distance))}, not {kind!r}")
+        if kind == "level" and self.level is None:
+            raise InputError(
+                "this classifier knows of no level of its features: they lie around the origin, or its head is fitted "
+                "from statistics without a covariance between features; take the distance 'relative' or 'mahalanobis'"
+            )
         found = np.empty(len(Z))
         for block in blocks(len(Z)):
-            found[block] = self._nearest(np.asarray(Z[block], np.float64), kind)
+            rows = np.asarray(Z[block], np.float64)
+            found[block] = (
+                rows @ self.downwards[0] + self.downwards[1] if kind == "level" else self._nearest(rows, kind)
+            )
         return found
 
     def _nearest(self, Z: NDArray[np.float64], kind: Distance) -> NDArray[np.float64]:
@@ -126,6 +149,21 @@ class Familiar:
             return np.asarray(np.maximum(nearest, 0.0) / len(mean) - (kind == "relative"))
         around = ((Z - mean) ** 2 / total).sum(axis=1)
         return np.asarray((nearest - around) / (len(mean) * self._unit))
+
+    @cached_property
+    def downwards(self) -> tuple[NDArray[np.float64], float]:
+        """What levels are made of: samples times a slope (d,), plus a number; zeros where there is no level."""
+        mean = self.total[0]
+        if self.level is None:
+            return np.zeros_like(mean), 0.0
+        size = float(np.linalg.norm(mean))
+        deviation = float(np.sqrt(self.level[0]))
+        return -mean / (size * deviation), size / deviation
+
+    @property
+    def n_distances(self) -> int:
+        """By how many distances a sample may be unknown."""
+        return 2 + (self.level is not None)
 
     @property
     def has_relative(self) -> bool:
@@ -143,7 +181,9 @@ class Familiar:
         share = (1.0 + away / 2.0) * np.exp(-away / 2.0)
         if self.has_relative:
             share = np.minimum(share, np.exp(-np.maximum(self.distances(Z), 0.0) / TAIL))
-        return np.asarray(np.minimum(2.0 * share, 1.0))
+        if self.level is not None:
+            share = np.minimum(share, 0.5 * np.exp(-0.5 * np.maximum(self.distances(Z, "level"), 0.0) ** 2))
+        return np.asarray(np.minimum(self.n_distances * share, 1.0))
 
     def threshold(self, share: float, kind: Distance = "relative") -> float:
         """Return the distance that about this share of samples of the classes exceeds.
@@ -161,11 +201,14 @@ class Familiar:
             return -TAIL * math.log(share)
         from scipy.special import chdtri
 
+        if kind == "level":
+            return math.sqrt(max(-2.0 * math.log(2.0 * share), 0.0))
         return float(chdtri(FREEDOM, share)) / FREEDOM - (kind == "relative")
 
     def times_power(self, exponent: int) -> "Familiar":
         """Return what was seen of features multiplied by 2^exponent."""
-        return Familiar(np.ldexp(self.means, exponent), np.ldexp(self.variances, 2 * exponent), self.shares)
+        level = None if self.level is None else np.ldexp(self.level, 2 * exponent)
+        return Familiar(np.ldexp(self.means, exponent), np.ldexp(self.variances, 2 * exponent), self.shares, level)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return what a classifier file holds of it; means in single precision."""
@@ -174,6 +217,8 @@ class Familiar:
             narrow = kept.astype(np.float32)
         single = np.isfinite(narrow).all() and (narrow.any() or not kept.any())
         parts = {"means": narrow if single else kept, "variances": self.variances, "shares": self.shares}
+        if self.level is not None:
+            parts["level"] = self.level
         return {f"{PREFIX}{name}": array for name, array in parts.items()}
 
     @staticmethod
@@ -184,6 +229,8 @@ class Familiar:
         }
         if not own:
             return None
-        if set(own) != {"means", "variances", "shares"} or any(array.dtype.kind != "f" for array in own.values()):
-            raise InputError(f"what it has seen must be means, variances and shares, but {sorted(own)} arrived")
+        if set(own) - {"level"} != {"means", "variances", "shares"} or any(a.dtype.kind != "f" for a in own.values()):
+            raise InputError(
+                f"what it has seen must be means, variances, shares and a level, but {sorted(own)} arrived"
+            )
         return Familiar(**{name: array.astype(np.float64) for name, array in own.items()})
