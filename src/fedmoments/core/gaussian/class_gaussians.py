@@ -200,7 +200,8 @@ class ClassGaussians:
         """The pooled within-class scatter."""
         require(self.stats, self._source.pooled_needs, f"a pooled covariance of source '{self.source}'")
         key = f"{self.source}, float32" if is_single() else self.source
-        scatter = self.stats.shared("scatter", key, lambda: self._source.pooled(self.stats, self.means))
+        kind = "rows" if self._source.name == "free" else "scatter"  # heads on sketches ask for both, one after another
+        scatter = self.stats.shared(kind, key, lambda: self._source.pooled(self.stats, self.means))
         if isinstance(scatter, SketchScatter) and scatter.code > CODE_TOLERANCE**2 * scatter.trace / scatter.dim > 0.0:
             warn_code(float(np.sqrt(scatter.code * scatter.dim / scatter.trace)))
         return scatter

@@ -39,6 +39,8 @@ __all__ = ["check_share", "conditional_rows", "residual_scatter", "residual_shap
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Rows that are multiplied at once.
+TOGETHER = 512
 #: Rows of equal-sized blocks that are factorised at once.
 CHUNK_ROWS = 4096
 #: Rows whose part outside the rows before them is below this share of their length count as dependent on them.
@@ -130,10 +132,15 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     dim, total = len(shape), float(np.sum(residuals))
     if total <= 0.0:
         return np.zeros((dim, dim))
-    scatter, weight = new_gram(dim), 0.0
+    scatter, weight, waiting = new_gram(dim), 0.0, [np.zeros((0, dim))]
     for _, weights, taken in conditional_rows(rows, sizes, residuals, shape):
         weight += float(weights.sum())
-        add_gram(scatter, taken.reshape(-1, dim), weight=-1.0)
+        waiting.append(taken.reshape(-1, dim))
+        if sum(map(len, waiting)) >= TOGETHER:  # a product of few rows takes as long as reading the matrix
+            add_gram(scatter, np.concatenate(waiting), weight=-1.0)
+            waiting.clear()
+    if waiting:
+        add_gram(scatter, np.concatenate(waiting), weight=-1.0)
     scatter += weight * shape
     symmetrize_upper(scatter)
     return np.asarray(scatter * (total / float(np.trace(scatter))))
@@ -169,7 +176,7 @@ def conditional_rows(
         yield without, residuals[without] / whole, np.zeros((len(without), 0, dim))
     for which, block in _equal_blocks(rows, sizes, residuals):
         basis = _bases(block.reshape(-1, dim) @ factor, len(block))
-        taken = basis @ factor.T
+        taken = (basis.reshape(-1, basis.shape[2]) @ factor.T).reshape(*basis.shape[:2], dim)  # one product, not m
         left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
         something = left > NOTHING
         weights = residuals[which] / np.where(something, left, 1.0) / whole
