@@ -17,6 +17,7 @@ pytest.importorskip("flwr")
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.errors import RefusedError
 from fedmoments.federation.deploy.live_page import LivePage
+from fedmoments.federation.deploy.metrics import own_metrics
 from fedmoments.federation.deploy.viewing import Viewer
 from fedmoments.federation.deploy.web import Web
 from fedmoments.federation.enrolment.invitations import Invitations
@@ -207,6 +208,16 @@ def test_elsewhere_the_page_wants_its_token(town: Town, tmp_path: Path) -> None:
             assert "clinic-5" in answer.read().decode()
         with opener.open(f"{web.url}/metrics", timeout=60) as answer:  # by the cookie
             assert answer.status == 200
+
+
+def test_a_partys_numbers_are_for_its_own_machine() -> None:
+    """A web page that gives its own name this machine's address would read how many samples a party has."""
+    facts = {"fedmoments_samples_to_encode": ("gauge", 1234)}
+    with Web(own_metrics(lambda: (facts, "")), "127.0.0.1", 0) as web:
+        assert "1234" in get(f"{web.url}/metrics")[1]
+        for host in ("rebound.example", f"rebound.example:{web.port}", "127.0.0.1.rebound.example", "0.0.0.0"):
+            status, text = get(f"{web.url}/metrics", Host=host)
+            assert (status, "1234" in text) == (403, False)
 
 
 def test_changes_arrive_as_events(town: Town) -> None:

@@ -13,23 +13,22 @@ printed holds once and a cookie afterwards.
 """
 
 import asyncio
-import hmac
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 import fedmoments
 from fedmoments.errors import FedMomentsError
+from fedmoments.federation.deploy.gate import Gate
 from fedmoments.federation.deploy.metrics import metrics_text
-from fedmoments.federation.deploy.network import is_loopback
 from fedmoments.federation.deploy.viewing import Viewer
 from fedmoments.pages.live_view import LiveView, page_of, sections_of
 
@@ -37,7 +36,6 @@ __all__ = ["LivePage", "server_metrics"]
 
 #: Seconds between two looks, and after which a stream says that it is there.
 LOOK, BEAT = 1.0, 15.0
-COOKIE = "fedmoments"
 
 
 class LivePage:
@@ -69,7 +67,7 @@ class LivePage:
             Route("/metrics", self._metrics),
             Route("/health", self._health),
         ]
-        return Starlette(routes=routes, middleware=[Middleware(_Gate, token=self.token)])
+        return Starlette(routes=routes, middleware=[Middleware(Gate, token=self.token)])
 
     async def _view(self) -> LiveView:
         async with self._one:
@@ -128,31 +126,3 @@ def server_metrics(view: LiveView) -> dict[str, Any]:
         "fedmoments_refused_total": ("counter", view.refused),
         "fedmoments_accuracy": ("gauge", {("head", head): n for head, n in view.accuracy.items() if n is not None}),
     }
-
-
-class _Gate:
-    """Lets in who has the token or, without one, who speaks to this machine by its own name."""
-
-    def __init__(self, app: Any, token: str) -> None:
-        self._app, self._token = app, token
-
-    async def __call__(
-        self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        request = Request(scope, receive)
-        await (self._answer(request) or self._app)(scope, receive, send)
-
-    def _answer(self, request: Request) -> Response | None:
-        if not self._token:
-            if is_loopback((request.url.hostname or "").strip("[]")):
-                return None
-            return PlainTextResponse("this page is for this machine: ask for it at 127.0.0.1\n", 403)
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        given = request.query_params.get("token") or request.cookies.get(COOKIE) or bearer
-        if not hmac.compare_digest(given.encode(), self._token.encode()):
-            return PlainTextResponse("this page wants the token that 'server run' printed\n", 403)
-        if "token" not in request.query_params:
-            return None
-        answer = RedirectResponse(f"/{request.url.path.lstrip('/')}", 303)  # of "//elsewhere" a browser makes a host
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
-        return answer

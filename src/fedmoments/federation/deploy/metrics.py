@@ -40,7 +40,7 @@ def _number(value: Value) -> str:
 
 
 def own_metrics(facts: Callable[[], tuple[Metrics, str]]) -> Any:
-    """Return the application that shows a party's own numbers: ``/metrics`` and ``/health``.
+    """Return the application that shows a party's own numbers to its machine: ``/metrics`` and ``/health``.
 
     Parameters
     ----------
@@ -48,9 +48,12 @@ def own_metrics(facts: Callable[[], tuple[Metrics, str]]) -> Any:
         Returns the numbers, and what is wrong ("" if nothing is).
     """
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
+
+    from fedmoments.federation.deploy.gate import Gate
 
     def metrics(_: Request) -> Response:
         return PlainTextResponse(metrics_text(facts()[0]), media_type="text/plain; version=0.0.4")
@@ -59,4 +62,5 @@ def own_metrics(facts: Callable[[], tuple[Metrics, str]]) -> Any:
         problem = facts()[1]
         return JSONResponse({"status": "failed" if problem else "ready", "problem": problem}, 503 if problem else 200)
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/health", health)])
+    routes = [Route("/metrics", metrics), Route("/health", health)]
+    return Starlette(routes=routes, middleware=[Middleware(Gate, token="")])  # this machine has no token
