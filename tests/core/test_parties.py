@@ -107,3 +107,15 @@ def test_tensors_of_any_kind_become_arrays() -> None:
     assert as_array(tensor).dtype == np.float32
     classifier = fm.fit("fedncm", {"a": (tensor, torch.from_numpy(Y))})
     assert (classifier.predict(X) == Y).mean() > 0.9
+
+
+@pytest.mark.parametrize("given", ["column", "ragged", "meta"])
+def test_what_other_libraries_cannot_turn_into_numbers_is_our_error(given: str) -> None:
+    torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    clients = {
+        "column": pandas.Series([1]),
+        "ragged": {"a": ([[1, 2], [3]], [0, 1])},
+        "meta": {"a": (torch.zeros(2, 2, device="meta"), [0, 1])},
+    }[given]
+    with pytest.raises(InputError):
+        fm.fit("fedncm", clients)

@@ -25,16 +25,20 @@ from fedmoments.core.classifier import (
 from fedmoments.core.classifier.familiar import Familiar
 from fedmoments.core.classifier.ranks import Ranks
 from fedmoments.core.maps import (
+    Categories,
     Chain,
     Clip,
     FeatureMap,
     Identity,
     Normalize,
+    Numbers,
     Offset,
     Power,
     RandomFourier,
     RandomProjection,
+    TableMap,
 )
+from fedmoments.core.maps.cells import MISSING, category_code
 from fedmoments.errors import InputError
 from fedmoments.handover.export import EXPORTS, export
 
@@ -161,8 +165,29 @@ MAPS: dict[str, Callable[[], FeatureMap]] = {
     "clip": lambda: Clip(1.5),
     "fourier": lambda: RandomFourier(DIM, 9, 2.0, 3),
     "power": lambda: Power() | Normalize(),
+    "table": lambda: TableMap(
+        (
+            Categories("a", ("yes", "no")),
+            Numbers("b", 0.5, 2.0),
+            Categories("c", ("x",), other=False, missing=False),
+            Numbers("d", 0.0, None),
+            *(Numbers(f"n{place}", missing=False) for place in range(DIM - 4)),
+        )
+    ),
     "projection": lambda: RandomProjection(DIM, 4, 3) | Offset(np.linspace(-1, 1, 4)) | Normalize(),
 }
+
+
+def coded(X: NDArray[Any]) -> NDArray[Any]:
+    """Return rows as a raw table has them for the map above: codes of categories, and gaps."""
+    codes, rng = X.copy(), np.random.default_rng(3)
+    codes[:, 0] = rng.choice([category_code(text) for text in ("yes", "no", "maybe")] + [MISSING], len(X))
+    codes[:, 2] = rng.choice([category_code("x"), category_code("y"), MISSING], len(X))
+    for place in range(1, X.shape[1]):
+        codes[rng.random(len(X)) < 0.1, place] = MISSING
+    return codes
+
+
 KINDS = ("linear", "diagonal", "quadratic", "low-rank", "mixture", "ensemble")
 
 
@@ -173,10 +198,11 @@ def test_every_kind_of_classifier_and_every_map_is_the_same_elsewhere(to: str, t
     cases = {kind: (arrays(np.random.default_rng(1), DIM, kind), X) for kind in KINDS}
     for name, make in MAPS.items():
         given = make()
-        cases[name] = (arrays(np.random.default_rng(1), given.output_dim(DIM), "linear").mapped(given), X)
+        classifier = arrays(np.random.default_rng(1), given.output_dim(DIM), "linear").mapped(given)
+        cases[name] = (classifier, coded(X) if name == "table" else X)
     answers = read_elsewhere(to, cases, tmp_path)
-    for name, (classifier, _) in cases.items():
-        ours = classifier.predict_proba(X)
+    for name, (classifier, samples) in cases.items():
+        ours = classifier.predict_proba(samples)
         np.testing.assert_array_equal(answers[name].argmax(1), ours.argmax(1), err_msg=name)
         assert np.abs(answers[name] - ours).max() < 2e-6, name
         assert (answers[name][:, -1] == 0).all(), name  # a class without a sample is never predicted
@@ -188,7 +214,8 @@ def test_unknown_samples_and_prediction_sets_are_the_same_elsewhere(to: str, tmp
     X[200:] *= np.linspace(1.0, 4.0, 200, dtype=np.float32)[:, None]
     X[-1] = 1e12  # so far away that its familiarity is 0, not NaN
     cases = {kind: (doubting(kind), X) for kind in ("linear", "quadratic")}
-    cases |= {name: (doubting("linear", make()), X[:-1]) for name, make in MAPS.items()}
+    rows = {name: coded(X[:-1]) if name == "table" else X[:-1] for name in MAPS}
+    cases |= {name: (doubting("linear", make()), rows[name]) for name, make in MAPS.items()}
     one = doubting("linear")
     alone = Familiar(np.zeros((N_CLASSES, DIM)), np.ones(DIM), np.array([0.0, 1.0, 0.0, 0.0]))
     cases["one class"] = (one.knowing(alone), X)

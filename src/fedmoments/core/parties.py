@@ -66,14 +66,14 @@ def as_array(values: Any) -> NDArray[Any]:
     >>> as_array([[1, 2]]).shape
     (1, 2)
     """
-    if hasattr(values, "detach") and hasattr(values, "cpu"):
-        values = values.detach().cpu()
-        if str(values.dtype) == "torch.bfloat16":
-            values = values.float()
-        return np.asarray(values.numpy())
     try:
+        if hasattr(values, "detach") and hasattr(values, "cpu"):
+            values = values.detach().cpu()
+            if str(values.dtype) == "torch.bfloat16":
+                values = values.float()
+            return np.asarray(values.numpy())
         return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's NotImplementedError is one of these
         raise InputError(f"{type(values).__name__} does not become an array of numbers: {error}") from error
 
 
@@ -155,8 +155,7 @@ def _pair(client: Hashable, held: Any) -> tuple[ArrayLike, NDArray[Any]]:
     if isinstance(held, Mapping | str | bytes | Ledger) or not hasattr(held, "__len__") or len(held) != 2:
         raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(held)}")
     try:
-        # Features that are no matrix are refused where they are measured.
-        return as_array(held[0]) if hasattr(held[0], "detach") else held[0], as_array(held[1])
+        return as_array(held[0]), as_array(held[1])  # what is no matrix is refused where it is measured
     except InputError as error:
         raise InputError(f"client {client!r}: {error}") from error
 
@@ -173,7 +172,10 @@ def _arrow(given: Any) -> Any:
     arrow = require("pyarrow", "Reading a data frame", "tables")
     if hasattr(given, "with_format"):  # Hugging Face: with its own order of rows
         return given.with_format("arrow")[:]
-    return arrow.table(given)
+    try:
+        return arrow.table(given)
+    except (TypeError, ValueError) as error:  # a column alone gives itself as Arrow does, too
+        raise InputError(f"a {type(given).__name__} is no table with named columns: {error}") from error
 
 
 def _split_table(given: Any, columns: Columns) -> dict[Any, Pair]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.familiar import FREEDOM, Familiar
 from fedmoments.core.maps import (
+    Categories,
     Chain,
     Clip,
     FeatureMap,
@@ -26,7 +27,9 @@ from fedmoments.core.maps import (
     Power,
     RandomFourier,
     RandomProjection,
+    TableMap,
 )
+from fedmoments.core.maps.cells import MISSING
 from fedmoments.errors import InputError
 
 __all__ = ["KINDS", "MAPS", "Tensors", "familiarity", "probabilities", "scores", "taken"]
@@ -123,6 +126,35 @@ def _fourier(ops: Tensors, x: Tensor, given: RandomFourier) -> Tensor:
     return ops.multiply(ops.cos(angles), ops.constant(np.array([np.sqrt(2.0 / given.n_features)])))
 
 
+def _table(ops: Tensors, x: Tensor, given: TableMap) -> Tensor:
+    """Return the columns of a raw table's codes; two numbers are equal where their difference is replaced by one."""
+    width = len(given.outputs)
+    picks, counts = np.zeros((len(given.names), width)), np.zeros((width, width))
+    compared, center, scale, constant, value = (np.full(width, start) for start in (MISSING, 0.0, 1.0, 0.0, 0.0))
+    start = 0
+    for row, column in enumerate(given.columns):
+        places = np.arange(start, start + len(column.outputs))
+        start += len(places)
+        picks[row, places] = 1.0
+        counts[places, places] = 1.0
+        if isinstance(column, Categories):
+            known = len(column.categories)
+            compared[places[:known]] = column.codes
+            if column.other:  # one, less what it is among those that are known, and less one where it is missing
+                counts[places[: known + 1], places[known]] = -1.0
+                constant[places[known]] = 1.0
+        elif column.scale is not None:
+            counts[places[0], places[0]] = 0.0
+            center[places[0]], scale[places[0]], value[places[0]] = column.center, column.scale, 1.0
+    cells = ops.matmul(x, ops.constant(picks))
+    away = ops.subtract(cells, ops.constant(compared))
+    equal = ops.subtract(ops.ones_for_zeros(away), away)
+    there = ops.multiply(ops.subtract(ops.constant(np.ones(1)), equal), ops.constant(value))
+    numbers = ops.divide(ops.subtract(cells, ops.constant(center)), ops.constant(scale))
+    counted = ops.add(ops.matmul(equal, ops.constant(counts)), ops.constant(constant))
+    return ops.add(counted, ops.multiply(numbers, there))
+
+
 def _chain(ops: Tensors, x: Tensor, given: Chain) -> Tensor:
     for stage in given.maps:
         x = _mapped(ops, x, stage)
@@ -139,6 +171,7 @@ MAPS: dict[type[FeatureMap], Callable[[Tensors, Tensor, Any], Tensor]] = {
     Offset: lambda ops, x, given: ops.subtract(x, ops.constant(given.array)),
     RandomProjection: lambda ops, x, given: ops.matmul(x, ops.constant(given.matrix)),
     RandomFourier: _fourier,
+    TableMap: _table,
 }
 
 
