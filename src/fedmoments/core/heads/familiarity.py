@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["familiar_of"]
 
 #: Where variances inside classes come from, the best first.
-SOURCES = ("exact", "diagonal", "free", "sketch", "spherical")
+SOURCES = ("exact", "diagonal", "sketch", "free", "spherical")
 #: Those that know how features vary together, the best first.
 TOGETHER = ("exact", "sketch", "free")
 
