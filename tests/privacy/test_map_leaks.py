@@ -66,6 +66,23 @@ def test_five_samples_come_back_from_fourier_sums_that_no_default_policy_lets_ou
     assert (withheld.classes, withheld.samples) == (1, N)
 
 
+def test_a_chain_with_a_narrow_waist_tells_all_that_passes_it() -> None:
+    """As many columns come out as go in, and yet five samples come back as they are at the waist."""
+    narrows = RandomProjection(40, D_IN, seed=2)
+    chain = narrows | FOURIER
+    X = np.random.default_rng(1).normal(size=(N, 40))
+    X /= narrows(X).std()
+    found = solved(chain(X).sum(axis=0), FOURIER, N)
+    errors = [np.abs(found - x).max(axis=1).min() for x in narrows(X)]
+    assert max(errors) < 1e-6
+    terms = terms_behind(chain, 40)
+    with pytest.raises(PolicyError, match="random_projection, random_fourier: 4 → 40 columns, not linear, allowed are"):
+        ClientPolicy().require(terms)
+    mask, _ = ClientPolicy(maps="scaled").select([0] * N + [1] * 11, behind=terms.map_outline)
+    assert mask.tolist() == [False] * N + [True] * 11
+    ClientPolicy().require(terms_behind(narrows | RandomProjection(D_IN, 40, seed=0), 40))  # linear: tells no more
+
+
 def test_an_audit_shows_the_map_and_what_it_tells() -> None:
     behind = MapOutline.of(Normalize() | FOURIER, 40)
     labels = [0] * N + [1] * 11
@@ -88,6 +105,8 @@ def test_an_audit_shows_the_map_and_what_it_tells() -> None:
         (Root(), 6, 6, False, True),
         (Root() | Normalize() | RandomProjection(9, 6, seed=0), 9, 6, False, True),
         (RandomFourier(3, 50, bandwidth=1.0, seed=0) | RandomProjection(50, 6, seed=0), 3, 6, False, False),
+        (RandomProjection(9, 2, seed=0) | RandomFourier(2, 6, bandwidth=1.0, seed=0), 2, 6, False, False),
+        (RandomProjection(9, 6, seed=0) | Normalize(), 6, 6, False, True),
     ],
 )
 def test_any_map_is_judged_by_its_columns_and_linearity(

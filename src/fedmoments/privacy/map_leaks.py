@@ -45,7 +45,8 @@ class MapOutline:
     name
         For people.
     before, after
-        Columns d that go in, and D that come out.
+        Columns d that go in, and D that come out. Where the map is not linear, d is that of its narrowest stage:
+        behind a chain that narrows and then expands, samples are known as soon as they are known at its waist.
     is_linear
         Whether a sum of what comes out tells the sum of what goes in, no more.
     counted
@@ -77,7 +78,8 @@ class MapOutline:
         table = table_of(feature_map)
         if table is not None:
             return cls._behind_table(name, table, _stages(feature_map)[1:], width)
-        return cls(name, _input_dim(feature_map, width) or 1, width, feature_map.is_linear)
+        widths = _widths(_stages(feature_map), width)
+        return cls(name, widths[0] if feature_map.is_linear else min(widths), width, feature_map.is_linear)
 
     @classmethod
     def _behind_table(cls, name: str, table: TableMap, rest: tuple[FeatureMap, ...], width: int) -> "MapOutline":
@@ -85,8 +87,9 @@ class MapOutline:
         given = len(table.outputs)
         if not rest:
             return cls(name, given, width, is_linear=False, counted=tuple(np.flatnonzero(table.counted).tolist()))
-        blends = not all(stage.is_linear for stage in rest) and width > given
-        return cls(name, len(table.names) if blends else given, width, is_linear=False)
+        narrowest = given if all(stage.is_linear for stage in rest) else min(given, *_widths(rest, width))
+        blends = width > narrowest
+        return cls(name, min(len(table.names), narrowest) if blends else given, width, is_linear=False)
 
     @property
     def expands(self) -> bool:
@@ -143,14 +146,16 @@ def _stages(feature_map: FeatureMap | None) -> tuple[FeatureMap, ...]:
     return feature_map.maps if isinstance(feature_map, Chain) else (feature_map,)
 
 
-def _input_dim(feature_map: FeatureMap, width: int) -> int | None:
-    """Return how many columns go in where ``width`` come out, the fewest if several numbers do; None if none does."""
+def _widths(stages: tuple[FeatureMap, ...], width: int) -> list[int]:
+    """Return how many columns go into each stage where ``width`` come out: the fewest if several do, 1 if none does."""
+    found: list[int] = []
     d: int | None = width
-    for stage in reversed(_stages(feature_map)):
+    for stage in reversed(stages):
         required = stage.required_dim()
         tried = [required] if required else range(1, (d or 0) + 1)
         d = next((columns for columns in tried if _gives(stage, columns, d)), None)
-    return d
+        found.insert(0, d or 1)
+    return found
 
 
 def _gives(stage: FeatureMap, columns: int, width: int | None) -> bool:
