@@ -124,9 +124,9 @@ def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
     try:
         if kind in (".parquet", ".pq"):
             file = require("pyarrow.parquet", f"Reading {path.name}", "tables", "pyarrow").ParquetFile(
-                path, buffer_size=2**20
+                path, buffer_size=2**20, pre_buffer=False
             )
-            names = chosen(file.schema_arrow.names)
+            names = chosen(file.schema_arrow.names)  # read as it goes: by default a whole row group would be in memory
             yield from file.iter_batches(batch_size=ROWS, columns=names, use_threads=False)
         elif kind in (".arrow", ".feather"):
             with arrow.memory_map(str(path)) as mapped:
