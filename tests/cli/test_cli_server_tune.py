@@ -38,7 +38,15 @@ def test_every_field_of_a_plan_can_be_typed() -> None:
 def test_options_tell_the_true_defaults(run: Any) -> None:
     shown = " ".join(run("server", "tune", "--help").stdout.split())
     for field in fields(TuningPlan):
-        if field.name not in ("lr", "feature_scale", "server_lr", "temperature", "replacement", "test_every"):
+        if field.name not in (
+            "lr",
+            "feature_scale",
+            "server_lr",
+            "temperature",
+            "replacement",
+            "dropout",
+            "test_every",
+        ):
             name = {"batch_size": "local-batch"}.get(field.name, field.name).replace("_", "-")
             after = shown.partition(f" --{name} ")[2]
             assert re.search(r"\[default: ([^]]*)\]", after)[1] == str(field.default), name  # type: ignore[index]

@@ -29,13 +29,13 @@ def test_every_number_of_a_plan_can_be_typed(run: Any, features: str) -> None:
     typed = {
         "rounds": 2, "fraction": 0.5, "lr": 0.2, "momentum": 0.3, "weight_decay": 0.01, "epochs": 2, "server_lr": 0.7,
         "server_momentum": 0.4, "beta_1": 0.8, "beta_2": 0.95, "tau": 0.01, "mu": 0.5, "alpha": 0.2,
-        "feature_scale": 3.0, "adapter": "none", "temperature": 0.3,
+        "feature_scale": 3.0, "adapter": "none", "augment": "none", "temperature": 0.3,
         "batchnorm": "averaged", "validation": 0.2, "check_every": 1, "patience": 3, "test_every": 2, "stage": "lp",
     }  # fmt: skip
     options = [word for name, value in typed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     arguments = ["--clients", "4", "--seeds", "1", "--seed", "5", "--starts", "fedncm", "--local-batch", "7"]
     curve = document(run("tune", features, *arguments, *options, "--replacement", "--json"))["curves"][0]
-    expected = {**typed, "batch_size": 7, "replacement": True, "optimiser": "fedavg", "seed": 5}
+    expected = {**typed, "batch_size": 7, "replacement": True, "dropout": False, "optimiser": "fedavg", "seed": 5}
     assert curve["plan"] == expected
 
 

@@ -141,6 +141,21 @@ def test_what_adapters_cannot_be_is_refused(encoder: Any, parts: Any, start: Sta
         NetworkEngine(TuningPlan(stage="ft", adapter="lora:2"), start_from(head, "fedncm"), images, {})
 
 
+def test_dropout_is_the_encoders_own_by_seed_and_off_in_tests(encoder: Any, parts: Any, start: Start) -> None:
+    plan = TuningPlan(stage="feat", lr=0.02, dropout=True)
+    runs = [NetworkEngine(each, start, encoder, parts, parts["clinic 1"]) for each in
+            (plan, plan, TuningPlan(stage="feat", lr=0.02))]  # fmt: skip
+    state = torch.random.get_rng_state()
+    ends = [engine.train(1, engine.initial(), None, ["clinic 0"])[0] for engine in runs]
+    assert torch.equal(state, torch.random.get_rng_state())
+    for name in ends[0].arrays:
+        np.testing.assert_array_equal(ends[0].arrays[name], ends[1].arrays[name])
+    assert any(not np.array_equal(ends[0].arrays[name], ends[2].arrays[name]) for name in ends[0].arrays)
+    other = runs[0].train(2, runs[0].initial(), None, ["clinic 0"])[0]
+    assert other.loss != ends[0].loss
+    assert runs[0].test(runs[0].initial()) == runs[2].test(runs[2].initial())
+
+
 @pytest.mark.slow
 def test_minilm_learns_with_adapters_for_a_fiftieth_of_the_bytes() -> None:
     minilm = load_encoder("minilm", threads=1)

@@ -22,6 +22,8 @@ STAGES = ("lp", "ft", "feat")
 _SUFFIXES = {"lp": "-lp", "ft": "", "feat": "-feat"}
 #: Running means and variances of batch normalisation: as they came, or learnt by clients and averaged.
 BATCHNORMS = ("frozen", "averaged")
+#: What may be done to images before a client trains on them.
+AUGMENTATIONS = ("flip", "crop")
 
 _number = partial(option, group="Tuning")
 
@@ -104,6 +106,11 @@ class TuningPlan:
     adapter
         ``none`` trains the encoder as a whole in ``ft`` and ``feat``; ``lora:8`` trains and sends changes of rank 8 of
         its linear layers, and leaves the rest as it is.
+    augment
+        ``none``, or what is done to images before each step of ``ft`` and ``feat``: ``flip`` mirrors half of them,
+        ``crop`` takes a random part, ``flip,crop`` does both.
+    dropout
+        Whether dropout and stochastic depth are on in the steps of ``ft`` and ``feat``, with the encoder's own shares.
     batchnorm
         ``frozen``: normalisation uses the encoder's own running means and variances, which stay; ``averaged``:
         clients normalise by their batches, and the running values that result are averaged like parameters.
@@ -169,6 +176,10 @@ class TuningPlan:
     adapter: str = _number(
         "none", "Train low-rank changes of the encoder's linear layers alone: lora:RANK.", metavar="none|lora:RANK"
     )
+    augment: str = _number(
+        "none", "Change images at random before each step: flip, crop, or flip,crop.", metavar="none|flip,crop"
+    )
+    dropout: bool = _number(False, "Drop activations in training as the encoder says, in ft and feat.")
     batchnorm: str = _number(
         "frozen", "Running values of batch normalisation: frozen, or averaged.", metavar="frozen|averaged"
     )
@@ -187,9 +198,10 @@ class TuningPlan:
             if getattr(self, name) not in known:
                 raise UnknownNameError(name, str(getattr(self, name)), known)
         self._check_numbers()
-        self.adapter_rank  # noqa: B018 - checks it
-        if type(self.replacement) is not bool:
-            raise InputError(f"replacement must be true or false, not {self.replacement!r}")
+        self.adapter_rank, self.augmentations  # noqa: B018 - checks them
+        for name in ("replacement", "dropout"):
+            if type(getattr(self, name)) is not bool:
+                raise InputError(f"{name} must be true or false, not {getattr(self, name)!r}")
         self._check_rates()
         self._check_temperature()
 
@@ -231,6 +243,24 @@ class TuningPlan:
     def has_grid(self) -> bool:
         """Whether a rate is still to be chosen among several."""
         return len(self.grid("lr")) * len(self.grid("server_lr")) > 1
+
+    @property
+    def augmentations(self) -> frozenset[str]:
+        """What is done to images before each step.
+
+        Examples
+        --------
+        >>> sorted(TuningPlan(stage="ft", augment="flip,crop").augmentations), TuningPlan().augmentations
+        (['crop', 'flip'], frozenset())
+        """
+        if self.augment == "none":
+            return frozenset()
+        for word in str(self.augment).split(","):
+            if word not in AUGMENTATIONS:
+                raise UnknownNameError("augmentation", word, ("none", *AUGMENTATIONS))
+        if self.stage == "lp":
+            raise InputError("features of stage 'lp' are computed once, so images cannot change: take 'ft' or 'feat'")
+        return frozenset(self.augment.split(","))
 
     @property
     def adapter_rank(self) -> int:

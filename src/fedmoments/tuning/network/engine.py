@@ -1,7 +1,8 @@
 """Clients that train a torch network in one process, by the rule of :mod:`fedmoments.tuning.engine`.
 
 One network serves all clients: the parameters that were sent are loaded before each begins. Dropout and stochastic
-depth stay off, so that a round depends on nothing but the parameters and the draws of :mod:`fedmoments.tuning.draws`.
+depth stay off, or follow from seed, round and client, so that a round depends on nothing but the parameters and the
+draws of :mod:`fedmoments.tuning.draws`.
 Batch normalisation is ``frozen`` (running values of the encoder are used and stay, scales and shifts are trained) or
 ``averaged`` (each batch is normalised by itself, and the running values that result travel with the parameters; a batch
 of one sample, which has no variance, is normalised by the running values and leaves them alone).
@@ -21,9 +22,10 @@ from fedmoments.extras import require
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.torch_runtime import chosen_device, inference
 from fedmoments.settings.plan import TuningPlan
-from fedmoments.tuning.draws import batches, held_out
+from fedmoments.tuning.draws import batches, held_out, stream
 from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
 from fedmoments.tuning.local_rules import LocalRule
+from fedmoments.tuning.network.augmentation import augmented
 from fedmoments.tuning.network.samples import Held, Prepared, held
 from fedmoments.tuning.start import Start
 
@@ -88,6 +90,8 @@ class NetworkEngine:
             raise InputError("feature_scale is for features that were computed once, not for samples: leave it out")
         from fedmoments.tuning.network.modules.model import TunedModel
 
+        if plan.augmentations and encoder.modality != "image":
+            raise InputError(f"augmentations are of images, but '{encoder.name}' encodes {encoder.modality}")
         self._plan, self._start, self._encoder, self._threads = plan, start, encoder, threads
         self._device = chosen_device(device)
         self._model = TunedModel(plan, start, encoder, self._device)
@@ -190,6 +194,7 @@ class NetworkEngine:
 
     def _train_one(self, round_number: int, arrays: Arrays, control: Arrays | None, client: str) -> Update:
         from fedmoments.tuning.network.modules.model import mean_gradient, train_locally
+        from fedmoments.tuning.network.modules.networks import seeded
 
         plan, local = self._plan, self._local
         self._model.load(arrays)
@@ -199,9 +204,10 @@ class NetworkEngine:
             own = self._controls.get(client) or {name: np.zeros_like(array) for name, array in before.items()}
         first = mean_gradient(self._model, plan, self._all(client)) if local.measures == "first" else None
         correction = _by_name(local.added, before, control, own)
-        done = train_locally(
-            self._model, plan, self._batches(round_number, client), correction, measured=local.measures == "mean"
-        )
+        with seeded(stream(plan.seed, "dropout", round_number, client)):
+            done = train_locally(
+                self._model, plan, self._batches(round_number, client), correction, measured=local.measures == "mean"
+            )
         after, gradient = self._model.read(), first or done.gradients
         if not all(np.isfinite(array).all() for array in after.values()):
             raise DivergedError(
@@ -215,6 +221,11 @@ class NetworkEngine:
             self._controls[client] = kept
         return Update(client, len(self._rows[client][0]), done.steps, done.loss, after, change)
 
+    def _seen(self, batch: tuple[NDArray[Any], ...], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+        """Return a batch as it is trained on."""
+        how = self._plan.augmentations
+        return (augmented(batch[0], how, rng),) if how else batch
+
     def _all(self, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
         """Yield all that a client trains on, in batches."""
         samples, places = self._parts[client]
@@ -224,10 +235,11 @@ class NetworkEngine:
     def _batches(self, round_number: int, client: str) -> Iterator[tuple[tuple[NDArray[Any], ...], Ints]]:
         plan, (samples, places) = self._plan, self._parts[client]
         rows = self._rows[client][0]
+        drawing = stream(plan.seed, "augment", round_number, client)
         seen = {"seed": plan.seed, "round_number": round_number, "epochs": plan.epochs}
         for drawn in batches(len(rows), plan.batch_size, client=client, **seen):
             chosen = rows[drawn]
-            yield samples.batch(chosen), places[chosen]
+            yield self._seen(samples.batch(chosen), drawing), places[chosen]
 
     # ------------------------------------------------------------------------------------------ testing
 

@@ -63,6 +63,8 @@ class TunedModel:
         self.trained: dict[str, nn.Parameter] = {}
         self.running: dict[str, Tensor] = {}
         self._learning: list[nn.Module] = []
+        kept = set(normalising(self.network).values()) if plan.dropout else set()
+        self._dropping = [m for m in self.network.modules() if plan.dropout and m not in kept]
         if plan.stage != "lp":
             self._train_encoder(plan)
         if plan.stage != "feat":
@@ -146,18 +148,18 @@ class TunedModel:
 
     @contextmanager
     def _learning_statistics(self, samples: int) -> Iterator[None]:
-        """Normalise by the batch and learn running values, where that was asked for.
+        """Drop activations, normalise by the batch and learn running values, where that was asked for.
 
         One sample has no variance: a batch of one is normalised by the running values, which it leaves alone.
         """
-        learning = self._learning if samples > 1 else []
+        learning = [*self._dropping, *(self._learning if samples > 1 else [])]
         try:
             for layer in learning:
-                layer.train()
+                layer.training = True
             yield
         finally:
             for layer in learning:
-                layer.eval()
+                layer.training = False
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

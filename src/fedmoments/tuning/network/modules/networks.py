@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -23,7 +24,7 @@ from fedmoments.samples.encoders.modules.pixels import PixelModel
 from fedmoments.samples.encoders.modules.sentences import pool_tokens
 from fedmoments.samples.encoders.torch_runtime import TorchImageEncoder
 
-__all__ = ["Network", "fixed_threads", "network_of", "normalising", "taking_part"]
+__all__ = ["Network", "fixed_threads", "network_of", "normalising", "seeded", "taking_part"]
 
 
 class Network(nn.Module, ABC):
@@ -161,6 +162,24 @@ def normalising(network: Network) -> dict[str, _BatchNorm]:
         for name, module in network.body.named_modules()
         if isinstance(module, _BatchNorm) and module.running_mean is not None
     }
+
+
+@contextmanager
+def seeded(rng: np.random.Generator) -> Iterator[None]:
+    """Let torch draw from a number of this generator, and then go on as if nothing had been drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def drawn():
+    ...     with seeded(np.random.default_rng(3)):
+    ...         return float(torch.rand(1))
+    >>> drawn() == drawn()
+    True
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(int(rng.integers(2**63)))
+        yield
 
 
 @contextmanager
