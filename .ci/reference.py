@@ -31,6 +31,7 @@ NAMES = {
     "Measure": (
         "measure", "measure_stream", "measure_files", "Accumulator", "Statistics", "StatisticsSpec", "spec_for",
         "FixedPoint", "SketchPlan", "Layout", "Moment", "save_statistics", "load_statistics", "precision",
+        "with_targets",
     ),
     "Merge": ("Ledger",),
     "Raw tables": ("draft_table", "table_sums", "table_map", "TableMap"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         save_statistics,
     )
     from fedmoments.core.tables import draft_table, table_map, table_sums
+    from fedmoments.core.targets import with_targets
     from fedmoments.privacy.modes.registry import register_privacy
     from fedmoments.samples import register_source, register_split
     from fedmoments.samples.corruptions import register_corruption
@@ -99,6 +100,7 @@ __all__ = [
     "table_map",
     "table_sums",
     "tune_head",
+    "with_targets",
 ]
 
 _ROOMS = {
@@ -125,6 +127,7 @@ _ROOMS = {
         "save_statistics",
     ),
     "fedmoments.core.tables": ("draft_table", "table_map", "table_sums"),
+    "fedmoments.core.targets": ("with_targets",),
     "fedmoments.privacy.modes.registry": ("register_privacy",),
     "fedmoments.samples": ("register_source", "register_split"),
     "fedmoments.samples.corruptions": ("register_corruption",),

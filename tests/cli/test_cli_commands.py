@@ -183,7 +183,7 @@ def test_simulate_goes_on_when_a_head_cannot_be_fitted(run: Any, features: str) 
 def test_simulate_all_leaves_out_only_what_has_a_map_of_its_own(run: Any, features: str) -> None:
     arguments = ["--clients", "5", "--seeds", "1", "--json"]
     heads = [row["head"] for row in document(run("simulate", features, "--heads", "all", *arguments))["rows"]]
-    assert {*fm.head_names()} - {*heads} == {"fed3r-rf", "qda-exchange"}
+    assert {*fm.head_names()} - {*heads} == {"fed3r-rf", "qda-exchange", "fisher-rf", "deep-ridge"}
     small = ["--heads", "all,fed3r-rf", "--set", "fed3r-rf.n_features=30"]
     last = document(run("simulate", features, *small, *arguments))["rows"][-1]
     assert last["head"] == "fed3r-rf"

@@ -96,6 +96,11 @@ def test_the_demo_of_all_heads_with_everything_that_it_can_say(demo: Any) -> Non
     command = [sys.executable, "-m", "fedmoments", "demo", "--all", "-v", "--seeds", "1", "--folder", "runs/all"]
     done = subprocess.run(command, cwd=demo.folder, capture_output=True, text=True, timeout=HANG, check=True)
     results = json.loads((demo.folder / "runs" / "all" / "results.json").read_text("utf-8"))
-    assert {row["head"] for row in results["rows"]} == {*head_names()} - {"fed3r-rf", "qda-exchange"}
+    assert {row["head"] for row in results["rows"]} == {*head_names()} - {
+        "fed3r-rf",
+        "qda-exchange",
+        "fisher-rf",
+        "deep-ridge",
+    }
     assert "20 clients a round" in done.stdout
     assert all(detail["digest"][:16] in done.stdout for detail in results["details"] if detail["digest"])

@@ -64,13 +64,18 @@ def fit(
     hyper = hyper_parameters(head, settings or [])
     instance = make_head(head, **hyper)
     ledger, first, clients = _gather(contributions(files, whole=False), instance)
+    if first.targets:
+        hyper["targets"] = len(first.targets)
     feature_map = map_of(first)
     _require_own_map(head, instance, feature_map)
     start = time.perf_counter()
-    classifier = fit(head, ledger, class_names=first.class_names, feature_map=feature_map, **hyper)
+    names = first.targets or first.class_names
+    classifier = fit(head, ledger, class_names=names, feature_map=feature_map, **hyper)
     seconds = time.perf_counter() - start
     samples = ledger.statistics().n_samples
     version = _version(place, classifier.digest())
+    if first.targets:
+        classifier = classifier.noting(columns=first.columns)
     classifier = classifier.noting(clients=len(clients), samples=samples, encoder=first.encoder, version=version)
     classifier.save(place)
     size = place.stat().st_size
@@ -94,10 +99,14 @@ def fit(
             }
         )
         return
+    kind = "targets" if first.targets else "classes"
     print_line(
-        f"{head} from {samples:,} samples of {plural(len(clients), 'client')}: {classifier.n_classes} classes, "
+        f"{head} from {samples:,} samples of {plural(len(clients), 'client')}: {classifier.n_classes} {kind}, "
         f"d = {classifier.dim}, solved in {readable_seconds(seconds)}"
     )
+    if first.targets:
+        shares = zip(classifier.class_names, classifier.info["r_squared"], strict=True)
+        print_line("R² of these samples: " + ", ".join(f"{name} {share:.3f}" for name, share in shares))
     if choice := choice_of(classifier):
         print_line(f"{head} {choice}")
     if absent:
@@ -129,6 +138,7 @@ def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
     first: Any = None
     clients: list[str] = []
     for part in parts:
+        _require_targets(part, head)
         if ledger is None:
             stats, first = part.stats, part
             form, head = stats.fixed_point, head.suited(stats.spec)
@@ -149,6 +159,20 @@ def _require_moments(part: Any, head: Any) -> None:
         require(part.stats, head.needs, type(head).__name__)
     except FedMomentsError as error:
         raise MissingMomentError(f"{part.path}: {error}") from error
+
+
+def _require_targets(part: Any, head: Any) -> None:
+    """Refuse a head for classes on targets, and a head for targets without."""
+    from fedmoments.core.heads.registry import TARGET_HEADS
+    from fedmoments.core.targets import TargetHead
+
+    if isinstance(head, TargetHead) != bool(part.targets):
+        raise InputError(
+            f"{part.path} holds targets ({', '.join(part.targets)}), and the head is one for classes: give --head "
+            f"{' or --head '.join(TARGET_HEADS)}"
+            if part.targets
+            else f"the head predicts targets, but {part.path} holds classes: measure with --targets"
+        )
 
 
 def _require_own_map(name: str, head: Any, feature_map: Any) -> None:
@@ -184,13 +208,16 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Test a classifier on held-out samples or features: accuracy, and which classes are taken for which."""
-    from fedmoments.core.classifier import load
+    from fedmoments.core.classifier import TargetModel, load
     from fedmoments.handover.labelled import labelled_features, read_labelled
     from fedmoments.handover.model import Model
     from fedmoments.study.simulation import evaluate
 
     file = existing_file(classifier)
-    tested = read_labelled(source, load(file))
+    if isinstance(fitted := load(file), TargetModel):
+        _evaluate_targets(classifier, fitted, source, json=json)
+        return
+    tested = read_labelled(source, fitted)
     model = Model.read(file, encode=tested.modality != "features", **loading(running))
     with progress_bar("encoding") as move:
         samples, problems = labelled_features(
@@ -218,3 +245,26 @@ def evaluate(
             for row in result.to_dict(per_class=True, most=0)["per_class"]
         ]
         print_table(["class", "samples", "accuracy"], rows, right=["samples", "accuracy"])
+
+
+def _evaluate_targets(file: Path, model: Any, source: SampleSource, *, json: bool) -> None:
+    """Test a model of targets on a table or on arrays whose columns of targets have the model's names."""
+    from dataclasses import asdict
+
+    from fedmoments.handover.targets import figures_of, read_targets
+
+    X, targets = read_targets(source.data, model, tuple(model.info.get("columns") or ()))
+    figures = figures_of(model, X, targets)
+    if json:
+        found = [asdict(each) for each in figures]
+        print_json({"classifier": str(file), "data": source.data, "samples": len(X), "targets": found})
+        return
+    print_line(f"{len(X):,} samples, {plural(len(figures), 'target')}: score {model.score(X, targets):.3f}")
+    columns = {"target": "name", "R²": "r_squared", "error": "error", "F1": "f1", "wrong": "wrong"}
+    shown = [name for name, key in columns.items() if key == "r_squared" or getattr(figures[0], key) is not None]
+    rows = [[_cell(getattr(each, columns[name])) for name in shown] for each in figures]
+    print_table(shown, rows, right=shown[1:])
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"

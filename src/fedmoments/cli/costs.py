@@ -134,18 +134,20 @@ class _Asked:
         from fedmoments.core.costs import one_shot_cost
         from fedmoments.core.statistics import SketchPlan
 
+        behind = _map_dimension(method, self.map_dimension, self.dim, min(self.dim, self.classes - 1) or 1)
+        plain = behind if self.map_dimension is None else None
         return one_shot_cost(
             method,
             d=self.dim,
             clients=self.clients,
             present_classes=self.present,
             classes=self.classes,
-            map_dimension=_map_dimension(method, self.map_dimension, min(self.dim, self.classes - 1) or 1),
+            map_dimension=behind,
             means_per_client=self.means_per_client if _sends_means(method) else 1,
             packed=self.packed,
             encoder_parameters=_encoder(self.encoder_parameters, "--ship-encoder") if self.ship_encoder else 0,
             bytes_per_number=self.bytes_per_number,
-            sketch=SketchPlan(self.budget).at(self.dim).settled(self.classes or 0),
+            sketch=SketchPlan(self.budget).at(plain or self.dim).settled(self.classes or 0),
         )
 
 
@@ -211,14 +213,14 @@ def _show(rows: list[dict[str, Any]], sampling: dict[str, Any]) -> None:
     print_line("One-shot methods upload once a client; counts (one whole number a class) are not included.")
 
 
-def _map_dimension(method: str, given: int | None, directions: int) -> int | None:
+def _map_dimension(method: str, given: int | None, dim: int, directions: int) -> int | None:
     """Return the dimension behind a map: as given, that of the head's own map, or that in which classes differ."""
     from fedmoments.core.heads import presets
 
     if given is not None or method not in presets():
         return given
     head = presets()[method].make()
-    return getattr(head, "n_features", directions) if head.has_own_map else None
+    return (head.mapped_dim(dim) or directions) if head.has_own_map else None
 
 
 def _sends_means(method: str) -> bool:

@@ -156,11 +156,12 @@ def heads(
 
 def _list(dim: int, classes: int, *, json: bool) -> None:
     from fedmoments.core.heads import head_names
+    from fedmoments.core.heads.registry import TARGET_HEADS
 
     rows = [_describe(name, dim, classes) for name in head_names()]
-    baselines = _baselines()
+    others, baselines = [_describe(name, dim + 1, 1) for name in TARGET_HEADS], _baselines()
     if json:
-        print_json({"dim": dim, "classes": classes, "heads": rows, "baselines": baselines})
+        print_json({"dim": dim, "classes": classes, "heads": rows, "targets": others, "baselines": baselines})
         return
     print_line(f"One client, d = {dim}, C = {classes} classes held, 4 bytes a number, symmetric matrices packed.")
     print_line()
@@ -174,25 +175,34 @@ def _list(dim: int, classes: int, *, json: bool) -> None:
     print_line("Counts, one whole number a class, go with everything and are not priced.")
     print_line("fed3r-rf measures behind a random Fourier map: its d is the number of random features.")
     print_line()
+    print_line("Heads for targets that are no classes, one target priced (measure --targets, fit, evaluate):")
+    print_line()
+    targets = [[r["name"], readable_bytes(r["bytes"]), "gram of features and targets", r["summary"]] for r in others]
+    print_table(["head", "up", "sends", "what it is"], targets, right=["up"])
+    print_line()
     print_line("Baselines, for comparison, in simulations only: what their clients send does not add up.")
     print_line()
-    others = [[b["name"], b["sends"], b["summary"], b["paper"]] for b in baselines]
-    print_table(["baseline", "sends", "what it is", "paper"], others)
+    compared = [[b["name"], b["sends"], b["summary"], b["paper"]] for b in baselines]
+    print_table(["baseline", "sends", "what it is", "paper"], compared)
     print_line()
     print_line("fedmoments heads NAME explains one and its hyper-parameters")
 
 
 def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
     from fedmoments.core.heads import presets
+    from fedmoments.core.heads.registry import TARGET_HEADS
     from fedmoments.study.baselines import baselines
 
-    known = {**presets(), **baselines()}
+    known = {**presets(), **TARGET_HEADS, **baselines()}
     if name not in known:
         raise UnknownNameError("head or baseline", name, known)
-    baseline = name not in presets()
+    baseline = name in baselines() and name not in presets()
+    dim, classes = (dim + 1, 1) if name in TARGET_HEADS else (dim, classes)
     description = next(b for b in _baselines() if b["name"] == name) if baseline else _describe(name, dim, classes)
     rows = hyper_table(known[name])
     options = example_options(name, hyper_example(known[name]), baseline=baseline)
+    if name in TARGET_HEADS:
+        options = {command: text for command, text in options.items() if command == "fit"}
     if json:
         priced = {} if baseline else {"classes": classes}
         print_json({"baseline": baseline, **description, **priced, "parameters": rows, "examples": options})
@@ -229,10 +239,11 @@ def _baselines() -> list[dict[str, Any]]:
 def _describe(name: str, dim: int, classes: int) -> dict[str, Any]:
     from fedmoments.core.costs import floats_of
     from fedmoments.core.heads import presets
+    from fedmoments.core.heads.registry import TARGET_HEADS
 
-    preset = presets()[name]
+    preset = {**presets(), **TARGET_HEADS}[name]
     head = preset.make()
-    width = getattr(head, "n_features", dim) if head.has_own_map else dim
+    width = head.mapped_dim(dim) or dim
     size = floats_of(head.needs.sent, width, classes)
     return {
         "name": name,

@@ -60,9 +60,10 @@ def hyper_parameters(head: str, pairs: Iterable[str]) -> dict[str, Any]:
 def _declared(name: str) -> type[Any]:
     """Return the class whose fields are the hyper-parameters."""
     from fedmoments.core.heads import presets
+    from fedmoments.core.heads.registry import TARGET_HEADS
     from fedmoments.study.baselines import baselines
 
-    table, more = presets(), baselines()
+    table, more = {**presets(), **TARGET_HEADS}, baselines()
     if name in table:
         return table[name].head
     if name in more:

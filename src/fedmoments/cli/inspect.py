@@ -57,6 +57,8 @@ def _statistics(path: Path) -> dict[str, Any]:
 
     part = Contribution(path)
     stats = part.stats
+    from fedmoments.core.heads.registry import TARGET_HEADS
+
     counts = stats.class_counts
     return {
         "moments": list(stats.spec.sent),
@@ -72,8 +74,9 @@ def _statistics(path: Path) -> dict[str, Any]:
         "class_names": part.class_names,
         "feature_map": part.feature_map,
         "encoder": part.encoder,
+        "targets": part.targets or None,
         "fixed_point": vars(stats.fixed_point) if stats.fixed_point else None,
-        "fits_heads": _fitting(stats),
+        "fits_heads": list(TARGET_HEADS) if part.targets else _fitting(stats),
         "digest": stats.digest(),
     }
 

@@ -45,6 +45,7 @@ def measure(
     from fedmoments.core.statistics import save_statistics
 
     place = writable_place(out)
+    _require_targets(asked, lake)
     way = Way(spec_of(asked, mapping.fourier), asked, mapping, form_of(rounding))
     with precision(asked.precision):
         measured = measure_any(data, way, whose, lake, columns)
@@ -56,6 +57,8 @@ def measure(
         "class_names": list(measured.class_names) or None,
         "feature_map": feature_map.describe() if feature_map else None,
         "encoder": measured.encoder,
+        "targets": list(measured.targets),
+        "columns": list(lake.features) if measured.targets else [],
     }
     save_statistics(place, stats, notes)
     if json:
@@ -63,14 +66,27 @@ def measure(
         found = {"client": measured.client, **_document(stats, notes), "problems": problems}
         print_json({"out": str(place), "bytes": place.stat().st_size, **found})
         return
-    print_line(
-        f"client {measured.client}: {stats.n_samples:,} samples of {len(stats.classes)} of {stats.n_classes} classes, "
-        f"d = {stats.dim}: {stats.spec}"
-    )
+    what = f"{len(stats.classes)} of {stats.n_classes} classes, d = {stats.dim}"
+    if measured.targets:
+        what = f"targets {', '.join(measured.targets)}, d = {stats.dim - len(measured.targets)}"
+    print_line(f"client {measured.client}: {stats.n_samples:,} samples of {what}: {stats.spec}")
     if feature_map is not None:
         print_line(f"measured behind {feature_map}")
     print_problems(measured.problems, "all with --json")
     print_line(f"wrote {place} ({readable_bytes(place.stat().st_size)})")
+
+
+def _require_targets(asked: MeasureSettings, lake: Lake) -> None:
+    """Refuse heads for targets without targets, and heads for classes with them."""
+    from fedmoments.core.heads.registry import TARGET_HEADS
+
+    for name in asked.head:
+        if (name in TARGET_HEADS) != bool(lake.targets):
+            raise InputError(
+                f"head '{name}' predicts targets: name their columns by --targets"
+                if name in TARGET_HEADS
+                else f"--targets are for {' and '.join(TARGET_HEADS)}, but '{name}' is a head for classes"
+            )
 
 
 def _document(stats: Any, notes: dict[str, Any]) -> dict[str, Any]:

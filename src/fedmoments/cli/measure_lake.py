@@ -23,6 +23,12 @@ class Lake:
         'Feature columns: a,b,c or "emb*", or one column of vectors; all other columns of numbers by default (tables).',
         metavar="COLUMN,…",
     )
+    targets: tuple[str, ...] = option(
+        (),
+        "Columns of numbers to predict, instead of labels (ridge-regression, multi-label); of an .npz, names for the "
+        "columns of y_train.",
+        metavar="COLUMN,…",
+    )
     encode: str | None = option(
         None, "Encode samples, or the column --features of tables, by this encoder first.", metavar="ENCODER"
     )
@@ -59,12 +65,12 @@ def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any
     from fedmoments.samples.lakes import class_names_of, measure_files
 
     names: tuple[str, ...] = ()
-    if options.get("n_classes") is None:
+    if options.get("n_classes") is None and not lake.targets:
         names, options["n_classes"] = class_names_of(place, lake.label)
     with workers_of(lake.workers, lake.cluster) as executor, progress_bar("measuring") as move:
         stats = measure_files(
             place, spec, executor=executor, class_names=names or None, label=lake.label,
-            features=lake.features or None, encoder=lake.encode, manifest=lake.manifest,
+            features=lake.features or None, targets=lake.targets, encoder=lake.encode, manifest=lake.manifest,
             progress=lambda done, total: move(done, total, "files"), **options,
         )  # fmt: skip
     return stats, names
@@ -79,5 +85,6 @@ def lake_dim(place: str, lake: Lake) -> int:
         from fedmoments.samples.encoders.registry import load_encoder
 
         return load_encoder(lake.encode).dim
-    X, _ = next(iter(table_batches(files_of(place)[0], Columns(label=lake.label, features=lake.features or None))))
+    columns = Columns(label=lake.label, features=lake.features or None, targets=lake.targets)
+    X, _ = next(iter(table_batches(files_of(place)[0], columns)))
     return int(X.shape[1])

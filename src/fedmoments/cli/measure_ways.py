@@ -72,6 +72,7 @@ class Measured:
     class_names: tuple[str, ...]
     feature_map: Any
     encoder: str | dict[str, Any] | None
+    targets: tuple[str, ...] = ()
     problems: tuple[Any, ...] = ()
 
 
@@ -91,7 +92,7 @@ def measure_any(data: str, way: Way, whose: Whose, lake: Lake, columns: SampleSo
         data = data.removeprefix("npz:")
     if columns.table is not None:
         return _of_raw_table(replace(columns, data=data), way, whose, lake)
-    tables = lake_of(data)
+    tables = data if lake.targets else lake_of(data)
     if tables is None and _names_samples(data):
         return _of_samples(replace(columns, data=data), way, whose, lake)
     if columns != SampleSource():
@@ -125,7 +126,7 @@ def _of_raw_table(source: SampleSource, way: Way, whose: Whose, lake: Lake) -> M
     every = np.arange(len(train))
     stats, feature_map = _sums(train.items, train.labels, every, len(data.class_names), way, table=data.table)
     name = whose.client or Path(source.data.partition(":")[2] or source.data).stem
-    return Measured(name, stats, data.class_names, feature_map, None, data.problems)
+    return Measured(name, stats, data.class_names, feature_map, None, problems=data.problems)
 
 
 def _names_samples(data: str) -> bool:
@@ -148,8 +149,9 @@ def _of_tables(place: str, way: Way, whose: Whose, lake: Lake) -> Measured:
         fixed_point=way.form,
     )  # fmt: skip
     return Measured(
-        whose.client or Path(place).stem or "client", stats, class_names, feature_map, whose.encoder or lake.encode
-    )
+        whose.client or Path(place).stem or "client", stats, class_names, feature_map, whose.encoder or lake.encode,
+        lake.targets,
+    )  # fmt: skip
 
 
 def _of_file(file: Path, way: Way, whose: Whose) -> Measured:
@@ -180,7 +182,7 @@ def _of_samples(source: SampleSource, way: Way, whose: Whose, lake: Lake) -> Mea
     train = parts["train"]
     stats, feature_map = _sums(train.features, train.labels, np.arange(len(train)), len(train.class_names), way)
     name = whose.client or Path(source.data.partition(":")[2] or source.data).stem
-    return Measured(name, stats, train.class_names, feature_map, note, train.problems)
+    return Measured(name, stats, train.class_names, feature_map, note, problems=train.problems)
 
 
 def _sums(X: Any, y: Any, chosen: Any, n_classes: int, way: Way, *, table: Any = None) -> tuple[Any, Any]:

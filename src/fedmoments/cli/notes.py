@@ -1,7 +1,9 @@
 """Notes in the header of a statistics file, which say what its numbers are about, and whether two may be merged.
 
 ``class_names`` (list or null), ``feature_map`` (description or null), ``encoder`` (its name as it was typed, its note
-where this software encoded, or null) and ``clients`` (names of everybody whose data are in the file).
+where this software encoded, or null), ``targets`` (names of the last columns, where they are targets), ``columns``
+(which columns of tables were features beside targets, if they were named) and ``clients`` (names of everybody whose
+data are in the file).
 """
 
 from collections.abc import Iterable
@@ -34,6 +36,8 @@ class Contribution:
         self.class_names: list[str] | None = notes.get("class_names")
         self.feature_map: dict[str, Any] | None = notes.get("feature_map")
         self.encoder: str | dict[str, Any] | None = notes.get("encoder")
+        self.targets: list[str] = [str(name) for name in notes.get("targets") or []]
+        self.columns: list[str] = [str(name) for name in notes.get("columns") or []]
         if self.class_names is not None and len(self.class_names) != self.stats.n_classes:
             raise FileFormatError(
                 f"{path} names {len(self.class_names)} classes, but holds statistics of {self.stats.n_classes}"
@@ -46,6 +50,8 @@ class Contribution:
             "class_names": self.class_names,
             "feature_map": self.feature_map,
             "encoder": self.encoder,
+            "targets": self.targets,
+            "columns": self.columns,
         }
 
     def require_same(self, other: "Contribution", *, whole: bool) -> None:
@@ -54,6 +60,8 @@ class Contribution:
             ("feature maps", self.feature_map, other.feature_map),
             ("kinds of classes", _kind(self), _kind(other)),
             ("encoders", _encoder(self), _encoder(other)),
+            ("targets", self.targets, other.targets),
+            ("columns of features", self.columns, other.columns),
             ("dimensions", self.stats.dim, other.stats.dim),
             ("fixed-point forms", self.stats.fixed_point, other.stats.fixed_point),
         ]

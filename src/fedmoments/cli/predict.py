@@ -46,6 +46,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Classify images, sentences or features. What cannot be read is named; if nothing can, that is an error."""
+    from fedmoments.core.classifier import TargetModel
     from fedmoments.handover.answers import predict as classify
     from fedmoments.handover.model import Model
 
@@ -54,6 +55,9 @@ def predict(
         raise InputError("--json and --csv are two ways to print: give one of them")
     whole = Model.read(existing_file(model), encoder, **loading(running))
     samples = _samples(whole, files or [], text or [], column)
+    if isinstance(whole.classifier, TargetModel):
+        _show_targets(whole, samples, json=json, table=table)
+        return
     with progress_bar("classifying") as move:
         how = {"batch_size": running.batch_size, "readers": running.readers}
         answers, problems = classify(whole, samples, progress=lambda done, total: move(done, total, ""), **asked, **how)
@@ -66,6 +70,35 @@ def predict(
         _show_rows(answers, top, answering.coverage)
     for problem in problems:
         (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
+
+
+def _show_targets(model: "Model", samples: "Samples", *, json: bool, table: bool) -> None:
+    """Print the values of all targets, or the labels that each sample has."""
+    from fedmoments.handover.answers import encoded
+
+    done = encoded(model, samples, cache_dir=False)
+    predicted = model.classifier.predict(done.features)
+    names, sources = model.classifier.class_names, [samples.source(int(place)) for place in done.kept]
+    if json:
+        rows = [
+            {"source": source, "values": dict(zip(names, row.tolist(), strict=True))}
+            for source, row in zip(sources, predicted, strict=True)
+        ]
+        problems = [{"where": problem.where, "why": problem.why} for problem in done.problems]
+        print_json({"model": model.classifier.digest(), "predictions": rows, "problems": problems})
+        return
+    cells = [[source, *map(_value, row.tolist())] for source, row in zip(sources, predicted, strict=True)]
+    if table:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([["sample", *map(visible, names)], *([visible(row[0]), *row[1:]] for row in cells)])
+    else:
+        print_table(["sample", *names], cells, right=list(names))
+    for problem in done.problems:
+        (print_note if table else print_line)(f"not read: {problem.where}: {problem.why}")
+
+
+def _value(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:.6g}"
 
 
 def _document(answers: "Sequence[tuple[str, Answer]]", problems: "Sequence[Problem]", top: int) -> dict[str, Any]:

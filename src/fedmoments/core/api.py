@@ -1,20 +1,23 @@
 """The short way: measure every client, merge, solve; in one call."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier import Classifier, target_matrix
 from fedmoments.core.gaussian import require
 from fedmoments.core.heads import Head, make_head, presets
 from fedmoments.core.heads.preset import label_of
+from fedmoments.core.heads.registry import TARGET_HEADS
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
 from fedmoments.core.parties import Columns, Parties, parties_of
 from fedmoments.core.raw_parties import coded_parties, wants_table
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
+from fedmoments.core.targets import TargetHead, with_targets
 from fedmoments.errors import InputError
 
 __all__ = ["Clients", "fit", "measure", "spec_for"]
@@ -143,7 +146,8 @@ def fit(
         A name (see ``fedmoments heads``) or a head.
     clients
         Client id -> (X, y) or statistics; a list of pairs (X, y); a table (pandas, polars, Arrow, Hugging Face) with a
-        column of labels and one of clients; or a ledger; or merged statistics.
+        column of labels and one of clients; or a ledger; or merged statistics. For heads of targets
+        (``ridge-regression``, ``multi-label``) y are numbers (n,) or (n, m).
     n_classes
         C; the highest label plus one by default. Only for data.
     class_names
@@ -185,6 +189,10 @@ def fit(
         parties, feature_map = coded_parties(clients, columns, feature_map, class_names)
     elif not isinstance(clients, Ledger | Statistics):
         parties = parties_of(clients, columns, class_names)
+    name = head if isinstance(head, str) else label_of({**presets(), **TARGET_HEADS}, head)
+    if isinstance(chosen, TargetHead):
+        model = _fit_targets(chosen, parties, clients, feature_map, fixed_point).noting(head=name)
+        return model.named(class_names) if class_names is not None else model
     given = _public_map(chosen, parties, feature_map)
     source: Ledger | Statistics
     if parties is None:
@@ -207,7 +215,6 @@ def fit(
         _require_map(chosen, source, full_map)
         class_names = class_names if class_names is not None else parties.class_names or None
     classifier = chosen.fit(source).mapped(full_map)
-    name = head if isinstance(head, str) else label_of(presets(), head)
     classifier = classifier.noting(head=name, settings=chosen.suited(source.spec).settings())
     return classifier if class_names is None else classifier.named(class_names)
 
@@ -220,6 +227,28 @@ def _require_map(head: Head, source: Ledger | Statistics, feature_map: FeatureMa
             f"{type(head).__name__} is measured behind a feature map of its own, which statistics do not hold: give "
             "fit the feature_map that they were measured behind"
         )
+
+
+def _fit_targets(
+    head: TargetHead, parties: Parties | None, measured: Any, given: FeatureMap | str | None, form: FixedPoint | None
+) -> Classifier:
+    """Fit a head for targets: from data, or from what was measured of features and targets together."""
+    feature_map = _public_map(head, parties, given)
+    source = measured
+    if parties is not None:
+        texts = parties.class_names
+        if texts or any(isinstance(data, Statistics) for data in parties.data.values()):
+            what = f"text ({', '.join(texts[:3])})" if texts else "statistics"
+            raise InputError(
+                f"{type(head).__name__} is fitted from features and numbers, but {what} arrived: give targets as "
+                "numbers, or a ledger that fedmoments.measure made of fedmoments.with_targets(…)"
+            )
+        pairs: dict[Any, Any] = dict(parties.data)
+        joint = with_targets(pairs, feature_map)
+        source = measure(joint, head.needs, n_classes=1, fixed_point=form, fold=True)
+        head = replace(head, targets=target_matrix(next(iter(pairs.values()))[1]).shape[1])
+    model = head.fit(source).mapped(feature_map)
+    return model.noting(settings=head.settings())
 
 
 def _measured_before(measured: Any, budget: str | SketchPlan | None) -> Any:
@@ -287,20 +316,21 @@ def _whole_map(
     data = {k: v for k, v in clients.items() if not isinstance(v, Statistics)}
     if not data:
         return given
-    pilot: Statistics | None = None
-    if head.pilot_needs is not None:
+
+    def measured(needs: StatisticsSpec, behind: FeatureMap | None) -> Statistics:
         if len(data) < len(clients):
             raise InputError(
                 "some clients gave features and some statistics, but this head chooses its feature map from all "
                 "clients' features first: give features only, or choose the map's parameters yourself"
             )
-        needs = head.pilot_needs
-        ledger = measure(data, needs, n_classes=n_classes, feature_map=given, fixed_point=form, fold=True)
-        pilot = ledger.statistics()
+        maps = compose(*(each for each in (given, behind) if each))
+        ledger = measure(data, needs, n_classes=n_classes, feature_map=maps, fixed_point=form, fold=True)
+        return ledger.statistics()
+
     first = np.asarray(next(iter(data.values()))[0])
     if first.ndim != 2:
         return given
-    own = head.feature_map(given.output_dim(first.shape[1]) if given else first.shape[1], pilot)
+    own = head.agreed_map(given.output_dim(first.shape[1]) if given else first.shape[1], measured)
     if own is None:
         return given
     return compose(given, own) if given else own

@@ -35,11 +35,19 @@ class Columns:
     features
         Names or patterns (``emb*``) of feature columns, or of one column of vectors; all columns of numbers that are
         neither label nor client by default.
+    targets
+        Names of columns of numbers that stand in for labels, and are no features; empty where there are classes.
     """
 
     label: str = "label"
     client: str = "client"
     features: Sequence[str] | str | None = None
+    targets: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that are no features."""
+        return (*(self.targets or (self.label,)), self.client)
 
 
 @dataclass(frozen=True)
@@ -215,7 +223,7 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     """Return the features (n, d) of a pyarrow table or record batch: columns of numbers, or one of vectors."""
     arrow = require("pyarrow", "Reading a table", "tables")
     types = {field.name: field.type for field in table.schema}
-    rest = [name for name in types if name not in (columns.label, columns.client)]
+    rest = [name for name in types if name not in columns.keys]
     if columns.features is None:
         several = ([name for name in rest if test(arrow, types[name])] for test in (_is_number, _is_vector))
         names = next(filter(None, several), [])

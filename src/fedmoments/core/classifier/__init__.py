@@ -5,6 +5,7 @@ from fedmoments.core.classifier.ensemble import EnsembleClassifier
 from fedmoments.core.classifier.linear import LinearClassifier
 from fedmoments.core.classifier.mixture import MixtureClassifier
 from fedmoments.core.classifier.quadratic import DiagonalClassifier, LowRankClassifier, QuadraticClassifier
+from fedmoments.core.classifier.targets import MultiLabel, Regression, TargetModel, target_matrix
 
 __all__ = [
     "Classifier",
@@ -13,7 +14,11 @@ __all__ = [
     "LinearClassifier",
     "LowRankClassifier",
     "MixtureClassifier",
+    "MultiLabel",
     "QuadraticClassifier",
+    "Regression",
+    "TargetModel",
     "load",
     "load_bytes",
+    "target_matrix",
 ]

@@ -11,12 +11,19 @@ from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.preset import Preset, made, preset_of
 from fedmoments.registry import Registry, scan
 
-__all__ = ["HEADS", "head_names", "make_head", "presets", "register_head"]
+__all__ = ["HEADS", "TARGET_HEADS", "head_names", "make_head", "presets", "register_head"]
 
 Given = TypeVar("Given", bound=type[Head] | Head | Preset[Head])
 
 HEADS: Registry[Preset[Head]] = Registry(
     "head", group="fedmoments.heads", accept=preset_of(Head), built_in=scan("fedmoments.core.heads", "PRESETS")
+)
+#: Heads whose targets are no classes (:mod:`fedmoments.core.targets`): not for simulations of classes.
+TARGET_HEADS: Registry[Preset[Head]] = Registry(
+    "head for targets",
+    group="fedmoments.target_heads",
+    accept=preset_of(Head),
+    built_in=scan("fedmoments.core.targets", "PRESETS"),
 )
 
 
@@ -70,7 +77,7 @@ def head_names() -> tuple[str, ...]:
 
 
 def make_head(name: str, **hyper: Any) -> Head:
-    """Return the head of that name with these hyper-parameters.
+    """Return the head of that name with these hyper-parameters, also one for targets that are no classes.
 
     Examples
     --------
@@ -80,4 +87,4 @@ def make_head(name: str, **hyper: Any) -> Head:
     Traceback (most recent call last):
     fedmoments.errors.InputError: head 'fedncm' has no hyper-parameter 'shrinkage': it takes metric
     """
-    return made(HEADS, name, hyper)
+    return made(TARGET_HEADS if name in TARGET_HEADS else HEADS, name, hyper)

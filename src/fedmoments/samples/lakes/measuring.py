@@ -27,6 +27,7 @@ def measure_files(
     class_names: Sequence[str] | None = None,
     label: str = "label",
     features: Sequence[str] | str | None = None,
+    targets: Sequence[str] = (),
     encoder: Any = None,
     feature_map: FeatureMap | None = None,
     seed: int = 0,
@@ -54,6 +55,9 @@ def measure_files(
     label, features
         The column of labels; names or patterns (``emb*``) of feature columns, or one column of vectors; all other
         columns of numbers by default.
+    targets
+        Columns of numbers that are predicted, instead of labels: measured beside the features, in one class
+        (:func:`fedmoments.with_targets`). Of an npz file, names for the columns of ``y_train``.
     encoder
         One of ours by name, or a function that can be pickled: makes features of the values of the column ``features``.
     feature_map, seed, fixed_point, client
@@ -75,12 +79,15 @@ def measure_files(
            [1., 1.]])
     """
     files = files_of(paths)
-    if n_classes is None and class_names is None:
+    names: tuple[str, ...] = ()
+    if targets:
+        count = 1
+    elif n_classes is None and class_names is None:
         names, count = class_names_of(files, label)
     else:
         names = tuple(class_names or ())
         count = n_classes if n_classes is not None else len(names)
-    columns = Columns(label=label, features=features)
+    columns = Columns(label=label, features=features, targets=tuple(targets))
     plan = FilesPlan(spec, count, columns, names, encoder, feature_map, seed, fixed_point, client)
     engine, done = engine_of(executor), 0
 

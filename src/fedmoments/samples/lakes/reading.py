@@ -4,7 +4,7 @@
 ``.parquet``, ``.pq``     columns of numbers, one column of vectors, or one of samples for an encoder
 ``.arrow``, ``.feather``  the same, in Arrow's own format (memory-mapped), also as Hugging Face caches it
 ``.csv``                  a line of names, then columns of numbers
-``.npz``                  ``x_train`` and ``y_train``
+``.npz``                  ``x_train`` and ``y_train``, which may be targets, (n,) or (n, m)
 ========================  ==================================================================================
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.classifier import target_matrix
 from fedmoments.core.linalg import blocks
 from fedmoments.core.parties import Columns, columns_matching, table_matrix
 from fedmoments.errors import FileFormatError, InputError
@@ -62,7 +63,7 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Iterator[tuple[Any, NDArray[Any]]]:
-    """Yield (X, labels) of a file, some thousand rows at a time.
+    """Yield (X, labels) of a file, some thousand rows at a time; targets (n, m) instead of labels where there are any.
 
     Parameters
     ----------
@@ -76,12 +77,11 @@ def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Ite
     if path.suffix.lower() == ".npz":
         arrays = _arrays(path, "x_train", "y_train")
         for block in blocks(len(arrays["x_train"]), ROWS):
-            yield arrays["x_train"][block], arrays["y_train"][block]
+            labels = arrays["y_train"][block]
+            yield arrays["x_train"][block], _checked_targets(path, labels, columns) if columns.targets else labels
         return
     for batch in _arrow_batches(path, lambda names: _needed(names, columns)):
-        if columns.label not in batch.schema.names:
-            raise InputError(f"{path} has no column '{columns.label}' of labels: say by label= which it is")
-        labels = _labels(batch[columns.label])
+        labels = _targets(path, batch, columns) if columns.targets else _labels_of(path, batch, columns)
         if samples:
             (name,) = columns_matching(batch.schema.names, columns.features or "image")[:1]
             yield [_bytes_of(value) for value in batch[name].to_pylist()], labels
@@ -113,8 +113,37 @@ def _needed(names: Sequence[str], columns: Columns) -> list[str]:
     """Return the columns to read: all but that of clients, if features are not named."""
     if columns.features is None:
         return [name for name in names if name != columns.client]
-    rest = [name for name in names if name != columns.label]
-    return [name for name in names if name == columns.label] + columns_matching(rest, columns.features)
+    wanted = columns.targets or (columns.label,)
+    rest = [name for name in names if name not in wanted]
+    return [name for name in names if name in wanted] + columns_matching(rest, columns.features)
+
+
+def _labels_of(path: Path, batch: Any, columns: Columns) -> NDArray[Any]:
+    if columns.label not in batch.schema.names:
+        raise InputError(f"{path} has no column '{columns.label}' of labels: say by label= which it is")
+    return _labels(batch[columns.label])
+
+
+def _checked_targets(path: Path, values: NDArray[Any], columns: Columns) -> NDArray[Any]:
+    matrix = target_matrix(values)
+    if matrix.shape[1] != len(columns.targets):
+        raise InputError(
+            f"'y_train' of {path} has {matrix.shape[1]} targets, but {len(columns.targets)} were named: "
+            f"{', '.join(columns.targets)}"
+        )
+    return matrix
+
+
+def _targets(path: Path, batch: Any, columns: Columns) -> NDArray[Any]:
+    """Return the columns of targets of a batch, (n, m)."""
+    missing = [name for name in columns.targets if name not in batch.schema.names]
+    if missing:
+        raise InputError(f"{path} has no column '{missing[0]}' of targets: it has {', '.join(batch.schema.names)}")
+    values = [batch[name] for name in columns.targets]
+    for name, column in zip(columns.targets, values, strict=True):
+        if column.null_count:
+            raise InputError(f"the target '{name}' has {column.null_count} missing values: drop these rows first")
+    return target_matrix(np.column_stack([column.to_numpy(zero_copy_only=False) for column in values]))
 
 
 def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:

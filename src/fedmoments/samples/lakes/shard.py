@@ -13,6 +13,7 @@ from fedmoments.core.floats import current_precision, precision
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, StatisticsSpec
+from fedmoments.core.targets import joint
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.reading import table_batches
 
@@ -93,7 +94,8 @@ def _features(path: Path, plan: FilesPlan) -> Iterator[tuple[NDArray[Any], NDArr
     encode = _encoding(plan.encoder) if isinstance(plan.encoder, str) else plan.encoder
     for X, y in table_batches(path, plan.columns, samples=encode is not None):
         features = np.asarray(encode(X)) if encode else X
-        yield (plan.feature_map(features) if plan.feature_map else features), y
+        mapped = plan.feature_map(features) if plan.feature_map else features
+        yield joint(mapped, y) if plan.columns.targets else (mapped, y)
 
 
 @lru_cache(maxsize=1)
