@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from fedmoments.core.gaussian.class_gaussians import ClassGaussians, require_classes
+from fedmoments.core.gaussian.free_sources import Free
 from fedmoments.core.gaussian.precision import noise_of_squares
 from fedmoments.core.gaussian.scatter import MatrixScatter
-from fedmoments.core.gaussian.sources import Exact, Free, Scaled, Sketch, covariance_source
+from fedmoments.core.gaussian.sources import Exact, Scaled, Sketch, covariance_source
 from fedmoments.core.linalg import blocks
 
 __all__ = ["projected_class_covariances"]
@@ -48,7 +49,7 @@ def projected_class_covariances(gaussians: ClassGaussians, basis: Floats) -> Ite
     elif isinstance(source, Scaled):
         scatters = _of_ratios(gaussians, source, basis)
     elif isinstance(source, Free):
-        scatters = _of_rows(gaussians, basis)
+        scatters = _of_rows(gaussians, source, basis)
     elif isinstance(source, Sketch):
         scatters = _of_sketches(gaussians, source, basis)
     else:
@@ -90,12 +91,13 @@ def _of_sketches(gaussians: ClassGaussians, source: Sketch, basis: Floats) -> It
         yield label, classes.scatter(label), float(gaussians.class_dof[label])
 
 
-def _of_rows(gaussians: ClassGaussians, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
+def _of_rows(gaussians: ClassGaussians, source: Free, basis: Floats) -> Iterator[tuple[int, Floats, float]]:
     rows, stats = gaussians.stats.rows, gaussians.stats
+    centres, weights = source.weighted(stats, gaussians.means)
     inside = np.empty((len(rows), basis.shape[1]))
     for block in blocks(len(rows)):
-        centred = rows.block_means(block) - gaussians.means[rows.labels[block]]
-        inside[block] = (centred @ basis) * np.sqrt(rows.counts[block])[:, None]
+        centred = rows.block_means(block) - centres[rows.labels[block]]
+        inside[block] = (centred @ basis) * np.sqrt(weights[block])[:, None]
     order = np.argsort(rows.labels, kind="stable")
     bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
     for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):

@@ -186,6 +186,8 @@ class RowScatter(Scatter):
         Σ n ‖error‖² over rows: a spread that is not above it is none.
     held_by
         (C,) rows K_c by which a class counts; those that it has, by default.
+    scales
+        (rows,) by what the outer product of every row is multiplied; None for 1.
     """
 
     def __init__(
@@ -196,6 +198,7 @@ class RowScatter(Scatter):
         rounding: float = 0.0,
         *,
         held_by: NDArray[np.int64] | None = None,
+        scales: Floats | None = None,
     ) -> None:
         self._rows, self._means, self.dim = rows, means, means.shape[1]
         self._rounding = rounding
@@ -206,7 +209,8 @@ class RowScatter(Scatter):
         self.dof = float((held_by[estimable] - 1).sum())
         self.n_rows = int(estimable[rows.labels].sum())
         class_weight = np.where(estimable, (counts - 1) / np.maximum(held_by - 1, 1), 0.0)
-        self._row_weights = np.sqrt(rows.counts * class_weight[rows.labels])
+        self._counts = rows.counts.astype(np.float64) if scales is None else rows.counts * scales
+        self._row_weights = np.sqrt(self._counts * class_weight[rows.labels])
         self._spread: Floats | None = None
         self._matrix: Floats | None = None
 
@@ -225,7 +229,7 @@ class RowScatter(Scatter):
                 some = slice(block.start + part.start, block.start + part.stop)
                 centred = self._centred(some)
                 for few in blocks(len(centred), ROWS // 4):
-                    spread += self._rows.counts[some][few] @ np.square(centred[few])
+                    spread += self._counts[some][few] @ np.square(centred[few])
                 centred *= self._row_weights[some, None]
                 if single is not None:
                     single[part] = centred

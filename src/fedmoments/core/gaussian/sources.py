@@ -8,6 +8,8 @@ scaled     that of exact; per class R_cΣR_c, R_c² = var_c/var      gram (per c
 diagonal   its diagonal, Σ_c D_c − N_c μ_c²                         class squares
 spherical  its trace, spread evenly                                 class norms
 free       Σ_c (N_c−1)/(K_c−1) Σ_k n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ       client means (pooled: or it, as free scatter)
+energy     that of free, every class scaled to its exact trace      client means, class norms
+robust     that of free, far client means weighing less             client means
 sketch     Σ n_kc (μ_kc−μ_c)(μ_kc−μ_c)ᵀ + Σ_k V_kᵀV_k + R           client means, scatter sketches
 =========  =======================================================  ==========================================
 
@@ -27,13 +29,13 @@ spread, however far from the origin they lie.
 (``core.gaussian.sketch_classes``); rows of all classes together give none, and every class has the pooled one.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.gaussian.covariance_source import CovarianceSource
+from fedmoments.core.gaussian.free_sources import Energy, Free, Robust
 from fedmoments.core.gaussian.precision import (
     DEAD,
     MOST_CODE,
@@ -44,16 +46,13 @@ from fedmoments.core.gaussian.precision import (
 from fedmoments.core.gaussian.residual import check_share
 from fedmoments.core.gaussian.scatter import (
     DiagonalScatter,
-    FreeScatter,
     MatrixScatter,
-    RowScatter,
     Scatter,
     without_spread,
 )
 from fedmoments.core.gaussian.sketch_classes import SketchClasses
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter, between_scatter
-from fedmoments.core.linalg import add_gram, add_packed, blocks, new_gram, packed_diagonal, symmetrize_upper
-from fedmoments.core.statistics.moments import cell_sums
+from fedmoments.core.linalg import add_gram, add_packed, new_gram, packed_diagonal, symmetrize_upper
 from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError, UnknownNameError
@@ -61,51 +60,6 @@ from fedmoments.errors import ClientsPooledError, InputError, MissingMomentError
 __all__ = ["RICHEST", "SOURCES", "CovarianceSource", "covariance_source", "richest"]
 
 Floats = NDArray[np.float64]
-
-
-class CovarianceSource(ABC):
-    """One way to get within-class scatters from statistics; stateless."""
-
-    name: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def pooled_needs(self) -> StatisticsSpec:
-        """What the pooled scatter needs."""
-
-    @property
-    @abstractmethod
-    def class_needs(self) -> StatisticsSpec:
-        """What one scatter a class needs."""
-
-    @property
-    @abstractmethod
-    def variance_needs(self) -> StatisticsSpec:
-        """What one variance a class and dimension needs."""
-
-    @abstractmethod
-    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
-        """Return the pooled within-class scatter; ``means`` (C, d) are the class means."""
-
-    @abstractmethod
-    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
-        """Yield (label, (d, d) scatter, degrees of freedom) of every class present."""
-
-    @abstractmethod
-    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
-        """Return the scatter's diagonal (C, d) and degrees of freedom (C,) of every class."""
-
-    def class_dof(self, stats: Statistics, means: Floats) -> Floats:
-        """Return the degrees of freedom (C,) of every class; 0 where it has no covariance of its own."""
-        return self.variances(stats, means)[1]
-
-    def variance_rounding(self, stats: Statistics) -> Floats:
-        """Return what rounding leaves (C, d) of the scatter's diagonal."""
-        return np.zeros((stats.n_classes, stats.dim))
-
-    def least_deviation(self, stats: Statistics, means: Floats) -> float:
-        """Return the standard deviation inside classes below which samples cannot be told from equal ones."""
-        return DEAD * float(np.sqrt(noise_of_rows(stats, means) / (stats.n_samples * stats.dim)))
 
 
 class Exact(CovarianceSource):
@@ -215,71 +169,6 @@ class Spherical(Diagonal):
         return rounding
 
 
-class Free(CovarianceSource):
-    """FedCOF: covariances from the spread of client means, at no cost in bytes.
-
-    Parameters
-    ----------
-    all_clients
-        Divide by K − 1 as FedCOF's Eq. 8 prints it, not by K_c − 1: too small by (K_c − 1)/(K − 1) of a class that
-        K_c of K clients hold.
-    """
-
-    name = "free"
-
-    def __init__(self, *, all_clients: bool = False) -> None:
-        self.all_clients = all_clients
-
-    def _held_by(self, stats: Statistics) -> NDArray[np.int64]:
-        """Return how many rows (C,) every class counts for."""
-        held = np.bincount(stats.rows.labels, minlength=stats.n_classes)
-        if not self.all_clients:
-            return held
-        clients = len(np.unique(stats.row_owners)) * stats.spec.means_per_client
-        return np.where(held > 0, np.maximum(held, clients), 0)
-
-    pooled_needs = StatisticsSpec.of("client_means")
-    class_needs = pooled_needs
-    variance_needs = pooled_needs
-
-    def pooled(self, stats: Statistics, means: Floats) -> Scatter:
-        if stats.spec.keeps_clients_apart:
-            noise = noise_of_rows(stats, means)
-            return RowScatter(stats.rows, stats.counts, means, noise, held_by=self._held_by(stats))
-        if self.all_clients:
-            raise InputError(
-                "the divisor 'clients' needs client means kept apart, but these statistics hold one free scatter, "
-                "divided already by the clients that hold a class: leave it out"
-            )
-        held_by = np.zeros(stats.n_classes)
-        held_by[stats.classes] = stats.class_array("contributors")[:, 0]
-        packed = stats.global_array("free_scatter")
-        rounding = float(noise_of_squares(packed[-1:], float(held_by.sum()), stats.fixed_point)[0])
-        return FreeScatter(packed, stats.counts, held_by, rounding)
-
-    def class_scatters(self, stats: Statistics, means: Floats) -> Iterator[tuple[int, Floats, float]]:
-        rows = stats.rows
-        order = np.argsort(rows.labels, kind="stable")
-        bounds = np.searchsorted(rows.labels[order], np.append(stats.classes, stats.n_classes))
-        for label, start, stop in zip(stats.classes.tolist(), bounds[:-1], bounds[1:], strict=True):
-            mine = order[start:stop]
-            counts = rows.counts[mine].astype(np.float64)
-            centred = np.stack([rows.block_means(slice(i, i + 1))[0] for i in mine]) - means[label]
-            matrix = new_gram(stats.dim)
-            add_gram(matrix, centred * np.sqrt(counts)[:, None])
-            yield label, symmetrize_upper(matrix), float(self._held_by(stats)[label] - 1)
-
-    def variances(self, stats: Statistics, means: Floats) -> tuple[Floats, Floats]:
-        rows = stats.rows
-        scatter = np.zeros_like(means)
-        for block in blocks(len(rows), 256):  # a large block would be three more copies of many rows
-            labels = rows.labels[block]
-            centred = rows.block_means(block) - means[labels]
-            scatter += cell_sums(rows.counts[block, None] * centred**2, labels, stats.n_classes)
-        held = np.bincount(rows.labels, minlength=stats.n_classes)
-        return scatter, np.where(held > 1, self._held_by(stats) - 1.0, 0.0)
-
-
 class Sketch(CovarianceSource):
     """Scatter sketches: the leading part of every client's scatter, and the trace of the rest.
 
@@ -346,7 +235,7 @@ ALL_CLIENTS = "free:clients"
 RICHEST = "richest"
 #: All covariance sources by name.
 SOURCES: dict[str, CovarianceSource] = {
-    s.name: s for s in (Exact(), Scaled(), Diagonal(), Spherical(), Free(), Sketch())
+    s.name: s for s in (Exact(), Scaled(), Diagonal(), Spherical(), Free(), Energy(), Robust(), Sketch())
 }
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["familiar_of"]
 
 #: Where variances inside classes come from, the best first.
-SOURCES = ("exact", "diagonal", "sketch", "free", "spherical")
+SOURCES = ("exact", "diagonal", "sketch", "energy", "free", "spherical")
 #: Those that know how features vary together, the best first.
-TOGETHER = ("exact", "sketch", "free")
+TOGETHER = ("exact", "sketch", "energy", "free")
 
 
 def familiar_of(stats: "Statistics", needs: "StatisticsSpec") -> Familiar | None:

@@ -33,7 +33,8 @@ class Lda(Head):
     Parameters
     ----------
     covariance
-        ``exact``, ``diagonal``, ``spherical``, ``free``, ``sketch``, ``sketch:SHARE``, or ``total`` (FedCGS).
+        ``exact``, ``diagonal``, ``spherical``, ``free``, ``energy``, ``robust``, ``sketch``, ``sketch:SHARE``, or
+        ``total`` (FedCGS).
     shrinkage
         See :class:`fedmoments.Shrinkage`; GH-OFL's default is ``blend:0.05``. The total covariance is not shrunk.
     priors
@@ -90,6 +91,13 @@ PRESETS = (
         "LDA on the free covariance of client means",
         "new here, after FedCOF",
         {"covariance": "free", "priors": "balanced"},
+    ),
+    Preset(
+        "lda-energy",
+        Lda,
+        "LDA on free covariances scaled to the exact trace of every class",
+        "new here, after FedCOF",
+        {"covariance": "energy"},
     ),
     Preset(
         "fedcgs",

@@ -37,7 +37,8 @@ class Qda(Head):
     Parameters
     ----------
     covariance
-        ``exact`` (class grams), ``diagonal``, ``spherical``, ``free`` (client means) or ``sketch`` (sketch rows).
+        ``exact`` (class grams), ``diagonal``, ``spherical``, ``free`` (client means), ``energy`` (and class norms),
+        ``robust`` (far client means weigh less) or ``sketch`` (sketch rows).
     shrinkage
         Of every class covariance towards the identity; see :meth:`fedmoments.ClassGaussians.class_shrinkage`. GH-OFL's
         default is ``blend:0.1``.
@@ -124,6 +125,13 @@ PRESETS = (
         "QDA on the free covariances of client means, pooled by direction",
         "new here, after FedCOF",
         {"covariance": "free", "priors": "balanced"},
+    ),
+    Preset(
+        "qda-energy",
+        Qda,
+        "QDA on free covariances scaled to the exact trace of every class",
+        "new here, after FedCOF",
+        {"covariance": "energy"},
     ),
     Preset(
         "qda-sketch",
