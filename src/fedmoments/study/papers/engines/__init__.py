@@ -29,6 +29,7 @@ ENGINES: Mapping[str, str] = {
     "diagnosis": "Gaussianity, and the Fisher subspace",
     "kernel": "random features against exact kernel ridge regression",
     "corruption": "heads on corrupted images, fitted on clean ones or at other severities",
+    "timing": "processor seconds and memory of heads on this machine",
     "noise": "counts of one client, true and blurred",
 }
 
