@@ -55,10 +55,9 @@ class _Measured:
 
     @classmethod
     def nothing(
-        cls, head: Head, spec: StatisticsSpec, *, n_classes: int, dim: int, pilot: Statistics | None, seed: int
+        cls, head: Head, spec: StatisticsSpec, *, n_classes: int, dim: int, feature_map: FeatureMap | None, seed: int
     ) -> "_Measured":
         """Return the state before the first sample."""
-        feature_map = head.feature_map(dim, pilot)
         width = feature_map.output_dim(dim) if feature_map else dim
         source: Accumulator | Ledger
         if spec.keeps_clients_apart:
@@ -203,11 +202,13 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "of its own. Say fit(X, y, groups=sites)",
                 stacklevel=2,
             )
-        pilot = None
-        if head.pilot_needs is not None:
-            ledger = Ledger.of(features, labels, holders, head.pilot_needs, n_classes=n_classes, fold=True)
-            pilot = ledger.statistics()
-        self._measured = self._nothing(head, pilot).with_clients(features, labels, holders)
+
+        def measured(needs: StatisticsSpec, behind: FeatureMap | None) -> Statistics:
+            mapped = behind(features) if behind else features
+            return Ledger.of(mapped, labels, holders, needs, n_classes=n_classes, fold=True).statistics()
+
+        feature_map = head.agreed_map(features.shape[1], measured)
+        self._measured = self._nothing(head, feature_map).with_clients(features, labels, holders)
         self._solved = None  # if solving fails, what was fitted before is gone all the same
         self._solved = self._solve()
         return self
@@ -215,7 +216,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _head_needs_one_pass(self) -> bool:
         """Return whether a stream suffices; a head that cannot even be made complains when it is fitted."""
         try:
-            return self._head().pilot_needs is None
+            return not self._head().earlier(1)
         except FedMomentsError:
             return True
 
@@ -262,7 +263,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         head = self._head()
         if first:
             self.classes_ = known
-            self._measured = self._nothing(head, None)
+            self._measured = self._nothing(head, head.feature_map(self.n_features_in_, None))
         elif head != self._measured.head or self._spec(head) != self._measured.source.spec:
             raise InputError(
                 f"the statistics so far are {self._measured.source.spec} for {self._measured.head}, but the head is "
@@ -328,11 +329,11 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         spec = spec_for(head, means_per_client=self.means_per_client)
         return spec.with_plan(spec.plan).settled(len(self.classes_))
 
-    def _nothing(self, head: Head, pilot: Statistics | None) -> _Measured:
+    def _nothing(self, head: Head, feature_map: FeatureMap | None) -> _Measured:
         state = self.random_state
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
         sizes = {"n_classes": len(self.classes_), "dim": self.n_features_in_}
-        return _Measured.nothing(head, self._spec(head), **sizes, pilot=pilot, seed=seed)
+        return _Measured.nothing(head, self._spec(head), **sizes, feature_map=feature_map, seed=seed)
 
     def _solve(self) -> Classifier:
         done = self._measured

@@ -28,6 +28,7 @@ from fedmoments.core.maps import (
     Categories,
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
@@ -36,6 +37,8 @@ from fedmoments.core.maps import (
     Power,
     RandomFourier,
     RandomProjection,
+    ReluBeside,
+    ReluResidual,
     TableMap,
 )
 from fedmoments.core.maps.cells import MISSING, category_code
@@ -163,6 +166,8 @@ def all_read_elsewhere(to: str, cases: dict[str, tuple[Classifier, NDArray[Any]]
 MAPS: dict[str, Callable[[], FeatureMap]] = {
     "centred": lambda: Normalize() | Offset(np.zeros(DIM)),
     "clip": lambda: Clip(1.5),
+    "deep": lambda: ReluResidual.of(ReluBeside(DIM, 7, 3), np.full((7, DIM), 0.1)) | ReluBeside(DIM, 5, 4),
+    "directions": lambda: Directions.of(np.random.default_rng(3).normal(size=(DIM, 3))),
     "fourier": lambda: RandomFourier(DIM, 9, 2.0, 3),
     "power": lambda: Power() | Normalize(),
     "table": lambda: TableMap(

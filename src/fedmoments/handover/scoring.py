@@ -20,6 +20,7 @@ from fedmoments.core.maps import (
     Categories,
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
@@ -27,6 +28,8 @@ from fedmoments.core.maps import (
     Power,
     RandomFourier,
     RandomProjection,
+    ReluBeside,
+    ReluResidual,
     TableMap,
 )
 from fedmoments.core.maps.cells import MISSING
@@ -155,6 +158,22 @@ def _table(ops: Tensors, x: Tensor, given: TableMap) -> Tensor:
     return ops.add(counted, ops.multiply(numbers, there))
 
 
+def _hidden(ops: Tensors, x: Tensor, given: ReluBeside) -> Tensor:
+    """Return max(xB, 0)."""
+    inner = ops.matmul(x, ops.constant(-given.matrix))
+    return ops.multiply(ops.minimum(inner, ops.constant(np.zeros(1))), ops.constant(np.full(1, -1.0)))
+
+
+def _relu_beside(ops: Tensors, x: Tensor, given: ReluBeside) -> Tensor:
+    d, w = given.input_dim, given.n_features
+    first, then = ops.constant(np.eye(d, d + w)), ops.constant(np.eye(w, d + w, d))
+    return ops.add(ops.matmul(x, first), ops.matmul(_hidden(ops, x, given), then))
+
+
+def _relu_residual(ops: Tensors, x: Tensor, given: ReluResidual) -> Tensor:
+    return ops.add(x, ops.matmul(_hidden(ops, x, given.layer), ops.constant(given.weights)))
+
+
 def _chain(ops: Tensors, x: Tensor, given: Chain) -> Tensor:
     for stage in given.maps:
         x = _mapped(ops, x, stage)
@@ -172,6 +191,9 @@ MAPS: dict[type[FeatureMap], Callable[[Tensors, Tensor, Any], Tensor]] = {
     RandomProjection: lambda ops, x, given: ops.matmul(x, ops.constant(given.matrix)),
     RandomFourier: _fourier,
     TableMap: _table,
+    Directions: lambda ops, x, given: ops.matmul(x, ops.constant(given.matrix)),
+    ReluBeside: _relu_beside,
+    ReluResidual: _relu_residual,
 }
 
 

@@ -24,7 +24,12 @@ C, D, K = 4, 5, 7
 
 
 def hyper(name: str) -> dict[str, Any]:
-    return {"n_features": 64} if name == "fed3r-rf" else {}
+    small: dict[str, dict[str, Any]] = {
+        "fed3r-rf": {"n_features": 64},
+        "fisher-rf": {"n_features": 64},
+        "deep-ridge": {"layers": 2, "width": 16},
+    }
+    return small.get(name, {})
 
 
 def draw(seed: int = 0, n: int = 210) -> tuple[Array, Array, Array]:
@@ -165,7 +170,7 @@ def test_heads_that_keep_clients_apart_are_fedcof_the_free_ones_and_those_on_ske
     assert free >= {"lda-free", "nb-free", "qda-free"}
     assert sketched >= {"sketch", "lda-sketch", "fishermix-sketch"}
     apart = {n for n in HEADS if fm.make_head(n).needs.keeps_clients_apart}
-    assert {n for n in apart if not n.startswith("auto")} == {"fedcof"} | {
+    assert {n for n in apart if not n.startswith("auto")} == {"fedcof", "lda-energy", "qda-energy"} | {
         n for n in free | sketched if not n.startswith("auto")
     }
 

@@ -37,10 +37,16 @@ SHRINKING = {
             "gh-dlr",
             "lda-",
             "mixture",
-            "fishermix",
+            "fisher",
             "proto",
         )
     )
+}
+#: Heads behind random features, with fewer of them.
+SMALL: dict[str, dict[str, Any]] = {
+    "fed3r-rf": {"n_features": 64},
+    "fisher-rf": {"n_features": 64},
+    "deep-ridge": {"layers": 2, "width": 16},
 }
 #: Heads that are trained in the Fisher subspace.
 TRAINED = ("fishermix", "proto-hyper")
@@ -48,9 +54,7 @@ C, D, K = 3, 4, 6
 
 
 def fit(name: str, parties: Parties, **options: Any) -> Classifier:
-    if name == "fed3r-rf":
-        options.setdefault("n_features", 64)
-    return fm.fit(name, parties, **options)
+    return fm.fit(name, parties, **{**SMALL.get(name, {}), **options})
 
 
 def draw(seed: int = 0, n: int = 90) -> tuple[Array, Array, Array]:
@@ -223,8 +227,10 @@ def test_all_features_zero(name: str) -> None:
         "gh-qda-fisher",
         "gh-nb-fisher",
         "qda-free",
+        "qda-energy",
         "qda-sketch",
         "qda-exchange",
+        "fisher-rf",
         "gh-auto",
         "gh-dlr-qda",
     ) or name.startswith(TRAINED):
@@ -254,7 +260,7 @@ def test_every_class_of_one_sample(name: str) -> None:
         with pytest.raises(NotEnoughDataError, match="no class has two samples"):
             fit(name, parties)
         # Nothing to scale with: an absolute one does. γ enters FedCOF as γ·(N − C), which is 0 here: λ must do.
-        absolute = {"shrinkage": 1.0} | ({"ridge": 0.01} if name.startswith(("fedcof", "sketch")) else {})
+        absolute = {"shrinkage": 1.0} | ({"ridge": 0.01} if name.startswith(("fedcof", "sketch", "fisher-rf")) else {})
         warned = pytest.warns(FitWarning, match="teaches nothing") if name.startswith("proto") else nullcontext()
         with warned:
             fitted = fit(name, parties, **absolute)
@@ -319,7 +325,8 @@ def test_one_dimension(name: str) -> None:
     X = X[:, :1] + 8.0 * (y == 1)[:, None]
     classifier = fit(name, split(X, y, holders))
     assert_sound(classifier, X)
-    if name not in ("fedncm", "fed3r", "sketch") and not name.startswith("fedcof"):  # they compare directions: one only
+    one_only = ("fedncm", "fed3r", "deep-ridge", "sketch", "fedcof")  # they compare directions
+    if name not in one_only and not name.startswith("fedcof"):
         assert_right(classifier, X, y)
 
 

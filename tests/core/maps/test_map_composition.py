@@ -23,6 +23,8 @@ from fedmoments.core.maps import (
     Power,
     RandomFourier,
     RandomProjection,
+    ReluBeside,
+    ReluResidual,
     base,
     compose,
     from_description,
@@ -41,6 +43,9 @@ SIMPLE: dict[str, st.SearchStrategy[FeatureMap]] = {
     "offset": st.builds(Offset, st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=D, max_size=D)),
     "random_projection": st.builds(RandomProjection, st.just(D), st.just(D), SEEDS),
     "directions": SEEDS.map(lambda seed: Directions.of(np.random.default_rng(seed).normal(size=(D, D)))),
+    "relu_residual": SEEDS.map(
+        lambda seed: ReluResidual.of(ReluBeside(D, 4, seed % 100), np.random.default_rng(seed).normal(size=(4, D)))
+    ),
     "random_fourier": st.builds(RandomFourier, st.just(D), st.just(D), POSITIVE, SEEDS),
 }
 ANY_SIMPLE = st.one_of(*SIMPLE.values())
@@ -52,6 +57,8 @@ EXAMPLES = [
     Offset(np.arange(D)),
     RandomProjection(D, 4, seed=1),
     RandomFourier(D, 9, 2.0, seed=1),
+    ReluBeside(D, 5, seed=1),
+    ReluResidual.of(ReluBeside(D, 4, seed=1), np.full((4, D), 0.5)),
     Directions.of(np.random.default_rng(1).normal(size=(D, 3))),
     Normalize() | RandomProjection(D, 4, seed=1) | Clip(1),
 ]
@@ -72,7 +79,7 @@ def features() -> npt.NDArray[np.float64]:
 
 def test_every_known_map_is_tested_here() -> None:
     built_in = {kind for kind in known_kinds() if base._KINDS[kind].__module__.startswith("fedmoments.")}
-    assert built_in == {*SIMPLE, "chain"}
+    assert built_in == {*SIMPLE, "chain", "relu_beside", "table"}  # one widens, and comes last; one takes raw rows
 
 
 @given(ANY_MAP, ANY_MAP, ANY_MAP)

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -155,6 +156,28 @@ class Head(ABC):
     def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:  # noqa: ARG002 - for overriders
         """Return the map that clients apply to features of ``dim`` dimensions before they measure, or None."""
         return None
+
+    def agreed_map(
+        self, dim: int, measured: Callable[[StatisticsSpec, FeatureMap | None], Statistics]
+    ) -> FeatureMap | None:
+        """Return the map of this head's own, after the exchanges that it takes to agree on it.
+
+        Parameters
+        ----------
+        dim
+            Dimension of the features.
+        measured
+            Asks all clients for statistics behind a map, or behind none.
+        """
+        return self.feature_map(dim, measured(self.pilot_needs, None) if self.pilot_needs is not None else None)
+
+    def mapped_dim(self, dim: int) -> int | None:
+        """Return of how many dimensions features are behind this head's own map; None where data decide."""
+        return None if self.has_own_map else dim
+
+    def earlier(self, dim: int) -> tuple[tuple[StatisticsSpec, int], ...]:
+        """Return what clients send before the last exchange, and of how many dimensions."""
+        return () if self.pilot_needs is None else ((self.pilot_needs, dim),)
 
     def settings(self) -> dict[str, Any]:
         """Return the hyper-parameters as plain values, for tables and file headers."""

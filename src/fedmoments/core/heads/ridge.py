@@ -273,6 +273,9 @@ class FourierRidge(Ridge):
     def pilot_needs(self) -> StatisticsSpec | None:
         return self.PILOT if self.bandwidth == "automatic" else None
 
+    def mapped_dim(self, dim: int) -> int:  # noqa: ARG002 - as many as there are random features
+        return self.n_features
+
     def feature_map(self, dim: int, pilot: Statistics | None) -> FeatureMap | None:
         if self.bandwidth != "automatic":
             bandwidth = float(self.bandwidth)

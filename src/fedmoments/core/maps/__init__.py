@@ -20,6 +20,7 @@ from fedmoments.core.maps.normalize import Normalize
 from fedmoments.core.maps.offset import Offset
 from fedmoments.core.maps.power import FeatureShape, Power, named_map, recommended_map
 from fedmoments.core.maps.projection import RandomProjection
+from fedmoments.core.maps.relu_layer import ReluBeside, ReluResidual
 from fedmoments.core.maps.table import Categories, Numbers, TableMap, table_of
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "Power",
     "RandomFourier",
     "RandomProjection",
+    "ReluBeside",
+    "ReluResidual",
     "TableMap",
     "compose",
     "from_description",

@@ -378,8 +378,11 @@ class Federation:
             raise InputError(
                 "it is measured behind a feature map of its own, which no protection is simulated with: leave it out"
             )
-        pilot = self._measured(head.pilot_needs, None) if head.pilot_needs else None
-        return head.feature_map(self.dim, pilot)
+
+        def measured(needs: StatisticsSpec, behind: FeatureMap | None) -> Statistics:
+            return self._measured(needs, None) if behind is None else self._all_behind(needs, behind)
+
+        return head.agreed_map(self.dim, measured)
 
     # ---------------------------------------------------------------------------------------------- measuring
 
@@ -402,7 +405,10 @@ class Federation:
 
     def _mapped(self, head: Head, feature_map: FeatureMap) -> Statistics:
         """Measure behind a map, a block of samples at a time: all of them mapped would be large."""
-        spec = self._sent(head)
+        return self._all_behind(self._sent(head), feature_map)
+
+    def _all_behind(self, spec: StatisticsSpec, feature_map: FeatureMap) -> Statistics:
+        """Return what all clients measure behind a map, merged."""
         dim = feature_map.output_dim(self.dim)
         if not spec.keeps_clients_apart:
             held = np.flatnonzero(self.split.clients != DROPPED)
@@ -431,8 +437,7 @@ class Federation:
             sizes = [self.shield.size(spec, self._cells, dim) for spec, dim in before]
             return sum(sizes, self.shield.size(sent, self._cells)), None
         size, coded = coded_size(sent, dim, self._cells, self.plan)
-        if head.has_own_map and head.pilot_needs:
-            before.append((head.pilot_needs.settled(self.features.n_classes), self.dim))
+        before += [(needs.settled(self.features.n_classes), width) for needs, width in head.earlier(self.dim)]
         for first, columns in before:
             pilot, pilot_coded = coded_size(first, columns, self._cells, first.plan or self.plan)
             if coded is not None or pilot_coded is not None:
