@@ -436,6 +436,5 @@ def test_help_works_and_a_run_says_what_to_install_without_flower(workshop: Path
 def test_a_failed_run_says_what_stood_in_its_way(run: Any, refuse: Any, workshop: Path, arrays: Any) -> None:
     np.savez("long.npz", **{**arrays, "x_train": arrays["x_train"] * 1e4, "x_test": arrays["x_test"] * 1e4})
     sentence = refuse("federate", "--local", "2", "--engine", "memory", "--data", "long.npz", "--out", "t", code=1)
-    assert "In its way were: client-0002: moment" in sentence
-    assert "norm" in sentence
+    assert "In its way were: client-0002: features are larger than the norm_bound" in sentence
     assert "What was taken in stays in" in sentence

@@ -84,7 +84,7 @@ def test_what_was_measured_does_not_leave_with_a_refusal(tmp_path: Path) -> None
         terms = new_ledger(tmp_path / f"ledger-{way}", CLASSES, ("fedncm",), privacy=agreed)
         party = Party("clinic", tmp_path / f"clinic-{way}", str(file))
         offer = party.offer(terms)
-        assert "does not fit these terms" in json.dumps(offer.fields())
+        assert "larger than the norm_bound of these terms allows" in json.dumps(offer.fields())
         assert "98765" not in json.dumps(offer.fields())
         assert "98765" in offer.declined[0]["details"]
 

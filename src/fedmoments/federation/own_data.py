@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedmoments.core.maps import table_of
 from fedmoments.errors import (
     FedMomentsError,
+    FixedPointOverflowError,
     InputError,
     MissingExtraError,
     OwnDataError,
@@ -189,4 +190,9 @@ def measuring() -> Iterator[None]:
         raise
     except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
         sentence = "what this client measured does not fit these terms; its own record says why"
+        if isinstance(error, FixedPointOverflowError):
+            sentence = (
+                "features are larger than the norm_bound of these terms allows: agree on a larger one, or clip "
+                "features to it; this client's own record says by how much"
+            )
         raise OwnDataError(sentence, in_full(error)) from error
