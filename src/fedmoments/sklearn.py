@@ -255,11 +255,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_
         if not first and not np.isin(self.classes_, known).all():
             raise InputError(f"classes must stay what they were, {self.classes_}, or be more; {known} arrived")
-        unknown = targets[~np.isin(targets, known)]
-        if len(unknown):
-            raise InputError(
-                f"labels must be among the classes {known}, but {unknown[0]!r} arrived; name it in classes if it is new"
-            )
+        _check_labels(targets, known)
         head = self._head()
         if first:
             self.classes_ = known
@@ -348,3 +344,11 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_measured")
+
+
+def _check_labels(targets: NDArray[Any], known: NDArray[Any]) -> None:
+    unknown = targets[~np.isin(targets, known)]
+    if len(unknown):
+        raise InputError(
+            f"labels must be among the classes {known}, but {unknown[0]!r} arrived; name it in classes if it is new"
+        )

@@ -125,18 +125,24 @@ def _numbered(data: Mapping[Any, Any], class_names: Sequence[str] | None) -> Par
         client: held if isinstance(held, Statistics) else _pair(client, held) for client, held in data.items()
     }
     labels = {client: held[1] for client, held in pairs.items() if isinstance(held, tuple)}
-    texts = {client: own for client, own in labels.items() if _is_text(own)}
+    texts = _named_labels(labels)
     if not texts:
         return Parties(pairs)
-    others = [client for client, own in labels.items() if client not in texts and len(own)]
-    if others:
-        raise InputError(
-            f"client {next(iter(texts))!r} names its classes, but client {others[0]!r} numbers them: name them all"
-        )
     names = tuple(class_names) if class_names is not None else _names(texts.values())
     for client, own in texts.items():
         pairs[client] = (pairs[client][0], _numbers_of(client, own, names))
     return Parties(pairs, names)
+
+
+def _named_labels(labels: Mapping[Any, NDArray[Any]]) -> dict[Any, NDArray[Any]]:
+    """Return the labels of the clients whose labels are text: of all that have some, or of none."""
+    texts = {client: own for client, own in labels.items() if _is_text(own)}
+    others = [client for client, own in labels.items() if client not in texts and len(own)]
+    if texts and others:
+        raise InputError(
+            f"client {next(iter(texts))!r} names its classes, but client {others[0]!r} numbers them: name them all"
+        )
+    return texts
 
 
 def _numbers_of(client: Any, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
@@ -224,11 +230,7 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     arrow = require("pyarrow", "Reading a table", "tables")
     types = {field.name: field.type for field in table.schema}
     rest = [name for name in types if name not in columns.keys]
-    if columns.features is None:
-        several = ([name for name in rest if test(arrow, types[name])] for test in (_is_number, _is_vector))
-        names = next(filter(None, several), [])
-    else:
-        names = columns_matching(rest, columns.features)
+    names = _usual(arrow, types, rest) if columns.features is None else columns_matching(rest, columns.features)
     if len(names) == 1 and _is_vector(arrow, types[names[0]]):
         return _vectors(table[names[0]], names[0])
     wrong = [name for name in names if not _is_number(arrow, types[name])]
@@ -236,6 +238,12 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
         what = f"column '{wrong[0]}' is of {types[wrong[0]]}" if wrong else f"there are {', '.join(types)}"
         raise InputError(f"features are columns of numbers, or one column of vectors of numbers, but {what}")
     return np.column_stack([_floats(_plain(table[name], name)) for name in names])
+
+
+def _usual(arrow: Any, types: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Return the columns of numbers, or those of vectors where there is none."""
+    numbers = [name for name in names if _is_number(arrow, types[name])]
+    return numbers or [name for name in names if _is_vector(arrow, types[name])]
 
 
 def _floats(column: NDArray[Any]) -> NDArray[Any]:

@@ -141,7 +141,7 @@ def label_table(
     """
     aliases = aliases or {}
     places = {name: label for label, name in enumerate(agreed)}
-    strange = sorted({name for name in aliases.values() if name not in places})
+    strange = sorted(set(aliases.values()) - places.keys())
     if strange:
         raise OwnDataError(
             "this client's settings rename classes to some that the federation does not have",

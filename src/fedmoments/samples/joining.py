@@ -45,12 +45,16 @@ def join_data(parts: Sequence[DataSet]) -> DataSet:
     """
     if len(parts) == 1:
         return parts[0]
+    _require_alike(parts)
+    names = tuple(dict.fromkeys(name for part in parts for name in part.class_names))
+    train, test = _joined([part.train for part in parts], names), _joined([part.test for part in parts], names)
+    return DataSet(train, test, " and ".join(part.name for part in parts), " ".join(part.description for part in parts))
+
+
+def _require_alike(parts: Sequence[DataSet]) -> None:
     if len({part.modality for part in parts}) > 1:
         kinds = ", ".join(f"{part.name} ({part.modality})" for part in parts)
         raise InputError(f"data that are measured together must all be images, texts or features: {kinds}")
-    names = tuple(dict.fromkeys(name for part in parts for name in part.class_names))
-    train, test = (_joined([getattr(part, which) for part in parts], names) for which in ("train", "test"))
-    return DataSet(train, test, " and ".join(part.name for part in parts), " ".join(part.description for part in parts))
 
 
 def _joined(parts: Sequence[Samples], names: tuple[str, ...]) -> Samples:

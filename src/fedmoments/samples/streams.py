@@ -103,9 +103,8 @@ class _Sums:
         self._on_device: DeviceSums | None = None
 
     def add(self, X: Any, y: Any) -> None:
-        where = self.device if self.device is not None else getattr(X, "device", None)
-        elsewhere = self.device is not None or (where is not None and str(where) != "cpu")
-        if not self.exact and elsewhere and (hasattr(X, "detach") or self.device is not None):
+        where = None if self.exact else self._device_of(X)
+        if where is not None:
             self._on_device = self._on_device or DeviceSums(self.spec, self.n_classes, where)
             self._on_device.update(X, y)
             return
@@ -114,6 +113,11 @@ class _Sums:
             dim = features.shape[1] if features.ndim == 2 else 1
             self._held = Accumulator(self.spec, n_classes=self.n_classes, dim=dim, **self.options)
         self._held.update(features, as_array(y))
+
+    def _device_of(self, X: Any) -> Any:
+        """Return the device to add a batch up on, or None for memory."""
+        own = getattr(X, "device", None) if hasattr(X, "detach") else None
+        return self.device if self.device is not None else own if str(own) not in ("None", "cpu") else None
 
     def accumulator(self) -> Accumulator:
         parts = [self._on_device.accumulator(**self.options)] if self._on_device else []

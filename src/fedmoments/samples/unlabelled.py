@@ -14,11 +14,13 @@ A model that was fitted from raw tables takes such, with the columns that it kno
 ``x`` is taken, or ``x_test``, or the only one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmoments.core.maps import TableMap
 from fedmoments.errors import FileFormatError, InputError
@@ -161,17 +163,21 @@ def _of_table(path: Path, modality: Modality, column: str | None, problems: Prob
     if chosen is None and modality != "features":
         raise InputError(f"which column holds the {modality}? Name it by --column; they are {', '.join(header)}")
     cell = image_cell(path.parent) if modality == "image" else text_cell
-    for number, record in enumerate(csv_records(path, None), 1):
-        where = f"{path} row {number}"
+    for number, record in enumerate(csv_records(path, None)):
+        where = f"{path} row {number + 1}"
         if isinstance(record, str):
             problems.add(where, record)
         elif modality == "features":
             yield from _numbers(where, record.values(), problems)
         else:
-            try:
-                yield where, cell(number - 1, record.get(str(chosen)))
-            except InputError as error:
-                problems.add(where, str(error))
+            yield from _cell(where, partial(cell, number, record.get(str(chosen))), problems)
+
+
+def _cell(where: str, read: Callable[[], Any], problems: Problems) -> Iterator[_Named]:
+    try:
+        yield where, read()
+    except InputError as error:
+        problems.add(where, str(error))
 
 
 def _of_raw_table(path: Path, table: TableMap, problems: Problems) -> Iterator[_Named]:
@@ -197,9 +203,13 @@ def _of_archive(path: Path, modality: Modality) -> Iterator[_Named]:
     if chosen is None:
         raise InputError(f"it must hold one array, or one that is called x; it holds {', '.join(names)}")
     array = read_npz(path, [chosen])[0][chosen]
-    fits = array.ndim == 2 and array.dtype.kind in "fiu" if modality == "features" else (
-        modality == "image" and array.dtype == np.uint8 and array.ndim in (3, 4)
-    )  # fmt: skip
-    if not fits:
+    if not _fits(array, modality):
         raise InputError(f"its array {chosen} is {array.dtype} {array.shape}, and this model takes {modality}")
     return ((f"{path} {chosen}[{place}]", row) for place, row in enumerate(array))
+
+
+def _fits(array: NDArray[Any], modality: Modality) -> bool:
+    """Say whether an array holds rows of numbers, or pixels of images."""
+    if modality == "features":
+        return array.ndim == 2 and array.dtype.kind in "fiu"
+    return modality == "image" and array.dtype == np.uint8 and array.ndim in (3, 4)

@@ -113,6 +113,12 @@ class ClientSettings(Running, SampleSource, FromFile):
         for own, agreed in self.classes.items():
             if not isinstance(agreed, str) or not agreed:
                 raise InputError(f"[classes] names the federation's class for each own one, but {own!r} has {agreed!r}")
+        self._check_parts()
+        if bool(self.keys) == bool(self.key_seed):
+            raise InputError("a client signs what it sends: give the folder of its keys (or, to simulate, a key_seed)")
+
+    def _check_parts(self) -> None:
+        """Refuse a name or more data where parts of a split are played that cannot have them."""
         if not self.name and not self.split:
             raise InputError("a client needs a name (or, in a trial, a split of whose clients it plays some)")
         if self.name and self.split and len(self.partitions) != 1:
@@ -122,5 +128,3 @@ class ClientSettings(Running, SampleSource, FromFile):
             )
         if self.also and self.split:
             raise InputError("data are added to a client's own, not to parts of a split that a trial deals out")
-        if bool(self.keys) == bool(self.key_seed):
-            raise InputError("a client signs what it sends: give the folder of its keys (or, to simulate, a key_seed)")

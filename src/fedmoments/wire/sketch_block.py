@@ -248,8 +248,8 @@ def write_sketch(
         ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
         RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
     }
-    scales = [part.scales for part in parts if part.scales is not None]
-    if scales:
+    if empty.scales is not None:
+        scales = [part.scales for part in parts if part.scales is not None]
         tensors[SCALES] = ("F32", np.ascontiguousarray(np.concatenate(scales), "<f4"))
     if choice.by_class:
         tensors[SIZES] = ("I64", np.array([len(block.numbers) for block, _ in coded], "<i8"))
@@ -349,22 +349,27 @@ def _numbers(tensor: Tensor, dim: int, choice: Choice, refuse: Refuse) -> NDArra
             f"the rows of its scatter sketch must be {dtype}, by what its counts leave of the budget, but "
             f"{tensor.dtype} arrived",
         )
-    width = (dim + 1) // 2 if choice.code == "int4" else dim
-    if len(tensor.shape) != 2 or tensor.shape[1] != width:
-        refuse(
-            Reason.SHAPE,
-            f"the rows of its scatter sketch must have the shape (rows, {width}), but {tensor.shape} arrived",
-        )
-    if tensor.shape[0] > choice.rank:
-        refuse(
-            Reason.SHAPE,
-            f"its scatter sketch may have {choice.rank} rows, by the agreed plan and its counts, but "
-            f"{tensor.shape[0]} arrived",
-        )
+    _require_room(tensor.shape, dim, choice, refuse)
     numbers = tensor.array(kind)
     if choice.code == "int8" and (numbers == -128).any():
         refuse(Reason.OUT_OF_RANGE, "the rows of its scatter sketch are of -127 to 127, but hold -128")
     return _halves(numbers, dim, refuse) if choice.code == "int4" else numbers
+
+
+def _require_room(shape: tuple[int, ...], dim: int, choice: Choice, refuse: Refuse) -> None:
+    """Refuse rows of another width, or more of them than agreed."""
+    width = (dim + 1) // 2 if choice.code == "int4" else dim
+    if len(shape) != 2 or shape[1] != width:
+        refuse(
+            Reason.SHAPE,
+            f"the rows of its scatter sketch must have the shape (rows, {width}), but {shape} arrived",
+        )
+    if shape[0] > choice.rank:
+        refuse(
+            Reason.SHAPE,
+            f"its scatter sketch may have {choice.rank} rows, by the agreed plan and its counts, but "
+            f"{shape[0]} arrived",
+        )
 
 
 def _halves(packed: NDArray[np.uint8], dim: int, refuse: Refuse) -> NDArray[np.int8]:

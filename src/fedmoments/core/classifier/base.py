@@ -18,17 +18,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier.familiar import Distance, Familiar
 from fedmoments.core.classifier.ranks import Ranks
-from fedmoments.core.maps import FeatureMap, from_description, table_of
+from fedmoments.core.maps import FeatureMap, table_of
 from fedmoments.core.maps.cells import is_tabular
 from fedmoments.core.notebook import html_table
-from fedmoments.errors import InputError, UnknownNameError, reading
-from fedmoments.files import Header, pack_tensors, read_tensors, unpack_tensors, write_whole
+from fedmoments.errors import InputError
+from fedmoments.files import Header, pack_tensors, write_whole
 
-__all__ = ["Classifier", "load", "load_bytes"]
+__all__ = ["KINDS", "Classifier"]
 
 Floats = NDArray[np.floating[Any]]
 
-_KINDS: dict[str, type["Classifier"]] = {}
+#: Kind, as files name it -> class.
+KINDS: dict[str, type["Classifier"]] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,7 +79,7 @@ class Classifier(ABC):
     def __init_subclass__(cls, *, kind: str, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.kind = kind
-        _KINDS[kind] = cls
+        KINDS[kind] = cls
 
     def __post_init__(self) -> None:
         if not self.class_names:
@@ -385,7 +386,7 @@ class Classifier(ABC):
         write_whole(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the file that :meth:`save` writes; :func:`load_bytes` reads them."""
+        """Return the bytes of the file that :meth:`save` writes; :func:`~fedmoments.core.classifier.load_bytes` reads them."""
         header: Header = {
             "classifier": self.kind,
             "class_names": list(self.class_names),
@@ -417,75 +418,3 @@ class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
         with np.errstate(over="ignore"):  # who cannot compute with what float32 holds of a number does not use it
             self[dtype] = {name: array.astype(dtype) for name, array in self._source.items()}
         return self[dtype]
-
-
-def load(path: str | os.PathLike[str]) -> Classifier:
-    """Read a classifier that :meth:`Classifier.save` wrote.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from fedmoments.core.classifier.linear import LinearClassifier
-    >>> classifier = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     classifier.save(Path(folder, "head.safetensors"))
-    ...     load(Path(folder, "head.safetensors")).digest() == classifier.digest()
-    True
-    """
-    return _assembled(path, *read_tensors(path, "classifier"))
-
-
-def load_bytes(data: bytes, whose: str = "the message") -> Classifier:
-    """Read a classifier from bytes that :meth:`Classifier.to_bytes` classifier.
-
-    Examples
-    --------
-    >>> from fedmoments.core.classifier.linear import LinearClassifier
-    >>> classifier = LinearClassifier(weights=np.eye(2), bias=np.zeros(2), present=np.array([True, True]))
-    >>> load_bytes(classifier.to_bytes()).digest() == classifier.digest()
-    True
-    """
-    return _assembled(whose, *unpack_tensors(data, "classifier", whose))
-
-
-def _assembled(path: str | os.PathLike[str], tensors: dict[str, NDArray[Any]], header: Header) -> Classifier:
-    kind = str(header.get("classifier"))
-    if kind not in _KINDS:
-        raise UnknownNameError("kind of classifier", kind, _KINDS)
-    described = header.get("feature_map")
-    with reading(f"{path} does not hold a valid classifier of kind '{kind}'"):
-        names, info = header["class_names"], header["info"]
-        if not all(isinstance(name, str) for name in names) or not isinstance(info, dict):
-            raise InputError("class names must be texts, and notes of origin a table")
-        familiar = Familiar.taken_from(tensors)
-        classifier = _KINDS[kind](
-            **tensors,
-            class_names=tuple(names),
-            feature_map=from_description(described) if described else None,
-            info=info,
-            temperature=header.get("temperature", 1.0),
-            familiar=familiar,
-            ranks=Ranks.from_dict(header["ranks"]) if "ranks" in header else None,
-        )
-        _try_out(classifier)
-    return classifier
-
-
-def _try_out(classifier: Classifier) -> None:
-    """Score one and two samples of zeros: arrays that do not fit each other show here, and not in use."""
-    arrays = dict(classifier.arrays())
-    mask = classifier.present
-    if mask.dtype != np.bool_ or mask.ndim != 1 or any(array.dtype.kind not in "fi" for array in arrays.values()):
-        raise InputError("its arrays must be numbers, and the mask of its classes truth values")
-    try:
-        with np.errstate(all="ignore"):
-            scores = [classifier._scores(np.zeros((n, classifier.dim)), arrays) for n in (1, 2)]
-    except Exception as error:
-        raise InputError(f"its arrays do not fit each other ({error})") from error
-    if classifier.familiar is not None and classifier.familiar.means.shape[1] != classifier.dim:
-        raise InputError(f"it scores {classifier.dim} dimensions, but has seen {classifier.familiar.means.shape[1]}")
-    if [own.shape for own in scores] != [(1, classifier.n_classes), (2, classifier.n_classes)]:
-        raise InputError(
-            f"its arrays give scores of shape {scores[0].shape} to one sample of {classifier.n_classes} classes"
-        )

@@ -204,8 +204,11 @@ class Choose(Head):
         """Yield candidates from some contributions: all, or some heads with some factors (None: automatic)."""
         heads = heads or self._heads
         if heads != ("ncm",):
-            scatter = exact_training_scatter(stats, training) if self.covariance == "exact" else _free(training)
-            n_samples = scatter.weight + len(training.classes) if self.covariance == "exact" else training.n_samples
+            if self.covariance == "exact":
+                scatter: Scatter = exact_training_scatter(stats, training)
+                n_samples: float = scatter.weight + len(training.classes)
+            else:
+                scatter, n_samples = _free(training), training.n_samples
             every, default = (FACTORS, 1.0) if self.covariance == "free" else ((BY_EVIDENCE,), BY_EVIDENCE)
             times = tuple(default if factor is None else factor for factor in factors) or every
             yield from shrunk_rules(scatter, centres, n_samples, heads=heads, priors=self.priors, factors=times)

@@ -148,10 +148,7 @@ class Ridge(Head):
             energy -= float(counts @ counts) / n
         amount = self._total_penalty(stats, gram, right, energy)
         spread = scatter.trace * scatter.weight
-        if scatter.weight > 0 and spread == 0.0 and (stats.fixed_point is not None or mean.any()):
-            warn_equal(stats)
-        elif self._blind(float(np.trace(gram)), spread):
-            warn_far(float(np.sqrt(np.trace(gram) / spread)))
+        self._check_spread(stats, scatter.weight, spread, float(np.trace(gram)))
         around = scatter.matrix
         around[np.diag_indices_from(around)] += amount
         if Shrinkage.parse(self.ridge).kind == "automatic" and 0.0 < TOLERANCE * spread < directions(stats) * noise:
@@ -166,6 +163,13 @@ class Ridge(Head):
             return _ridge_weights(stats, solved), np.zeros(stats.n_classes)
         gram[np.diag_indices_from(gram)] += amount
         return solve_positive(gram, right), np.zeros(stats.n_classes)
+
+    def _check_spread(self, stats: Statistics, weight: float, spread: float, trace: float) -> None:
+        """Warn where samples do not differ, or differ by little against their distance from the origin."""
+        if weight > 0 and spread == 0.0 and (stats.fixed_point is not None or stats.sums.sum(axis=0).any()):
+            warn_equal(stats)
+        elif self._blind(trace, spread):
+            warn_far(float(np.sqrt(trace / spread)))
 
     def _total_penalty(self, stats: Statistics, gram: Floats, right: Floats, energy: float) -> float:
         """Return λ for a total scatter."""

@@ -175,14 +175,7 @@ class Accumulator:
         mine = {"counts": self._counts, "share_counts": self._share_counts}
         mine |= {f"moment.{name}": work for name, work in self._work.items()}
         for name, own in mine.items():
-            if state[name].shape != own.shape or state[name].dtype != own.dtype:
-                raise InputError(
-                    f"'{name}' of a shard must be {own.dtype} of shape {own.shape}, but is {state[name].dtype} of "
-                    f"{state[name].shape}"
-                )
-            if not np.isfinite(state[name]).all():
-                raise InputError(f"'{name}' of a shard holds NaN or infinity")
-            own[:] = state[name]
+            _take_over(own, state[name], f"'{name}' of a shard")
         if (self._share_counts < 0).any() or not np.array_equal(self._share_counts.sum(axis=1), self._counts):
             raise InputError("the shares of a shard do not add up to its counts")
         if self._scatter:
@@ -299,3 +292,12 @@ def _moved(old: NDArray[Any], places: Ints, fresh: NDArray[Any]) -> NDArray[Any]
     """Return ``fresh`` with the rows of ``old`` at ``places``."""
     fresh[places] = old
     return fresh
+
+
+def _take_over(own: NDArray[Any], arrived: NDArray[Any], whose: str) -> None:
+    """Copy what arrived into an array of the same type and shape."""
+    if arrived.shape != own.shape or arrived.dtype != own.dtype:
+        raise InputError(f"{whose} must be {own.dtype} of shape {own.shape}, but is {arrived.dtype} of {arrived.shape}")
+    if not np.isfinite(arrived).all():
+        raise InputError(f"{whose} holds NaN or infinity")
+    own[:] = arrived

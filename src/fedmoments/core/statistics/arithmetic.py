@@ -58,9 +58,7 @@ def add_up(items: list["Statistics"]) -> "Statistics":
         first.fixed_point.check_total(total)
     classes = np.unique(np.concatenate([item.classes for item in items]))
     places = [np.searchsorted(classes, item.classes) for item in items]
-    counts = np.zeros(len(classes), np.int64)
-    for item, place in zip(items, places, strict=True):
-        counts[place] += item.class_counts
+    counts = _joined(Layout.CLASS, [item.class_counts[:, None] for item in items], places, len(classes))[:, 0]
     arrays = {
         name: _joined(moment(name).layout, [item.arrays[name] for item in items], places, len(classes))
         for name in first.arrays
@@ -71,7 +69,7 @@ def add_up(items: list["Statistics"]) -> "Statistics":
         class_counts=counts,
         arrays=arrays,
         rounded=all(item.rounded for item in items),
-        clients=frozenset().union(*(item.clients for item in items if item.clients)),
+        clients=frozenset().union(*(item.clients or () for item in items)),
         **_side_by_side(items),
     )
 

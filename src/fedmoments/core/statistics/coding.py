@@ -121,8 +121,7 @@ class CodedRows:
                 f"rows coded as {self.code} are a table (r, d) of {expected}, but an array of {self.numbers.dtype} "
                 f"and shape {self.numbers.shape} arrived: code them with code_means or code_factors"
             )
-        outside = expected == np.int8 and (np.abs(self.numbers.astype(np.int16)) > _PEAK[self.code]).any()
-        if outside or not np.isfinite(self.numbers).all():
+        if self._is_outside(expected):
             raise InputError(
                 "numbers of coded rows are finite, -127 to 127 in int8 and -7 to 7 in int4, but some of "
                 f"{self.code} are not"
@@ -131,6 +130,12 @@ class CodedRows:
             raise InputError(f"rows coded as {self.code} have a float32 scale each, but none arrived")
         self._check_scales("scales", self.scales, least=0.0)
         self._check_scales("lows", self.lows, least=-np.inf)
+
+    def _is_outside(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a number is not finite, or beyond the greatest of a signed code."""
+        if dtype == np.int8:
+            return bool((np.abs(self.numbers.astype(np.int16)) > _PEAK[self.code]).any())
+        return not np.isfinite(self.numbers).all()
 
     def _check_scales(self, name: str, scales: Scales | None, *, least: float) -> None:
         if scales is None:

@@ -6,6 +6,7 @@ the total however many clients join; leaving then takes the client's contributio
 it exactly.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -69,14 +70,11 @@ class Ledger:
     ) -> None:
         if n_classes < 1 or dim < 1:
             raise InputError(f"n_classes and dim must be 1 or more, not {n_classes} and {dim}")
-        self.spec, self.n_classes, self.dim = (
-            spec.with_plan(spec.sketch and spec.sketch.settled(n_classes)),
-            n_classes,
-            dim,
-        )
+        self.spec = spec.with_plan(spec.sketch and spec.sketch.settled(n_classes))
+        self.n_classes, self.dim = n_classes, dim
         self.fixed_point, self.fold = fixed_point, fold
         dtype = np.int64 if fixed_point else np.float64
-        by_layout: dict[Layout, list[str]] = {layout: [] for layout in Layout}
+        by_layout: dict[Layout, list[str]] = defaultdict(list)
         for name in spec.sent:
             by_layout[moment(name).layout].append(name)
         self._row_moments = by_layout[Layout.ROWS]
@@ -88,9 +86,9 @@ class Ledger:
         self._globals: dict[int, dict[str, NDArray[Any]]] = {}
         self._sketches: dict[int, Sketches] = {}
         self._rounded: dict[int, bool] = {}
+        rows = {Layout.CLASS: (n_classes,), Layout.GLOBAL: ()}
         self._total: dict[str, NDArray[Any]] = {
-            name: np.zeros((n_classes,) * (moment(name).layout is Layout.CLASS) + (moment(name).width(dim),), dtype)
-            for name in self._folded
+            name: np.zeros((*rows[moment(name).layout], moment(name).width(dim)), dtype) for name in self._folded
         }
         self._slots: dict[Hashable, int] = {}
         self._digests: dict[int, str] = {}

@@ -218,14 +218,8 @@ class ScatterStream:
             "classes": (p,), "counts": (p,), "means": (p, self.dim), "rows": (m, self.dim), "blocks": (m,),
             "trace_blocks": (b,), "traces": (b,), "error": (1,), "gram": (self.dim, self.dim),
         }  # fmt: skip
-        whole = {"classes", "counts", "blocks", "trace_blocks"}
         for name, array in state.items():
-            if array.shape != shapes[name] or array.dtype != (np.int64 if name in whole else np.float64):
-                raise InputError(
-                    f"'{name}' of a scatter must be of shape {shapes[name]}, but is {array.dtype} of {array.shape}"
-                )
-            if not np.isfinite(array).all():
-                raise InputError(f"'{name}' of a scatter holds NaN or infinity")
+            _check_array(name, array, shapes[name])
         if (state["counts"] < 1).any() or (np.diff(state["classes"]) < 1).any() or (state["traces"] < 0).any():
             raise InputError("a scatter has ascending classes of 1 sample or more, and traces of 0 or more")
         self._classes, self._counts, self._means = (state[name].copy() for name in ("classes", "counts", "means"))
@@ -471,3 +465,12 @@ def _eigenpairs(gram: Floats, most: int) -> tuple[Floats, Floats]:
     values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
     keep = values > max(float(values[0]), 0.0) * _NOISE * size
     return values[keep], vectors[:, keep]
+
+
+def _check_array(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuse an array of a state that is of another type or shape, or not finite."""
+    whole = name in ("classes", "counts", "blocks", "trace_blocks")
+    if array.shape != shape or array.dtype != (np.int64 if whole else np.float64):
+        raise InputError(f"'{name}' of a scatter must be of shape {shape}, but is {array.dtype} of {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"'{name}' of a scatter holds NaN or infinity")

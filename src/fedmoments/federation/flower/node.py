@@ -4,7 +4,7 @@ The node decides. It checks the terms against its own policy, measures its own d
 own disk until it is acknowledged, and writes down what left.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -207,17 +207,15 @@ class Node:
         held: list[str] = []
         declined: list[dict[str, str]] = []
         room, more = most_bytes, False
-        if terms.attempt:  # of the others, what they sent is in a sum that stands
-            clients = tuple(c for c in clients if c in given_up or not self.outbox.acknowledged(terms.id, c))
+        clients = self._not_in_a_sum(terms, clients, given_up)
         with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
             for client in clients:
                 try:
-                    leaving = self._leaving(terms, client)
-                    data = leaving if leaving is not None else self._contribution(terms, client)
+                    data, is_leaving = self._says(terms, client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
                     declined.append(self.decline(terms, client, error))
                     continue
-                if leaving is None and not again and self.outbox.acknowledged(terms.id, client):
+                if not is_leaving and not again and self.outbox.acknowledged(terms.id, client):
                     held.append(client)
                     continue
                 if data and sent and len(data) > room:
@@ -226,10 +224,20 @@ class Node:
                 if data:  # nothing is left to say of a client that has left by its own word
                     room -= len(data)
                     sent[client] = data
-                if data and leaving is None:
+                if not is_leaving:
                     self.outbox.sent(terms, client)
         bundle = pack_bundle(list(sent.values()))
         return Offer(bundle, tuple(sent), tuple(declined), more=more, seen=seen, held=() if more else tuple(held))
+
+    def _not_in_a_sum(self, terms: Terms, clients: Iterable[str], given_up: Collection[str]) -> tuple[str, ...]:
+        """Return the clients whose report is not in a sum that stands: of a first attempt, all of them."""
+        known = self.outbox.acknowledged
+        return tuple(one for one in clients if not terms.attempt or one in given_up or not known(terms.id, one))
+
+    def _says(self, terms: Terms, client: str) -> tuple[bytes, bool]:
+        """Return a client's withdrawal, where it leaves, or its contribution, and whether it leaves."""
+        leaving = self._leaving(terms, client)
+        return (self._contribution(terms, client), False) if leaving is None else (leaving, True)
 
     def _leaving(self, terms: Terms, client: str) -> bytes | None:
         """Return a client's withdrawal, where it withdraws, nothing once that is done, and None where it takes part.

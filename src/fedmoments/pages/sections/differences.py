@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedmoments.core.observations import SWEPT, Comparison, Report, Row, Setting
 from fedmoments.pages.blocks import lead, note
-from fedmoments.pages.markup import Html, join
+from fedmoments.pages.markup import Html, Node, join
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Table, name_cell, number_cell, share_cell
 from fedmoments.pages.table import Row as TableRow
@@ -27,13 +27,16 @@ def differences_section(report: Report) -> Html | None:
     first = _first(report)
     if first is None:
         return None
-    compared = [found for head in _others(report, first.head) if (found := _against(report, first, head))]
+    against = (_against(report, first, head) for head in _others(report, first.head))
+    compared = [comparison for comparison in against if comparison is not None]
     pivot = _pivot(report)
     if not compared and pivot is None:
         return None
-    table = Table("Differences", COLUMNS, tuple(_row(each) for each in compared)).html() if compared else None
-    opening = lead(f"{first.head} against the others, on the same splits.") if compared else None
-    return join([part for part in (opening, table, note(NOTE) if compared else None, pivot) if part is not None])
+    parts: list[Node] = [pivot] if pivot is not None else []
+    if compared:
+        opening = lead(f"{first.head} against the others, on the same splits.")
+        parts = [opening, Table("Differences", COLUMNS, tuple(map(_row, compared))).html(), note(NOTE), *parts]
+    return join(parts)
 
 
 COLUMNS = (
@@ -61,8 +64,8 @@ def _others(report: Report, head: str) -> list[str]:
 def _against(report: Report, first: Row, head: str) -> Comparison | None:
     """Return a comparison in the first setting, where the seeds give an interval."""
     place = {key: getattr(first.setting, key) for key in SWEPT}
-    found = [each for each in report.results.compare(first.head, head) if _at(each, place)]
-    return next((each for each in found if each.interval is not None), None)
+    several = report.results.compare(first.head, head)
+    return next((one for one in several if _at(one, place) and one.interval is not None), None)
 
 
 def _at(comparison: Comparison, place: dict[str, object]) -> bool:

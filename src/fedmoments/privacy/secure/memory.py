@@ -198,8 +198,8 @@ class Memory:
                 "attempt is opened. Ask for the sums of that attempt again, or found a new federation; whoever reports "
                 "there, too, must know that the difference of both results can show what changed between them"
             )
+        query = "SELECT 1 FROM reports WHERE context = ? AND client = ?"
         for digest, number in opened.items():
-            query = "SELECT 1 FROM reports WHERE context = ? AND client = ?"
             for client in clients:
                 if connection.execute(query, (digest, client)).fetchone():
                     sentence = (

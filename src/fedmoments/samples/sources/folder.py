@@ -89,8 +89,8 @@ def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
     """Note that what looks like classes may be domains: several folders that hold the same folders and no image."""
     folders = [entry for entry in part.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     inside = [{entry.name for entry in folder.iterdir() if entry.is_dir()} for folder in folders]
-    same = len(folders) > 1 and len(inside[0]) > 1 and all(names == inside[0] for names in inside)
-    if same and not any(map(_holds_images, folders)):
+    is_same = len(folders) > 1 and len(inside[0]) > 1 and inside.count(inside[0]) == len(inside)
+    if is_same and not any(map(_holds_images, folders)):
         sentence = (
             f"{', '.join(sorted_names({folder.name for folder in folders})[:4])} hold the same folders "
             f"({', '.join(sorted_names(inside[0])[:4])}): if the former are domains and the latter are classes, add "

@@ -142,19 +142,22 @@ class _Job:
         seeds = range(self.config.seed, self.config.seed + self.config.seeds)
         runs: list[tuple[str, str] | None] = [*product(self.config.starts, self.config.optimisers)]
         tasks = list(product(seeds, runs or [None]))
-        found: dict[int, _Found] = {}
+        done: dict[int, _Found] = {}
         common = self if crew.is_alone else _Job(self.config, self.encoded, self.out, None)
         for place, one in crew.start(_find, common, tasks):
-            found[place] = one
+            done[place] = one
             self.resumed += one.resumed
             self.replaced += one.replaced
-            self._tell(len(found), tasks, place)
+            self._tell(len(done), tasks, place)
             self._require_file(one, tasks[place][0])
             if one.curve is not None:
                 call_all(self.callbacks, self._tested(one.curve, one.clients))
-        curves = [one.curve for _, one in sorted(found.items()) if one.curve is not None]
-        every = (found[place].heads for place in range(0, len(tasks), len(runs) or 1))
-        heads, clients = [head for several in every for head in several], found[len(tasks) - 1].clients
+        return self._together([done[place] for place in range(len(tasks))], len(runs) or 1)
+
+    def _together(self, done: "Sequence[_Found]", runs: int) -> Tuning:
+        """Return all runs as one, in order; the first of a seed brings its heads."""
+        curves = [one.curve for one in done if one.curve is not None]
+        heads, clients = [head for one in done[::runs] for head in one.heads], done[-1].clients
         first = TuningPlan(**self.config.plan)
         return Tuning(
             self.config.stage,

@@ -234,15 +234,14 @@ def compare_claims(
 
 def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | None) -> dict[str, Any]:
     tested = samples if is_share(claim.left) else None
-    curves = [each for each in measurements if each.quantity == CURVE]
-    sides_of = list(_sides(claim, measurements))
-    still = any(_stood_still(side, curves) for _, *both in sides_of for side in both if side is not None)
-    pairs = [_pair(claim, where, left, right, tested) for where, left, right in sides_of]
+    curves = [curve for curve in measurements if curve.quantity == CURVE]
+    places = list(_sides(claim, measurements))
+    still = any(_stood_still(side, curves) for _, *both in places for side in filter(None, both))
+    pairs = [_pair(claim, where, left, right, tested) for where, left, right in places]
     pairs = [pair for pair in pairs if pair["difference"] is not None]
-    said = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
-    sides = {"left": dict(claim.left), "right": dict(claim.right)}
-    verdict = "did not train" if still and pairs else _together(pairs)
-    return {**said, **sides, "verdict": verdict, "pairs": pairs}
+    said: dict[str, Any] = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
+    said |= {"left": dict(claim.left), "right": dict(claim.right)}
+    return {**said, "verdict": "did not train" if still and pairs else _together(pairs), "pairs": pairs}
 
 
 def _stood_still(side: Observation, curves: Sequence[Observation]) -> bool:

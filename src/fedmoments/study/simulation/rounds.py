@@ -131,7 +131,7 @@ def simulate_rounds(
     >>> [(point.round, point.seen, point.accuracy) for point in curves[0].points]
     [(1, 2, 1.0), (2, 4, 1.0)]
     """
-    shared = {name: head for name, head in heads.items() if not head.has_own_map}
+    shared = _without_own_map(heads)
     holders = np.flatnonzero(federation.split.sizes > 0)
     turns = _turns(holders, participation, federation.seed)
     points: dict[str, list[RoundAccuracy]] = {name: [] for name in shared}
@@ -145,17 +145,15 @@ def simulate_rounds(
             points[name].append(RoundAccuracy(number, seen, accuracy))
         if progress:
             progress(seen, len(holders))
-    if seen == len(holders):
-        _end_with_all(points, shared, federation)
+    if seen == len(holders) and turns:  # the last point, at which every client was seen, is the federation's own fit
+        for name, mine in points.items():
+            mine[-1] = replace(mine[-1], accuracy=federation.outcome(shared[name]).accuracy)
     how = (participation.per_round, participation.replacement, federation.seed)
     return tuple(RoundCurve(name, *how, tuple(mine), federation.split.scheme) for name, mine in points.items())
 
 
-def _end_with_all(points: Mapping[str, list[RoundAccuracy]], heads: Mapping[str, Head], federation: Federation) -> None:
-    """Take the federation's own fit for the last point, at which every client was seen."""
-    for name, mine in points.items():
-        if mine:
-            mine[-1] = replace(mine[-1], accuracy=federation.outcome(heads[name]).accuracy)
+def _without_own_map(heads: Mapping[str, Head]) -> dict[str, Head]:
+    return {name: head for name, head in heads.items() if not head.has_own_map}
 
 
 def _turns(holders: Ints, participation: Participation, seed: int) -> list[tuple[int, Ints]]:

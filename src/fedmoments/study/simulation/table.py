@@ -143,11 +143,12 @@ def find_all(
         Called, in this process, with every result as it is found here or arrives.
     """
     table, units, say = Table(sweep, callbacks), sweep.units(), sweep.steps()
-    own = [crew.is_alone or sweep.is_looked_at(unit) for unit in units]
-    sent = [place for place, mine in enumerate(own) if not mine]
+    mine, sent = list[int](), list[int]()
+    for place, unit in enumerate(units):
+        (mine if crew.is_alone or sweep.is_looked_at(unit) else sent).append(place)
     looked: dict[int, list[Any]] = {}
     running = crew.start(_find_unit, (sweep.apart(), look), [units[place] for place in sent])
-    for place in (place for place, mine in enumerate(own) if mine):
+    for place in mine:
         looked[place] = list(_add_all(table, sweep.held(units[place], say), sweep, look, closer))
     for number, arrived in running:
         unit = units[sent[number]]

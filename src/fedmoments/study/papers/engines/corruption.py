@@ -115,15 +115,12 @@ class _Job:
             test = _Later(partial(self._test, name, severity))
             where: dict[str, Scalar] = {"corruption": name, "family": family, "severity": severity}
             for seed, measurements in by_seed.items():
-                measurements += [
-                    replace(observation, where={**observation.where, **where})
-                    for observation in self._at(test, name, severity, seed)
-                ]
+                measurements.extend(_also(here, where) for here in self._at(test, name, severity, seed))
         label = {"encoder": self.encoded.encoder.name} | ({"measured": self.part} if self.part else {})
         joined = across_seeds(
             (seed, [*measurements, *averages(measurements)]) for seed, measurements in by_seed.items()
         )
-        return [replace(observation, where={**observation.where, **label}) for observation in joined]
+        return [_also(observation, label) for observation in joined]
 
     def _at(self, test: "_Later", name: str, severity: int, seed: int) -> Iterable[Observation]:
         """Yield the accuracy of every head on one test set; what was measured before is not measured again."""
@@ -314,3 +311,8 @@ def _average(place: Mapping[str, Any], accuracies: Sequence[Observation]) -> Obs
     known = [value for accuracy in accuracies for value in accuracy.known]
     reason = next((accuracy.reason for accuracy in accuracies if accuracy.reason), None)
     return Observation(place, (fmean(known) if len(known) == len(accuracies) else None,), reason=reason)
+
+
+def _also(observation: Observation, where: Mapping[str, Scalar]) -> Observation:
+    """Return an observation with more keys of its place."""
+    return replace(observation, where={**observation.where, **where})

@@ -131,14 +131,12 @@ def _ends(place: Place, curves: Curves, at: Sequence[int]) -> list[Observation]:
     """Return accuracies at the end or after some rounds, the highest, and those of refits."""
     spot = _spot(place, curves)
     if not curves.curves:
-        missing = (None,) * len(curves.seeds)
         narrower: list[dict[str, Any]] = [{"after": number} for number in at] or [{}]
-        return [spot.observe(missing, reason=curves.reason, **key) for key in narrower]
+        return [spot.observe((None,) * len(curves.seeds), reason=curves.reason, **key) for key in narrower]
     runs, stopped = curves.curves, curves.stopped
-    accuracies = [_after(spot, curves, number) for number in at] or [
-        spot.observe((run.final_accuracy for run in runs), reason=stopped)
-    ]
-    highest = spot.observe((max(_tested(run).values(), default=None) for run in runs), "highest accuracy", stopped)
+    last = spot.observe([run.final_accuracy for run in runs], reason=stopped)
+    accuracies = [_after(spot, curves, number) for number in at] or [last]
+    highest = spot.observe(map(_highest, runs), "highest accuracy", stopped)
     refits = [spot.observe((run.refit[head] for run in runs), reason=stopped, refit=head) for head in runs[0].refit]
     return [*accuracies, highest, *refits]
 
@@ -151,6 +149,10 @@ def _after(spot: Spot, curves: Curves, number: int) -> Observation:
     """Return the accuracies after some rounds, and why there are none where fewer were run."""
     reason = curves.stopped if number <= curves.rounds else f"{curves.rounds} rounds were run"
     return spot.observe((_tested(run).get(number) for run in curves.curves), reason=reason, after=number)
+
+
+def _highest(curve: TuningCurve) -> float | None:
+    return max(_tested(curve).values(), default=None)
 
 
 def _tested(curve: TuningCurve) -> dict[int, float]:

@@ -5,7 +5,7 @@ What a figure draws: panels of series of points, taken from measurements; and wh
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,12 +93,15 @@ def read_drawing(
         return None
     across = _across(figure, x, observations)
     share = is_share({"quantity": quantity})
-    y_title = str(figure.get("y_title") or (quantity if not share else "accuracy"))
-    y_title += ", %" if share and "%" not in y_title and "per cent" not in y_title else ""
+    y_title = _y_title(str(figure.get("y_title") or (quantity if not share else "accuracy")), share=share)
     title, form = str(figure.get("title") or ""), str(figure.get("form") or "lines")
     noise = _noise(observations, tested) if quantity == ACCURACY and tested else None
     panels = _panels(figure, observations, _Reader(x, quantity, across))
     return Drawing(title, form, across, y_title, share, panels, noise)
+
+
+def _y_title(title: str, *, share: bool) -> str:
+    return f"{title}, %" if share and "%" not in title and "per cent" not in title else title
 
 
 def _noise(observations: Sequence[Observation], tested: int) -> tuple[float, str]:
@@ -302,15 +305,21 @@ def _bands(drawing: Drawing, panel: Panel) -> tuple[Band, ...]:
     if drawing.noise is None:
         return ()
     half, words = drawing.noise
+    groups = _groups((point.y for series in panel.series for point in series.points), 2 * half)
+    middles = (0.5 * (group[0] + group[-1]) for group in groups if len(group) > 1 and group[-1] - group[0] <= 2 * half)
+    bands = [Band(max(middle - half, 0.0), min(middle + half, 1.0)) for middle in middles]
+    return (replace(bands[0], words=words), *bands[1:]) if bands else ()
+
+
+def _groups(values: Iterable[float], gap: float) -> list[list[float]]:
+    """Return values in ascending groups that are further apart than a gap."""
     groups: list[list[float]] = []
-    for value in sorted(point.y for series in panel.series for point in series.points):
-        if groups and value - groups[-1][-1] <= 2 * half:
+    for value in sorted(values):
+        if groups and value - groups[-1][-1] <= gap:
             groups[-1].append(value)
         else:
             groups.append([value])
-    middles = [0.5 * (group[0] + group[-1]) for group in groups if len(group) > 1 and group[-1] - group[0] <= 2 * half]
-    found = [Band(max(middle - half, 0.0), min(middle + half, 1.0)) for middle in middles]
-    return (replace(found[0], words=words), *found[1:]) if found else ()
+    return groups
 
 
 def _horizontal(drawing: Drawing) -> Scale:
@@ -329,13 +338,14 @@ def _horizontal(drawing: Drawing) -> Scale:
 def _vertical(drawing: Drawing) -> Scale:
     points = [point for panel in drawing.panels for series in panel.series for point in series.points]
     ends = [end for point in points for end in point.ends]
-    if drawing.form == "bars":
-        ends.append(0.0)
-    else:
-        ends += [end for panel in drawing.panels for band in _bands(drawing, panel) for end in (band.low, band.high)]
+    ends += [0.0] if drawing.form == "bars" else _ends_of_bands(drawing)
     if drawing.share:  # noise may reach beyond what a share can be
         return share_scale(drawing.y_title, values=tuple(min(max(end, 0.0), 1.0) for end in ends))
     return _of_quantity(drawing.y_title, [point.y for point in points], ends)
+
+
+def _ends_of_bands(drawing: Drawing) -> list[float]:
+    return [end for panel in drawing.panels for band in _bands(drawing, panel) for end in (band.low, band.high)]
 
 
 def _of_quantity(title: str, means: list[float], ends: list[float]) -> Scale:
