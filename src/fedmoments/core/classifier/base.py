@@ -386,7 +386,7 @@ class Classifier(ABC):
         write_whole(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the file that :meth:`save` writes; :func:`~fedmoments.core.classifier.load_bytes` reads them."""
+        """Return the bytes of the file that :meth:`save` writes."""
         header: Header = {
             "classifier": self.kind,
             "class_names": list(self.class_names),
