@@ -1,6 +1,7 @@
 """The model card says what a run recorded, names no party, and travels with every export."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,15 @@ def test_no_name_that_a_file_brought_writes_on_the_card(tmp_path: Path) -> None:
     readme = (hub / "README.md").read_text("utf-8")
     assert [line for line in readme.splitlines() if line.startswith("---")] == ["---", "---"]
     assert "\nlicense:" not in readme
+
+
+def test_answers_that_clients_withhold_make_no_accuracy_of_a_hundred_per_cent() -> None:
+    """Coarse tables lose few wrong answers first; the accuracy is that of all that sites tested."""
+    classifier = fm.fit("fedncm", PARTIES)
+    whole = recorded(classifier)
+    coarse = replace(whole, detail=replace(whole.detail, confusion=np.array([[8, 0], [0, 0]])))
+    assert coarse.outcome == whole.outcome == (13, 15)
+    card = model_card(classifier, evidence=coarse)
+    assert "13 of 15 samples" in card
+    assert "8 of 15 answers are told" in card
+    assert "answers are told" not in model_card(classifier, evidence=whole)

@@ -129,6 +129,8 @@ def _show_sums(sums: list[Any]) -> None:
                 dict.fromkeys([*by_class[0], *by_class[1]])][:LISTED]  # fmt: skip
         columns = ["class", "samples", "first %", "samples", "second %"]
         print_table(columns, rows, right=columns[1:])
+        if any(sum(row["samples"] for row in found["by_class"]) < found["samples"] for found in sums):
+            print_line("by class, few wrong answers are withheld, and shares are too high")
         print_line("where they disagree is not in sums: give data to see it")
 
 

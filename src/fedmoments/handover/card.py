@@ -162,8 +162,7 @@ def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
     table = evidence.detail.confusion if evidence else None
     if evidence is None or table is None or not table.sum():
         return "Not tested: no report of a test lies beside this classifier."
-    right, samples = int(np.trace(table)), int(table.sum())
-    facts = {"Accuracy": _interval(right, samples)}
+    facts = {"Accuracy": _interval(*evidence.outcome)}
     calibration = evidence.detail.calibration
     if calibration is not None and calibration.ece is not None:
         facts["Expected calibration error"] = (
@@ -172,17 +171,16 @@ def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
     by_class = zip(classifier.class_names, np.diagonal(table).tolist(), table.sum(axis=1).tolist(), strict=True)
     worst = sorted((hits / count, name, hits, count) for name, hits, count in by_class if count)
     rows = [(plain_words(name), _interval(hits, count)) for _, name, hits, count in worst]
-    return "\n\n".join([_bullets(facts), *_sites(evidence), _table(("Class", "Found (95 % interval)"), rows)])
+    classes = _table(("Class", "Found (95 % interval)"), rows)
+    if table.sum() < evidence.outcome[1]:  # wrong answers are few, and are withheld first
+        told = f"By class, {int(table.sum()):,} of {evidence.outcome[1]:,} answers are told"
+        classes = f"{told}; wrong ones are few and withheld first, so these shares are too high.\n\n{classes}"
+    return "\n\n".join([_bullets(facts), *_sites(evidence), classes])
 
 
 def _sites(evidence: Evidence) -> list[str]:
     """Return the table of accuracies by site, where the run's report has them."""
-    federation = evidence.report.federation
-    spread = federation.spread.get(evidence.detail.head, {}) if federation else {}
-    rows = [
-        (f"site {place}", _interval(round(site["accuracy"] * site["samples"]), site["samples"]))
-        for place, site in enumerate(spread.get("sites", ()), 1)
-    ]
+    rows = [(f"site {place}", _interval(*site)) for place, site in enumerate(evidence.sites, 1)]
     return [_table(("Site that tested it", "Accuracy (95 % interval)"), rows)] if rows else []
 
 

@@ -187,12 +187,12 @@ def sums_compared(files: Files) -> tuple[tuple[Classifier, Classifier], list[dic
     for classifier, file in zip(classifiers, files, strict=True):
         evidence = evidence_of(classifier, file)
         table = evidence.detail.confusion if evidence else None
-        if table is None:
+        if evidence is None or table is None:
             found.append(None)
             continue
-        right = np.diagonal(table)
-        rows = zip(classifier.class_names, table.sum(axis=1).tolist(), right.tolist(), strict=True)
+        rows = zip(classifier.class_names, table.sum(axis=1).tolist(), np.diagonal(table).tolist(), strict=True)
         keys = ("class", "samples", "right")
         by_class = [dict(zip(keys, row, strict=True)) for row in rows]
-        found.append({"samples": int(table.sum()), "right": int(right.sum()), "by_class": by_class})
+        right, samples = evidence.outcome
+        found.append({"samples": samples, "right": right, "by_class": by_class})
     return classifiers, found

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.observations import Report, read_report
 from fedmoments.core.observations.parts import HeadDetail
@@ -21,6 +23,21 @@ class Evidence:
 
     report: Report
     detail: HeadDetail
+
+    @property
+    def sites(self) -> tuple[tuple[int, int], ...]:
+        """Right answers and samples of each site that tested it, where the report tells them."""
+        federation = self.report.federation
+        spread = federation.spread.get(self.detail.head, {}) if federation else {}
+        return tuple((round(site["accuracy"] * site["samples"]), site["samples"]) for site in spread.get("sites", ()))
+
+    @property
+    def outcome(self) -> tuple[int, int]:
+        """Right answers and samples in all: those of sites, whose tables leave out what would tell of few samples."""
+        table = self.detail.confusion
+        told = (0, 0) if table is None else (int(np.trace(table)), int(table.sum()))
+        both = (sum(right for right, _ in self.sites), sum(samples for _, samples in self.sites))
+        return max(told, both, key=lambda pair: pair[1])
 
 
 def evidence_of(classifier: Classifier, file: str | os.PathLike[str]) -> Evidence | None:
