@@ -16,6 +16,7 @@ import pytest
 from tests.waiting import until
 
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.floats import precision
 from fedmoments.core.heads.head import Head
 from fedmoments.core.observations import Observation, Outcome, Report
 from fedmoments.core.statistics import Statistics, StatisticsSpec
@@ -88,6 +89,17 @@ def test_processes_find_what_one_process_finds(pair: Crew) -> None:
     reasons = {row.head.lower(): row.reasons for row in crowd.rows}
     assert "raised ZeroDivisionError: 6 classes are too many" in reasons["broken"][0]
     assert reasons["modest"] == ("nothing is enough",)
+
+
+def test_processes_compute_in_the_precision_that_was_asked_for(pair: Crew, tmp_path: Path) -> None:
+    path = tmp_path / "known.jsonl"
+    wide = simulate(toy(), ["gh-lda"], seeds=2, clients=[5], memory=Memory(path))
+    with precision("float32"):
+        alone = simulate(toy(), ["gh-lda"], seeds=2, clients=[5])
+        crowd = simulate(toy(), ["gh-lda"], seeds=2, clients=[5], crew=pair, memory=Memory(path))
+    assert plain(crowd) == plain(alone)
+    assert len(Memory(path)) == 4, "results of one precision are not taken for those of the other"
+    assert [row.accuracy for row in wide.rows] == [row.accuracy for row in alone.rows]
 
 
 def test_results_of_processes_are_remembered_and_found_again(pair: Crew, tmp_path: Path) -> None:
