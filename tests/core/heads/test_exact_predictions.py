@@ -228,7 +228,7 @@ def test_class_means_that_fixed_point_rounds_are_warned_of(metric: str) -> None:
     assert any("distances of class means" in message and "norm_bound=1e+12" in message for message in messages)
 
 
-@pytest.mark.parametrize("name", [name for name in HEADS if name not in ("fed3r-rf", "qda-exchange")])
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in ("fed3r-rf", "fisher-rf", "qda-exchange")])
 def test_features_that_fixed_point_rounds_to_nothing_are_warned_of(name: str) -> None:
     X, y, holders = draw()
     with warnings.catch_warnings(record=True) as said, suppress(InputError, NotEnoughDataError):
