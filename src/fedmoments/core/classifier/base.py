@@ -61,7 +61,7 @@ class Classifier(ABC):
     >>> classifier.predict_names([[0.0, 2.0], [2.0, 0.1]])
     ['up', 'right']
     >>> classifier.predict_proba([[1.0, 1.0]]).round(2)
-    array([[0.53, 0.47]])
+    array([[0.57, 0.43]])
     """
 
     present: NDArray[np.bool_]
