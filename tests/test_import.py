@@ -19,8 +19,8 @@ def test_import_brings_nothing_heavy() -> None:
     assert run(code) == "[]"
 
 
-def test_import_takes_less_than_0_3_seconds() -> None:
-    code = "import time; start = time.perf_counter(); import fedmoments; print(time.perf_counter() - start)"
+def test_import_takes_less_than_0_3_seconds_of_a_processor() -> None:
+    code = "import time; start = time.process_time(); import fedmoments; print(time.process_time() - start)"
     assert min(float(run(code)) for _ in range(5)) < 0.3
 
 

@@ -62,7 +62,7 @@ def test_a_typed_split_is_the_function_s_split_under_the_typed_name(text: str) -
     assert split == expected(text).renamed(text)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in {"file", "flower"}])
+@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in {"file", "flower", "sizes"}])
 def test_functions_name_their_split_so_that_it_parses_again(name: str) -> None:
     text = {"classes": "classes:2", "quantity": "quantity:0.25:3"}.get(name, name)
     text += ":0.012345678" if "dirichlet" in name else ""
@@ -156,3 +156,29 @@ def test_a_split_of_other_data_is_refused(tmp_path: Path) -> None:
         parse_split(f"file:{tmp_path / 's'}").apply(Y)
     with pytest.raises(InputError, match="there is no file nowhere: 'fedmoments split FEATURES --out PATH' writes one"):
         parse_split("file:nowhere")
+
+
+def test_sizes_of_a_file_are_the_clients_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    sizes = np.random.default_rng(0).integers(0, 60, size=9)
+    path.write_text("num_images\n" + "".join(f"{size}\n" for size in sizes))
+    y = np.zeros(int(sizes.sum()), int)
+    split = parse_split(f"sizes:{path}").apply(y, None, 5)
+    assert split.sizes.tolist() == sizes.tolist(), "as many samples as the file counts"
+    assert split.scheme == f"sizes:{path}"
+    half = parse_split(f"sizes:{path}").apply(y[::2], None, 5).sizes
+    assert half.sum() == len(y[::2])
+    assert np.abs(half - sizes / 2).max() <= 1, "in proportion, where there are fewer"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "not all of them 0"), ("size\n0\n0\n", "not all of them 0"), ("3\nmany\n", "line 2 .* is 'many'"),
+     ("n\n-3\n", "line 2 .* is '-3'"), ("9" * 40, "line 1 .* whole number")],
+)  # fmt: skip
+def test_a_file_without_sizes_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "sizes").write_text(text)
+    with pytest.raises(InputError, match=message):
+        parse_split(f"sizes:{tmp_path / 'sizes'}").apply(Y)
+    with pytest.raises(InputError, match="should have the size of a client on each line"):
+        parse_split("sizes:nowhere")

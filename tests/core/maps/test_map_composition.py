@@ -42,7 +42,9 @@ SIMPLE: dict[str, st.SearchStrategy[FeatureMap]] = {
     "power": st.builds(Power, st.floats(0.01, 1.0)),
     "offset": st.builds(Offset, st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=D, max_size=D)),
     "random_projection": st.builds(RandomProjection, st.just(D), st.just(D), SEEDS),
-    "directions": SEEDS.map(lambda seed: Directions.of(np.random.default_rng(seed).normal(size=(D, D)))),
+    "directions": SEEDS.map(
+        lambda seed: Directions.of(np.random.default_rng(seed).normal(size=(D, D)) + 3 * D * np.eye(D))
+    ),  # never dependent
     "relu_residual": SEEDS.map(
         lambda seed: ReluResidual.of(ReluBeside(D, 4, seed % 100), np.random.default_rng(seed).normal(size=(4, D)))
     ),

@@ -1,15 +1,20 @@
-"""Splits that do not look at labels: iid, with equal sizes or with sizes drawn from a Dirichlet distribution."""
+"""Splits that do not look at labels: iid, with equal sizes, Dirichlet sizes, or sizes from a file."""
+
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
 from fedmoments.samples.splits.checks import check_alpha, check_count
 from fedmoments.samples.splits.draws import Seed, apportion, even_sizes, generator, log_dirichlet, shuffle
-from fedmoments.samples.splits.scheme import Request, Scheme, alpha, count
+from fedmoments.samples.splits.scheme import Parameter, Request, Scheme, alpha, count
 from fedmoments.samples.splits.split import Split
 
-__all__ = ["iid", "quantity_skew"]
+__all__ = ["by_client_sizes", "iid", "quantity_skew"]
+
+#: Digits of the largest size of a client that a file may name.
+LONGEST = 15
 
 
 def iid(n: int, n_clients: int, seed: Seed) -> Split:
@@ -80,6 +85,36 @@ def quantity_skew(n: int, n_clients: int, alpha: float, seed: Seed, *, min_size:
     return Split(_by_sizes(rng, sizes), n_clients, scheme)
 
 
+def by_client_sizes(n: int, sizes: ArrayLike, seed: Seed) -> Split:
+    """Shuffle the samples and give the clients shares in proportion to given sizes. Nothing is dropped.
+
+    Parameters
+    ----------
+    n
+        Number of samples, at least 1. Where it is the sum of the sizes, every client has its size exactly.
+    sizes
+        (K,) whole numbers, not all 0: samples of the clients of another federation, such as a data set's own users.
+    seed
+        A whole number, or a generator (which is advanced). Independent of the numpy release.
+
+    Returns
+    -------
+    Split
+        The client of every sample.
+
+    Examples
+    --------
+    >>> by_client_sizes(8, [18, 2, 20], seed=0).sizes.tolist()
+    [4, 0, 4]
+    """
+    n, given = check_count(n, "n"), np.asarray(sizes)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size or given.min() < 0 or not given.any():
+        raise InputError("sizes of clients must be whole numbers of 0 or more in one list, not all of them 0")
+    with np.errstate(divide="ignore"):
+        shares = np.log(given.astype(np.float64))
+    return Split(_by_sizes(generator(seed), apportion(n, shares)), len(given), "sizes")
+
+
 def _by_sizes(rng: np.random.Generator, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Assign shuffled samples to clients of given sizes."""
     clients = np.empty(int(sizes.sum()), dtype=np.int64)
@@ -95,9 +130,33 @@ def _quantity(request: Request, concentration: float, min_size: int) -> Split:
     return quantity_skew(len(request.y), request.n_clients, concentration, request.seed, min_size=min_size)
 
 
+def _sizes_in(text: str) -> NDArray[np.int64]:
+    """Read the sizes of clients from a file: a whole number a line, below a title or none."""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise InputError(f"there is no file {text}: it should have the size of a client on each line")
+    lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    numbers = lines[1:] if lines and not lines[0].isdecimal() else lines
+    for place, line in enumerate(numbers, start=1 + len(lines) - len(numbers)):
+        if not line.isdecimal() or len(line) > LONGEST:
+            raise InputError(f"line {place} of {text} is {line[:40]!r}, not the size of a client, a whole number")
+    return np.array([int(line) for line in numbers], dtype=np.int64)
+
+
+def _sizes(request: Request, sizes: NDArray[np.int64]) -> Split:
+    return by_client_sizes(len(request.y), sizes, request.seed)
+
+
 SPLITS = (
     Scheme("iid", "shuffled, in equal parts", (), _iid),
     Scheme(
         "quantity", "iid, with Dirichlet sizes", (alpha(zero=False), count("MIN_SIZE", least=0, default=0)), _quantity
+    ),
+    Scheme(
+        "sizes",
+        "iid, with clients' sizes from a file",
+        (Parameter("PATH", _sizes_in, rest=True),),
+        _sizes,
+        finds_clients=lambda *_: True,
     ),
 )

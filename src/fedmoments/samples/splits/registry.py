@@ -81,7 +81,7 @@ def parse_split(text: str) -> SplitRecipe:
     >>> [scheme.usage for scheme in SCHEMES.values()]
     ['classes:CLASSES', 'dirichlet:ALPHA', 'dirichlet-class:ALPHA', 'dirichlet-client:ALPHA',
      'domain[:CLIENTS_PER_DOMAIN]', 'file:PATH', 'flower:CLASS(NAME=VALUE, …)', 'id', 'iid',
-     'quantity:ALPHA[:MIN_SIZE]']
+     'quantity:ALPHA[:MIN_SIZE]', 'sizes:PATH']
     """
     name = text.strip().partition(":")[0]
     if name not in SCHEMES and Path(text).is_file():
