@@ -227,9 +227,9 @@ def plain_words(value: object) -> str:
     a\|b &lt;i> \*c\*
     >>> print(plain_words("# a heading"), plain_words("\x1b[31m\u202e"))
     \# a heading \[31m
-    >>> print(plain_words("1. item"), plain_words("3.5"))
-    1\. item 3\.5
+    >>> print(plain_words("1. item"), plain_words("3.5"), plain_words("7)"))
+    1\. item 3.5 7\)
     """
     text = " ".join("".join(mark if mark.isprintable() else " " for mark in str(value)).split())
     text = re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"^(\d*)([#>+=~.)-])", r"\1\\\2", text)
+    return re.sub(r"^(\d+(?=[.)](?:\s|$)))?([#>+=~-]|(?<=\d)[.)])", r"\1\\\2", text)
