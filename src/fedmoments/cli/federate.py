@@ -28,7 +28,7 @@ from fedmoments.cli.server import longest
 from fedmoments.errors import DeploymentError, FedMomentsError, InputError
 from fedmoments.privacy.protection import Agreed
 from fedmoments.settings.policy import PolicyRules
-from fedmoments.settings.server import ServerSettings
+from fedmoments.settings.server import ServerSettings, TermsSettings
 from fedmoments.settings.study import StudySettings
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ OF_SIMULATIONS = (
 
 #: Settings of a server that mean something on one machine.
 OF_SERVER = ("heads", "hyper", "rounds", "per_round", "fit_each_round", "evaluate", "robust", "max_client_samples")
+
+#: Maps of a federation's terms that a study has none of.
+OF_MAPS = ("normalize", "fourier", "bandwidth")
 
 
 @command("federate", EXAMPLE)
@@ -67,6 +70,17 @@ def federate(
         Taken(only=OF_SERVER, file=True),
     ],
     privacy: Annotated[Given[Agreed], Taken(without=("helper",), file=True)],
+    maps: Annotated[
+        Given[TermsSettings],
+        Taken(
+            only=OF_MAPS,
+            help={
+                "fourier": "Then map to D random Fourier features, for the head fed3r-rf.",
+                "bandwidth": "Kernel width of --fourier, in feature units.",
+            },
+            file=True,
+        ),
+    ],
     policy: Annotated[
         Given[PolicyRules],
         Taken(
@@ -133,11 +147,16 @@ def federate(
     rules = {"min_count": _least(policy, agreed), "sketch_spare": _spare(policy, own)}
     # all parties are the user's own: heads are tested whatever was promised, with noise for no more of them
     tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}
-    plan = _prepared(place, study, own, agreed, {**rules, **tests}, nodes=local, engine=engine, tls=tls, after=after)
+    behind = maps.build()
+    own_rules = {**rules, **tests, **({"maps": "any"} if behind.fourier else {})}
+    ways: dict[str, Any] = {"nodes": local, "engine": engine, "tls": tls, "maps": behind}
+    plan = _prepared(
+        place, study, own, agreed, own_rules, after=None if after is None else existing_file(after), **ways
+    )
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, agreed.mode))
     report = read_results(out)
     # a simulation with qda-exchange does both exchanges, but of no ledger that stands somewhere
-    line = _simulation(study, server, privacy, own.heads, rules) if after is None else ""
+    line = _simulation(study, server, privacy, own.heads, rules) if after is None and not maps.values else ""
     same = report.rows[0].setting.clients == plan.clients and agreed.mode.is_repeatable
     left_out = report.privacy is not None and report.privacy.dropped
     _show(report, plan, line, engine, complete=same and not left_out, json=json)
@@ -157,12 +176,10 @@ def _prepared(
     study: Given[StudySettings],
     server: ServerSettings,
     agreed: Agreed,
-    rules: dict[str, int],
+    rules: dict[str, Any],
     *,
-    nodes: int,
     engine: str,
-    tls: bool,
-    after: Path | None,
+    **ways: Any,
 ) -> Any:
     """Return the files of the federation, once everything can be run."""
     from fedmoments.federation.deploy.local import prepare_local
@@ -173,10 +190,7 @@ def _prepared(
     for name in ("clients", "splits", "means_per_client", "budgets"):
         if len(getattr(own, name)) > 1:
             raise InputError(f"a federation has one value of {name}, but {getattr(own, name)} arrived")
-    plan = prepare_local(
-        place, own, server, nodes=nodes, engine=engine, tls=tls, policy=rules, privacy=agreed,
-        after=None if after is None else existing_file(after),
-    )  # fmt: skip
+    plan = prepare_local(place, own, server, engine=engine, policy=rules, privacy=agreed, **ways)
     agreed.mode.check_clients(plan.clients)
     tell(f"{plan.clients:,} clients on {plan.nodes} nodes ({engine}); ledger {plan.server.ledger}")
     return plan

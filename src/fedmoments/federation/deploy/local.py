@@ -13,17 +13,15 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedmoments.core.maps import FeatureMap, RandomProjection, compose
-from fedmoments.core.tables import table_after
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.federation.deploy.home import FlowerHome
+from fedmoments.federation.deploy.local_terms import local_terms
 from fedmoments.federation.deploy.nodes import InstalledApp, SuperNode
 from fedmoments.federation.deploy.servers import SuperExec, SuperLink
 from fedmoments.federation.deploy.serving import Server, serve
-from fedmoments.federation.drawing_up import directions_after, draw_up_terms
 from fedmoments.federation.keys.helper import HelperKeys, make_helper, read_helper_card
 from fedmoments.federation.keys.parties import Authority, make_authority, make_client, read_card
-from fedmoments.federation.results import require_filterable, source_of
+from fedmoments.federation.results import require_filterable
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
@@ -31,16 +29,14 @@ from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import HelperKey
 from fedmoments.samples import parse_split
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.feature_maps import chosen_map
-from fedmoments.samples.raw_tables import is_draft
-from fedmoments.samples.reading import choose_encoder, read_data
+from fedmoments.samples.reading import read_data
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import client_name
 from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.files import absolute_data
 from fedmoments.settings.helper import HelperSettings
 from fedmoments.settings.samples import Running, SampleSource
-from fedmoments.settings.server import ServerSettings
+from fedmoments.settings.server import ServerSettings, TermsSettings
 from fedmoments.settings.study import StudySettings
 
 __all__ = ["ENGINES", "LocalFederation", "prepare_local", "run_local", "started"]
@@ -98,6 +94,7 @@ def prepare_local(
     policy: dict[str, Any] | None = None,
     privacy: Agreed = Agreed(),  # noqa: B008 - frozen
     after: Path | None = None,
+    maps: TermsSettings | None = None,
 ) -> LocalFederation:
     """Draw up terms, make keys, enrol all clients, and write the settings of every node.
 
@@ -121,6 +118,8 @@ def prepare_local(
         What is agreed on; with secure sums a helper's keys are made here, and stand in the terms.
     after
         The ledger of a first exchange, in whose Fisher directions clients measure now.
+    maps
+        ``normalize``, ``fourier`` and ``bandwidth``: maps behind which all clients measure, beside those of a study.
     """
     if engine not in ENGINES:
         raise InputError(f"engine must be one of {', '.join(ENGINES)}, not '{engine}'")
@@ -131,7 +130,7 @@ def prepare_local(
     n_clients = _split_clients(config, data)
     if privacy.mode.has_helper:  # a key to draw up terms with, before anything is written
         privacy = replace(privacy, helper=HelperKey.generate().public)
-    terms = _draw_up(config, server, data, privacy, after)
+    terms = local_terms(config, server, data, privacy, after=after, maps=maps or TermsSettings())
     require_filterable(terms, server.robust, server.max_client_samples)
     folder.mkdir(parents=True, exist_ok=True)
     if privacy.mode.has_helper:
@@ -149,52 +148,6 @@ def prepare_local(
             _add_helper(store, plan, real=real)
     _write_settings(plan, base, real=real)
     return plan
-
-
-def _draw_up(
-    config: StudySettings, server: ServerSettings, data: DataSet, privacy: Agreed, after: Path | None
-) -> Terms:
-    """Return the terms of a study's first settings."""
-    given = data.train.items if data.modality == "features" else None
-    encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
-    shown = () if given is None else (given, data.train.labels)
-    if after is None:
-        table = data.table
-        if table is not None and is_draft(config.table):  # as after a first exchange of all clients
-            table = table_after(table, *shown, n_classes=len(data.class_names))
-        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown, table=table)
-        feature_map = _projected(config, chosen, encoder.dim)
-    elif config.projections or config.feature_map:
-        raise InputError("a second exchange is behind the map of the first: leave --map and --project out")
-    else:
-        with FederationStore.open(after) as store:
-            feature_map = directions_after(store.terms, source_of(store).statistics)
-    return draw_up_terms(
-        config.data,
-        config,
-        encoder,
-        data.class_names,
-        server.heads,
-        hyper=server.hyper,
-        means_per_client=config.means_per_client[0],
-        budget=config.budgets[0] if config.budgets else None,
-        feature_map=feature_map,
-        privacy=privacy,
-        seed=config.seed,
-        names=config.names,
-    )
-
-
-def _projected(config: StudySettings, first: FeatureMap | None, dim: int) -> FeatureMap | None:
-    """Return the public map of a study with the random projection that it asks for first, if any."""
-    words = [word for word in config.projections[:1] if word != "full"]
-    if not words:
-        return first
-    if not words[0].isdigit():
-        raise InputError(f"--project takes a number of dimensions, or full, not '{words[0]}'")
-    width = first.output_dim(dim) if first else dim
-    projection = RandomProjection(width, int(words[0]), config.seed)
-    return compose(first, projection) if first else projection
 
 
 def _split_clients(config: StudySettings, data: DataSet) -> int:

@@ -1,0 +1,77 @@
+"""The terms of a federation on one machine: those of a study's first settings, behind the maps that were asked for."""
+
+from pathlib import Path
+
+from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, RandomProjection, compose
+from fedmoments.core.tables import table_after
+from fedmoments.errors import InputError
+from fedmoments.federation.drawing_up import directions_after, draw_up_terms
+from fedmoments.federation.results import source_of
+from fedmoments.federation.store import FederationStore
+from fedmoments.federation.terms import Terms
+from fedmoments.privacy.protection import Agreed
+from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.feature_maps import chosen_map
+from fedmoments.samples.raw_tables import is_draft
+from fedmoments.samples.reading import choose_encoder
+from fedmoments.settings.server import ServerSettings, TermsSettings
+from fedmoments.settings.study import StudySettings
+
+__all__ = ["local_terms"]
+
+
+def local_terms(
+    config: StudySettings,
+    server: ServerSettings,
+    data: DataSet,
+    privacy: Agreed,
+    *,
+    after: Path | None,
+    maps: TermsSettings,
+) -> Terms:
+    """Return the terms of a study's first settings."""
+    given = data.train.items if data.modality == "features" else None
+    encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
+    shown = () if given is None else (given, data.train.labels)
+    if after is None:
+        table = data.table
+        if table is not None and is_draft(config.table):  # as after a first exchange of all clients
+            table = table_after(table, *shown, n_classes=len(data.class_names))
+        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown, table=table)
+        feature_map = _stacked(config, maps, chosen, encoder.dim)
+    elif config.projections or config.feature_map or maps.normalize or maps.fourier:
+        raise InputError("a second exchange is behind the map of the first: leave --map, --project and the like out")
+    else:
+        with FederationStore.open(after) as store:
+            feature_map = directions_after(store.terms, source_of(store).statistics)
+    return draw_up_terms(
+        config.data,
+        config,
+        encoder,
+        data.class_names,
+        server.heads,
+        hyper=server.hyper,
+        means_per_client=config.means_per_client[0],
+        budget=config.budgets[0] if config.budgets else None,
+        feature_map=feature_map,
+        privacy=privacy,
+        seed=config.seed,
+        names=config.names,
+    )
+
+
+def _stacked(config: StudySettings, maps: TermsSettings, first: FeatureMap | None, dim: int) -> FeatureMap | None:
+    """Return the public maps of a federation, one after the other; None where there is none."""
+    stages = ([first] if first else []) + ([Normalize()] if maps.normalize else [])
+    width = first.output_dim(dim) if first else dim
+    words = [word for word in config.projections[:1] if word != "full"]
+    if words:
+        if not words[0].isdigit():
+            raise InputError(f"--project takes a number of dimensions, or full, not '{words[0]}'")
+        stages.append(RandomProjection(width, int(words[0]), config.seed))
+        width = int(words[0])
+    if (maps.fourier is None) != (maps.bandwidth is None):
+        raise InputError("--fourier D and --bandwidth SIGMA belong together: give both or none")
+    if maps.fourier is not None and maps.bandwidth is not None:
+        stages.append(RandomFourier(width, maps.fourier, maps.bandwidth, config.seed))
+    return compose(*stages) if stages else None
