@@ -64,24 +64,24 @@ def audit(
         Given[MeasureSettings],
         Taken(
             help={
-                "head": "Instead of terms: the least that serves this head; may be repeated.",
+                "head": "Instead of terms: the fewest moments that serve this head; may be repeated.",
                 "moments": "Instead of terms: gram,client_means,…",
                 "budget": "Instead of terms: bytes for means and scatter sketch, as means/2 or 50KB.",
-                "project": "Measured behind a map to K dimensions.",
+                "project": "Project features to K dimensions before measuring.",
             },
         ),
     ],
     config: Annotated[
-        Path | None, typed(help="A client.toml: data and rules of a client; with --terms.", metavar="FILE")
+        Path | None, typed(help="A client.toml with data and rules of a client; needs --terms.", metavar="FILE")
     ] = None,
-    terms: Annotated[Path | None, typed(help="A federation's terms: what it asks for.", metavar="FILE")] = None,
+    terms: Annotated[Path | None, typed(help="The federation's terms: what it asks for.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
-    """Say what a contribution would reveal to whoever reads it, and what the client's policy keeps back.
+    """Show what a contribution would reveal to its reader, and what the client's policy withholds.
 
-    Of a file that is measured already, nothing can be kept back any more. Of data nothing is measured but, where
-    features are at hand, what a scatter sketch would tell of them; and nothing leaves. Exit code 3 says that something
-    about a single sample (its features, or that it was there) would leave exactly; 0, that nothing would.
+    A statistics file is already measured, so nothing in it can be withheld. Data are not measured; if features are
+    available, a scatter sketch of them is assessed. Nothing leaves this machine. Exit code 3: something about a single
+    sample (its features, or its presence) would leave exactly; 0: nothing would.
     """
     if sum(given is not None for given in (statistics, study.values.get("data"), config)) != 1:
         raise InputError("say what to audit: a statistics file, --data DATA, or --config FILE; one of them")

@@ -13,12 +13,12 @@ __all__ = ["card"]
 
 @command("card", example("fedmoments card runs/demo/heads/fedcof.safetensors"))
 def card(
-    model: Annotated[Path, positional(help="Classifier file; the report of its run is looked for beside it.")],
+    model: Annotated[Path, positional(help="Classifier file; the report of its run is read from the same folder.")],
     *,
     out: Annotated[Path | None, typed("--out", "-o", help="Markdown file to write; printed by default.")] = None,
     json: Json = False,
 ) -> None:
-    """Say what a person must know before a model is used: encoder, classes, parties, protection, tests, limits."""
+    """Print what a person must know before using a model: encoder, classes, parties, protection, tests, limits."""
     from fedmoments.files import write_whole
     from fedmoments.handover.model import Model
 

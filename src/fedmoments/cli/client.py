@@ -54,15 +54,16 @@ def client(
 ) -> None:
     """Take part in a federation: measure own data, send moments once, stay until the server has acknowledged them.
 
+    First look at the plan with --plan; then give --server HOST:PORT and --ca ca.crt to connect.
+
     With a kit, 'fedmoments client NAME.kit --data DATA' does all of it: it makes this client's keys, shows what would
     be sent, asks for consent, enrols and contributes. Without one, the operator enrols the card of its keys.
-    The rules (--min-count …) are this client's own: samples that they keep back are never measured. The same
-    contribution is sent, byte for byte, however often the command is started again. Nothing is trained here unless
-    --allow-tuning says so. What left, and what it reveals, stands in record.jsonl.
-    Look with --plan first; then --server HOST:PORT and --ca ca.crt lead to the server.
+    The rules (--min-count …) are this client's own: samples that they withhold are never measured. Starting the command
+    again sends the same contribution, byte for byte. Nothing is trained here unless --allow-tuning allows it.
+    The file record.jsonl lists what left and what it reveals.
 
-    A client that took part before may change: --add, --forget, --accept-terms, --withdraw. Its settings are in
-    NAME/client.toml then, or where --config says. Without --server, what changed is sent at the next start.
+    A client that took part before may change: --add, --forget, --accept-terms, --withdraw. Its settings are then in
+    NAME/client.toml, or in the file of --config. Without --server, changes are sent at the next start.
     """
     settings = settings.also(**_part(part))
     if name.endswith(KIT):
@@ -212,7 +213,7 @@ def rejoin(
     *,
     json: Json = False,
 ) -> None:
-    """Give the next contribution a fresh version: a federation that was left takes no version that it had before."""
+    """Let a client that left contribute again: give its next contribution a new version, as old ones are refused."""
     from fedmoments.federation.outbox import Outbox
 
     if not folder.is_dir():

@@ -22,22 +22,22 @@ class Changes:
 
     accept: str | None = option(
         None,
-        "Terms that were amended since this client began: take part under them from now on.",
+        "Amended terms to accept: take part under them from now on.",
         "--accept-terms",
         metavar="FILE",
     )
     add: tuple[str, ...] = option(
-        (), "Data to measure from now on; once for each.", kind="names", metavar="DATA", group="Data"
+        (), "More data to measure from now on; may be repeated.", kind="names", metavar="DATA", group="Data"
     )
     forget: str | None = option(
         None,
-        "File with a sample a line, a path or a name, that are as if they were not there.",
+        "File with one path or name per line: remove these samples, as if never measured.",
         metavar="FILE",
         group="Data",
     )
     withdraw: bool = option(
         False,  # noqa: FBT003 - a default
-        "Let the server take out all that this client sent, by its signed word.",
+        "Sign a withdrawal: the server removes all that this client sent.",
         "--withdraw",
     )
 

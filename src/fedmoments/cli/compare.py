@@ -28,16 +28,16 @@ LISTED = 12
 
 @command("compare", EXAMPLE)
 def compare(
-    first: Annotated[Path, positional(help="Classifier file, say the one in use.")],
-    second: Annotated[Path, positional(help="Classifier file, say the one that is to take its place.")],
+    first: Annotated[Path, positional(help="Classifier file, such as the one in use.")],
+    second: Annotated[Path, positional(help="Classifier file, such as its replacement.")],
     source: Annotated[Given[SampleSource], Taken(argument="data", only=TESTED_ON, help=TESTED_HELP)],
     *,
     running: Annotated[Running, Taken()],
     json: Json = False,
 ) -> None:
-    """Say what changed: classes, settings, accuracy by class, and where two classifiers disagree.
+    """Show what differs between two classifiers: classes, settings, accuracy by class, and predictions.
 
-    Without data, accuracies are those that the runs' own reports have, from the sums of clients' tests.
+    Without data, accuracies come from the runs' own reports: the sums of clients' tests.
     """
     from fedmoments.handover.compare import changes, compare_on, sums_compared
 

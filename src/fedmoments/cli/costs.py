@@ -28,20 +28,20 @@ def costs(
     present: Annotated[
         int | None, typed(help="Sum over clients of the classes each holds; clients × classes by default.")
     ] = None,
-    means_per_client: Annotated[int, typed(help="Means sent of each class, where client means are sent.")] = 1,
+    means_per_client: Annotated[int, typed(help="Means sent per class, for heads on client means.")] = 1,
     map_dimension: Annotated[
-        int | None, typed(help="Dimension behind a feature map (fed3r-rf: 5000 by default).")
+        int | None, typed(help="Dimension after a feature map (fed3r-rf: 5000 by default).")
     ] = None,
     packed: Annotated[
         bool, typed("--packed/--square", help="Symmetric matrices as d(d+1)/2 numbers, or as d².")
     ] = True,
     encoder_parameters: Annotated[
-        int | None, typed(help="Parameters b of the encoder, for methods that train or ship it.")
+        int | None, typed(help="Parameters b of the encoder, for methods that train or send it.")
     ] = None,
     ship_encoder: Annotated[
         bool, typed("--ship-encoder", help="One-shot: the server sends the encoder to every client first.")
     ] = False,
-    sampled: Annotated[int | None, typed(help="Clients sampled in a round; all by default.")] = None,
+    sampled: Annotated[int | None, typed(help="Clients sampled per round; all by default.")] = None,
     rounds: Annotated[int, typed(help="Rounds of iterative methods.")] = 100,
     bytes_per_number: Annotated[float, typed(help="4 for FP32, 2 for half precision.")] = 4,
     budget: Annotated[
@@ -49,7 +49,7 @@ def costs(
     ] = "means",
     json: Json = False,
 ) -> None:
-    """Price methods by formula: bytes up and down over all clients and rounds, and rounds until all were seen."""
+    """Compute costs of methods by formula: bytes up and down over all clients and rounds, and rounds to see all."""
     from fedmoments.core.costs import known_methods
 
     if clients < 1 or classes < 1:

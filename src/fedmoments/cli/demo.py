@@ -25,9 +25,9 @@ def demo(
     folder: Annotated[Path, typed(help="Folder for the results and for digits.npz.")] = Path("runs/demo"),
     seeds: Annotated[int, typed(help="How many seeds.")] = 3,
     runtime: Annotated[str, typed(help="torch or onnx.")] = "torch",
-    every: Annotated[bool, typed("--all", help="Run all heads, not five.")] = False,
+    every: Annotated[bool, typed("--all", help="Run all heads instead of five.")] = False,
     verbose: Annotated[
-        bool, typed("--verbose", "-v", help="Print rounds, digests and notes, too; the report has them anyway.")
+        bool, typed("--verbose", "-v", help="Also print rounds, digests and notes; the report always has them.")
     ] = False,
     json: Json = False,
 ) -> None:

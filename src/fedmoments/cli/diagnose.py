@@ -37,25 +37,25 @@ def diagnose(
         Taken(
             without=OF_HEADS,
             help={
-                "test": "A second file, to test on. With statistics files: features (.npz) with x_test and y_test, for "
-                "the accuracy of LDA.",
+                "test": "A second file, to test on. With statistics files: features (.npz) with x_test and y_test, to "
+                "measure the accuracy of LDA.",
                 "clients": "Number of clients.",
                 "splits": "dirichlet:0.1, iid, … (see 'fedmoments split --help').",
-                "means_per_client": "Means that a client sends of each class.",
-                "projections": "Measure behind a public random projection to K dimensions.",
+                "means_per_client": "Means that a client sends per class.",
+                "projections": "Apply a public random projection to K dimensions before measuring.",
             },
             file=True,
         ),
     ],
     config: Annotated[
-        Path | None, typed(help="TOML file of 'fedmoments simulate'; options that are typed win.", metavar="FILE")
+        Path | None, typed(help="TOML file of 'fedmoments simulate'; options on the command line win.", metavar="FILE")
     ] = None,
     out: Annotated[
         Path | None, typed("--out", "-o", help="Folder for report.html and diagnostics.json.", common=6)
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say whether the assumptions of Gaussian heads hold: shapes, covariances, Fisher directions, who holds what."""
+    """Check the assumptions of Gaussian heads: shapes, covariances, Fisher directions, who holds what."""
     named = sources or []
     results_folder(out)
     if named and _are_statistics(named):

@@ -19,13 +19,15 @@ EXAMPLE = example(FEDERATE, f"fedmoments ledger drift {LEDGER} --since 30d")
 def drift(
     ledger: Ledger,
     *,
-    since: Annotated[str, typed(help="A date and time (ISO 8601), or days before now: 30d.", metavar="WHEN")] = "30d",
+    since: Annotated[
+        str, typed(help="A date and time (ISO 8601), or a number of days before now: 30d.", metavar="WHEN")
+    ] = "30d",
     json: Json = False,
 ) -> None:
-    """Compare contributions that were taken in since a moment with older ones, class by class.
+    """Compare contributions since a given date with older ones, class by class.
 
-    The distance of the means is in units of the spread within classes; a ratio of about 1 is chance, far above it is
-    drift: fit with --half-life then, or ask parties for new data.
+    The distance of the means is in units of the spread within classes. A ratio of about 1 is chance; far above 1 is
+    drift: then fit with --half-life, or ask parties for new data.
     """
     from fedmoments.federation.ageing import drift_since
 

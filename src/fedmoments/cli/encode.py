@@ -32,7 +32,7 @@ def encode(
     out: Annotated[Path, typed("--out", "-o", help="Features file (.npz) to write.", common=1)],
     json: Json = False,
 ) -> None:
-    """Encode samples into a features file, for 'measure', 'evaluate' and 'simulate' where the samples are not."""
+    """Encode samples into a features file; 'measure', 'evaluate' and 'simulate' then need no samples."""
     from fedmoments.samples.features import save_features
 
     place = writable_place(out)

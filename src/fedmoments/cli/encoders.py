@@ -14,8 +14,10 @@ EXAMPLE = example("fedmoments encoders", "fedmoments encoders install efficientn
 
 @command("encoders", EXAMPLE)
 def encoders(
-    action: Annotated[str | None, positional(help="Nothing lists them; 'install' fetches weights.")] = None,
-    name: Annotated[str | None, positional(help="Encoder to install the weights of.")] = None,
+    action: Annotated[
+        str | None, positional(help="'install' fetches weights; leave it out to list the encoders.")
+    ] = None,
+    name: Annotated[str | None, positional(help="Encoder whose weights are installed.")] = None,
     *,
     json: Json = False,
 ) -> None:

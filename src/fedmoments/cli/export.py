@@ -27,10 +27,10 @@ def export(
     to: Annotated[str, typed(help="onnx, torch, sklearn, huggingface or web.")] = "onnx",
     out: Annotated[Path, typed("--out", "-o", help="File or folder to write; it must not exist.")],
     head_only: Annotated[
-        bool, typed("--head-only", help="Leave the encoder out: the model then takes features.")
+        bool, typed("--head-only", help="Leave out the encoder: the model then takes features.")
     ] = False,
     encoder: Annotated[
-        str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
+        str | None, typed(help="Load the same encoder from elsewhere; one with a different fingerprint is refused.")
     ] = None,
     runtime_folder: Annotated[
         Path | None,

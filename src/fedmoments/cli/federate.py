@@ -59,8 +59,8 @@ def federate(
             help={
                 "clients": "Number of clients.",
                 "splits": "One split; see 'fedmoments split --help'.",
-                "means_per_client": "Means that a client sends of each class.",
-                "seed": "Every random choice follows from it.",
+                "means_per_client": "Means that a client sends per class.",
+                "seed": "Seed of every random choice.",
             },
             file=True,
         ),
@@ -86,16 +86,18 @@ def federate(
         Taken(
             only=("min_count", "sketch_spare"),
             help={
-                "min_count": "Clients withhold a class with fewer samples. To send small classes, say 1. Noise that "
-                "hides one sample goes with 1 only, and has it by default.",
-                "sketch_spare": "Clients with fewer samples beyond one a class send no row of a sketch.",
+                "min_count": "Clients withhold classes with fewer samples; 1 sends every class. Noise that hides "
+                "one sample requires 1 and defaults to it.",
+                "sketch_spare": "Clients with fewer samples beyond one per class send no sketch rows.",
             },
             file=True,
         ),
     ],
     *,
-    local: Annotated[int, typed(metavar="N", least=1, help="Nodes, each a process that plays some clients.", common=1)],
-    tls: Annotated[bool, typed("--tls/--no-tls", help="Certificates and node keys, as in the field.")] = True,
+    local: Annotated[
+        int, typed(metavar="N", least=1, help="Node processes; each simulates some of the clients.", common=1)
+    ],
+    tls: Annotated[bool, typed("--tls/--no-tls", help="Use TLS certificates and node keys, as in deployment.")] = True,
     engine: Annotated[
         str,
         typed(help="flower: real processes; ray: Flower's own simulation; memory: one process, no network."),
@@ -105,8 +107,8 @@ def federate(
         Path | None,
         typed(
             metavar="LEDGER",
-            help="A second exchange: ask in the Fisher directions of what this ledger of a first one holds "
-            "(--heads gh-qda).",
+            help="Run a second exchange in the Fisher directions of this ledger, which holds the first (--heads "
+            "gh-qda).",
             group="Federation",
         ),
     ] = None,
@@ -116,18 +118,18 @@ def federate(
     keep: Annotated[
         Path | None,
         typed(
-            help="Folder for ledger, keys and nodes; OUT/federation by default, or OUT/federation-2 …", group="Output"
+            help="Folder for ledger, keys and nodes; by default OUT/federation, then OUT/federation-2 …", group="Output"
         ),
     ] = None,
     timeout: Annotated[
-        float | None, typed(help="Seconds until it is given up.", metavar="SECONDS", group="Output")
+        float | None, typed(help="Seconds after which the run is given up.", metavar="SECONDS", group="Output")
     ] = None,
     json: Json = False,
 ) -> None:
     """Run a whole federation on one machine: server, nodes, keys and bytes are those of a real one.
 
-    The classifiers are those of 'fedmoments simulate' with the same split, to the last bit, also with --secure sums;
-    the line to compare with is printed. With --secure one more node is the helper.
+    The classifiers equal those of 'fedmoments simulate' with the same split, to the last bit, also with --secure sums;
+    the command to compare with is printed. With --secure one more node is the helper.
     """
     from fedmoments.extras import require
     from fedmoments.federation.deploy.local import ENGINES

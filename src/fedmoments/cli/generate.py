@@ -24,7 +24,7 @@ from fedmoments.settings.option import GROUPS, Option
 
 __all__ = ["Command", "command", "positional", "typed"]
 
-CONFIG = Option("TOML file with any of these settings; options that are typed win.", metavar="FILE")
+CONFIG = Option("TOML file with any of these settings; options on the command line win.", metavar="FILE")
 #: Characters of the longest option beside which its help stands in the same line.
 COLUMN = 30
 

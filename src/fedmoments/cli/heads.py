@@ -138,13 +138,13 @@ EXAMPLE = example("fedmoments heads --dim 384 --classes 77", "fedmoments heads f
 
 @command("heads", EXAMPLE)
 def heads(
-    name: Annotated[str | None, positional(help="Head or baseline to explain; nothing lists all.")] = None,
+    name: Annotated[str | None, positional(help="Head or baseline to explain; leave it out to list all.")] = None,
     *,
-    dim: Annotated[int, typed(help="Feature dimensions d of the client that is priced.")] = 512,
-    classes: Annotated[int, typed(help="Classes C that it holds.")] = 100,
+    dim: Annotated[int, typed(help="Feature dimensions d of the example client.")] = 512,
+    classes: Annotated[int, typed(help="Classes C that the example client holds.")] = 100,
     json: Json = False,
 ) -> None:
-    """List all heads: what a client sends for each, what that costs, and where it comes from; and all baselines.
+    """List all heads with what a client sends, its cost and the source of each; and all baselines.
 
     With a name, explain that head or baseline and its hyper-parameters.
     """

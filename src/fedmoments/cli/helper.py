@@ -29,7 +29,7 @@ LOOK, SETTLE = 0.5, 5.0
 
 @command("helper", EXAMPLE)
 def helper(
-    name: Annotated[str, positional(help="The helper, as 'fedmoments keys helper' named it.")],
+    name: Annotated[str, positional(help="Name of the helper, as given to 'fedmoments keys helper'.")],
     settings: Annotated[Given[HelperSettings], Taken(file=True)],
     join: Annotated[Joining, Taken()],
     *,
@@ -39,11 +39,11 @@ def helper(
     plan: PlanOnly = False,
     json: Json = False,
 ) -> None:
-    """Be the helper of a federation: add up the masks of a batch of clients, each report once, and never see a number.
+    """Run the helper of a federation: it adds up the masks of a batch of clients and sees no client's statistics.
 
     The helper must be another party than the server: whoever has both their files reads every client's numbers. It
-    refuses sums over too few clients, and everything that it opened before. Never restore or delete its folder while
-    its key is in use. It stays until the server closes the run, or with --stay.
+    refuses sums over too few clients, and any report that it opened before. Never restore or delete its folder while
+    its key is in use. It runs until the server closes the run, or longer with --stay.
     """
     agreed = read_terms(terms)
     path, own = _own(name, settings, keys, config, agreed)

@@ -23,7 +23,7 @@ def inspect(
     *,
     json: Json = False,
 ) -> None:
-    """Say what a file holds, after checking that it is sound (checksum, shapes, ranges)."""
+    """Show what a file holds, after checking that it is sound (checksum, shapes, ranges)."""
     kind = _kind(existing_file(file))
     readers = {"statistics": _statistics, "classifier": _classifier, "split": _split}
     if kind not in readers:

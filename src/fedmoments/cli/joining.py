@@ -25,13 +25,13 @@ ADVICE = 60.0
 #: Seconds for which a refused key is tried again: a server that has just begun may still be registering keys.
 PATIENCE = 120.0
 
-Config = Annotated[Path | None, typed(help="A settings file; options that are typed win.", metavar="FILE")]
+Config = Annotated[Path | None, typed(help="A settings file; options on the command line win.", metavar="FILE")]
 TermsFile = Annotated[
     Path | None,
-    typed(help="The federation's terms, as read: no server gets an answer under others.", metavar="FILE"),
+    typed(help="The federation's terms that you read; the client answers no server under other terms.", metavar="FILE"),
 ]
 PlanOnly = Annotated[
-    bool, typed("--plan", help="Write the settings file and show what would be done; nothing leaves this machine.")
+    bool, typed("--plan", help="Write the settings file and show the plan; nothing leaves this machine.")
 ]
 
 _server = partial(option, group="Server")
@@ -41,10 +41,10 @@ _server = partial(option, group="Server")
 class Joining:
     """How a node joins a federation."""
 
-    server: str | None = option(None, "Where the server listens.", metavar="HOST:PORT", common=1)
+    server: str | None = option(None, "Address of the server.", metavar="HOST:PORT", common=1)
     ca: str | None = option(None, "The server's ca.crt.", metavar="FILE", common=1)
     stay: bool = _server(False, "Stay for later runs; Ctrl-C ends it.", "--stay")  # noqa: FBT003 - a default
-    timeout: float | None = _server(None, "Seconds until it is given up; never by default.", metavar="SECONDS")
+    timeout: float | None = _server(None, "Seconds until this process gives up; never by default.", metavar="SECONDS")
     insecure: bool = _server(
         False,  # noqa: FBT003 - a default
         "Without certificates, on this machine only: for trials.",

@@ -23,7 +23,7 @@ Passphrase = Annotated[
 
 @command("server", SERVER_EXAMPLE)
 def server(
-    folder: Annotated[Path, positional(help="Folder for the files; made if it is not there.")],
+    folder: Annotated[Path, positional(help="Folder for the files; created if missing.")],
     *,
     host: Annotated[
         list[str] | None,
@@ -35,7 +35,7 @@ def server(
     days: Annotated[int, typed(help="How long the certificates are valid.")] = 825,
     json: Json = False,
 ) -> None:
-    """Make the certificates with which a server proves to clients that it is the one they mean."""
+    """Make the certificates with which a server proves its identity to clients."""
     from fedmoments.federation.keys.parties import make_authority
 
     authority = make_authority(folder, host or [], days)
@@ -50,13 +50,13 @@ def server(
 
 @command("client", CLIENT_EXAMPLE)
 def client(
-    folder: Annotated[Path, positional(help="Folder for the files; made if it is not there.")],
+    folder: Annotated[Path, positional(help="Folder for the files; created if missing.")],
     *,
     name: Annotated[str, typed(help="The client's name in the federation: letters, digits, '.', '_', '-'.")],
     passphrase_file: Passphrase = None,
     json: Json = False,
 ) -> None:
-    """Make a client's two keys, and the card with which it asks to be enrolled."""
+    """Make a client's two keys, and the card with which the operator enrols it."""
     from fedmoments.federation.keys.parties import make_client
 
     keys = make_client(folder, name, _passphrase(passphrase_file))
@@ -73,15 +73,15 @@ def client(
 
 @command("helper", HELPER_EXAMPLE)
 def helper(
-    folder: Annotated[Path, positional(help="Folder for the files; made if it is not there.")],
+    folder: Annotated[Path, positional(help="Folder for the files; created if missing.")],
     *,
-    name: Annotated[str, typed(help="What people call the helper: letters, digits, '.', '_', '-'.")],
+    name: Annotated[str, typed(help="Name of the helper: letters, digits, '.', '_', '-'.")],
     passphrase_file: Passphrase = None,
     json: Json = False,
 ) -> None:
     """Make the keys of a helper, the second server of secure sums, which must be another party than the first.
 
-    Its public key goes into the terms of a federation, and every client seals for it.
+    Its public key becomes part of the federation's terms, and every client encrypts for it.
     """
     from fedmoments.extras import require
     from fedmoments.federation.keys.helper import make_helper, read_helper_card
@@ -110,7 +110,7 @@ def rotate(
 ) -> None:
     """Make a new identity key for a client; the old one signs it, and the operator enrols the new card.
 
-    A key that somebody else may have is not rotated: let the operator revoke it.
+    Do not rotate a key that somebody else may have: ask the operator to revoke it.
     """
     from fedmoments.federation.keys.parties import ClientKeys
     from fedmoments.federation.keys.rotation import rotate_client
@@ -132,7 +132,7 @@ def renew(
     days: Annotated[int, typed(help="How long the new certificate is valid.")] = 825,
     json: Json = False,
 ) -> None:
-    """Make a new certificate for a server before the old one ends; clients keep their ca.crt unless that ends, too."""
+    """Make a new server certificate before the old one expires; clients keep their ca.crt unless it expires, too."""
     from fedmoments.federation.keys.renewal import renew_server
 
     authority, end = renew_server(folder, days)

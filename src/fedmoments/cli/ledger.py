@@ -64,14 +64,14 @@ def status(
     ledger: Ledger,
     *,
     everybody: Everybody = False,
-    watch: Annotated[bool, typed("--watch", help="Look again every two seconds while a run lasts.")] = False,
+    watch: Annotated[bool, typed("--watch", help="Refresh every two seconds during a run.")] = False,
     home: Annotated[
         Path | None,
         typed(help="With --watch: folder of Flower's state.", metavar="FOLDER", shown="LEDGER.flower"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say who contributed what, which classes are covered, and what was refused."""
+    """Show who contributed what, which classes are covered, and what was refused."""
     if watch:
         from fedmoments.cli.watching import watch_run
 
@@ -178,11 +178,11 @@ def _some(names: Iterable[str], most: int = 10) -> str:
 @command("leave", LEAVE_EXAMPLE)
 def leave(
     ledger: Ledger,
-    client: Annotated[str, positional(help="Who leaves.")],
+    client: Annotated[str, positional(help="The client to take out.")],
     *,
     json: Json = False,
 ) -> None:
-    """Take a client's contribution out, as if it had never joined; classifiers that exist already still contain it."""
+    """Remove a client's contribution, as if it had never joined; classifiers fitted before still contain it."""
     with open_ledger(ledger) as store:
         receipt = store.leave(client)
         left = store.status().clients
@@ -207,17 +207,17 @@ def refit(
         Given[ServerSettings],
         Taken(
             only=("heads", "hyper", "robust", "max_client_samples", "half_life"),
-            help={"heads": "Names, separated by commas; fedcof, or all that the terms serve, by default."},
+            help={"heads": "Names, separated by commas; by default fedcof, or all that the terms serve."},
         ),
     ],
     *,
     out: Annotated[Path, typed("--out", "-o", help="Folder for classifiers, federation.json and report.html.")],
     json: Json = False,
 ) -> None:
-    """Fit heads from what the ledger holds now; nobody has to send anything again.
+    """Fit heads from what the ledger holds now; clients send nothing again.
 
-    With differential privacy they are fitted from the noised sums that were made once of what is in, at no cost; if
-    that has changed, a new release is made and charged, or refused where the budget is spent.
+    With differential privacy, heads are fitted from the noised sums already made for the current contributions, at no
+    cost. If contributions changed, a new release is made and charged, or refused once the budget is spent.
     """
     from fedmoments.federation.outcome import write_federation
     from fedmoments.federation.results import fit_heads, source_of
@@ -246,11 +246,11 @@ def verify(
     ledger: Ledger,
     *,
     expect: Annotated[
-        str | None, typed(metavar="HASH", help="A hash that must be in the log: of a receipt, or noted before.")
+        str | None, typed(metavar="HASH", help="A hash that the log must contain: from a receipt, or noted earlier.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Follow the chain of hashes, replay the log, and compute all sums anew; exit code 1 if anything differs."""
+    """Check the chain of hashes, replay the log, and recompute all sums; exit code 1 if anything differs."""
     with open_ledger(ledger) as store:
         verdict = store.verify(expect)
     if json:
@@ -269,7 +269,7 @@ def verify(
 def log(
     ledger: Ledger,
     *,
-    last: Annotated[int, typed(least=1, help="How many entries, the latest ones.")] = SHOWN,
+    last: Annotated[int, typed(least=1, help="How many of the latest entries to show.")] = SHOWN,
     json: Json = False,
 ) -> None:
     """Show the latest entries of the log: what arrived, was refused, left, and what the server did."""
@@ -324,12 +324,13 @@ def snapshot(
 @command("restore", RESTORE_EXAMPLE)
 def restore(
     file: Annotated[Path, positional(help="A snapshot, with its checksum beside it.")],
-    ledger: Annotated[Path, positional(help="The ledger to make; nothing is overwritten.")],
+    ledger: Annotated[Path, positional(help="The ledger to create; nothing is overwritten.")],
     *,
     departed: Annotated[
         list[str] | None,
         typed(
-            metavar="NAME=out|in", help="Of a client that left since: keep it out, or bring it back. May be repeated."
+            metavar="NAME=out|in",
+            help="For a client that left since the snapshot: keep it out, or bring it back. May be repeated.",
         ),
     ] = None,
     journal: Annotated[
@@ -337,14 +338,15 @@ def restore(
         typed(metavar="FILE", help="The former ledger's journal, if it is not in the new one's folder."),
     ] = None,
     lost_journal: Annotated[
-        bool, typed(help="Go on without a journal: nothing more is released under an epsilon, and clients will notice.")
+        bool,
+        typed(help="Continue without a journal: nothing more is released under an epsilon, and clients will notice."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Make a ledger from a snapshot, after checking all of it; it takes the place of the former ledger.
+    """Make a ledger from a snapshot, after checking all of it; it replaces the former ledger.
 
-    Revocations, new keys and what was spent of a privacy budget since the snapshot are kept. Of clients that left
-    since, say what becomes of each.
+    Revocations, new keys and privacy budget spent since the snapshot are kept. For each client that left since, choose
+    whether it stays out.
     """
     from fedmoments.federation.store import FederationStore
 

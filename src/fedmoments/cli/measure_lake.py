@@ -30,14 +30,14 @@ class Lake:
         metavar="COLUMN,…",
     )
     encode: str | None = option(
-        None, "Encode samples, or the column --features of tables, by this encoder first.", metavar="ENCODER"
+        None, "First encode samples, or the column --features of tables, with this encoder.", metavar="ENCODER"
     )
-    workers: int = option(1, "Processes of this machine that measure files (tables).", metavar="N")
+    workers: int = option(1, "Number of local processes that measure files (tables).", metavar="N")
     cluster: str | None = option(
         None, "A Dask scheduler, tcp://… or tls://…, whose workers measure files (tables).", metavar="ADDRESS"
     )
     manifest: str | None = option(
-        None, "Keep what is done in this file; the same command goes on from there (tables).", metavar="FILE"
+        None, "Record progress in this file; the same command resumes from it (tables).", metavar="FILE"
     )
 
 

@@ -22,8 +22,10 @@ __all__ = ["Measured", "Way", "Whose", "form_of", "measure_any", "stacked_map"]
 class Whose:
     """Whose samples are measured, and what is said of them."""
 
-    client: str | None = option(None, "Name of this client; the file's name by default. With --split: whose samples.")
-    split: str | None = option(None, "Split file: measure the samples of --client alone.", metavar="FILE")
+    client: str | None = option(
+        None, "Name of this client; the file's name by default. With --split: the client to measure."
+    )
+    split: str | None = option(None, "Split file: measure only the samples of --client.", metavar="FILE")
     n_classes: int | None = option(
         None, "Number of classes, the same at every client, if the file does not name them.", metavar="N"
     )

@@ -26,11 +26,15 @@ def merge(
     out: Annotated[Path, typed("--out", "-o", help="Statistics file to write.")],
     pool: Annotated[
         bool,
-        typed("--pool", help="Drop client means: smaller, nobody kept apart, no head on free covariances."),
+        typed(
+            "--pool",
+            help="Drop client means: a smaller file without per-client values; heads on free covariances cannot be "
+            "fitted.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Merge statistics of different clients; files that were measured in different ways are refused by name."""
+    """Merge statistics of different clients; files measured in different ways are refused, and named."""
     from fedmoments.cli.notes import contributions
     from fedmoments.core.statistics import Statistics, save_statistics
 

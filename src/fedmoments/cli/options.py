@@ -21,14 +21,12 @@ Hyper = Annotated[
         group="Heads",
     ),
 ]
-Fresh = Annotated[
-    bool, typed("--fresh", help="Forget what earlier runs measured, and measure it anew.", group="Output")
-]
+Fresh = Annotated[bool, typed("--fresh", help="Discard what earlier runs measured, and measure again.", group="Output")]
 Track = Annotated[
     tuple[str, ...],
     typed(
         "--track",
-        help="Log results while they are found: mlflow, tensorboard, or NAME:PLACE (a folder or a tracking URI). "
+        help="Log results during the run: mlflow, tensorboard, or NAME:PLACE (a folder or a tracking URI). "
         "mlflow uses MLFLOW_TRACKING_URI or ./mlruns, tensorboard the folder of --out.",
         metavar="NAME,…",
         group="Output",

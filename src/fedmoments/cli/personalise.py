@@ -27,8 +27,8 @@ HEADS = ("fedncm", "fed3r", "gh-lda")
 Model = Annotated[
     Path | None,
     typed(
-        help="What the server broadcast: a classifier, or merged statistics ('fedmoments merge'), which class "
-        "means are blended in."
+        help="What the server broadcast: a classifier, or merged statistics ('fedmoments merge'), which allow "
+        "blending of class means."
     ),
 ]
 Beta = Annotated[
@@ -42,7 +42,7 @@ HeldOut = Annotated[
     float | None,
     typed(
         metavar="SHARE",
-        help="Test every client on this share of its own samples, instead of test samples that are dealt out: for "
+        help="Test every client on this share of its own samples instead of test samples dealt out to it: for "
         "the splits domain and id.",
     ),
 ]
@@ -56,8 +56,8 @@ def personalise(
             "data",
             without=(*OF_SIMULATIONS, *OF_CREWS, "memory_limit"),
             help={
-                "data": "With --model, this client's own samples: features (.npz), folder:PATH, csv:PATH … Without, "
-                "data of all clients to simulate them with, as in 'fedmoments simulate'.",
+                "data": "With --model: this client's own samples, features (.npz), folder:PATH, csv:PATH … Without: "
+                "data of all simulated clients, as in 'fedmoments simulate'.",
                 "heads": "Heads to simulate; with statistics, the one head to fit ('fedncm' by default).",
             },
             ask="say which data: digits, folder:PATH, csv:PATH, npz:PATH …",
@@ -68,10 +68,10 @@ def personalise(
     out: Annotated[Path | None, typed("--out", "-o", help="Classifier file to write, with --model.")] = None,
     beta: Beta = None,
     all_labels: Annotated[
-        bool, typed("--all-labels", help="With --model: predict labels too that this client does not have.")
+        bool, typed("--all-labels", help="With --model: also predict labels that this client does not have.")
     ] = False,
     shares: Annotated[
-        bool, typed("--shares", help="With --model: predict own labels as often as this client has them.")
+        bool, typed("--shares", help="With --model: use this client's label frequencies as priors.")
     ] = False,
     newcomer: Annotated[
         bool, typed("--newcomer", help="With --model: this client's samples are not among the statistics.")
@@ -79,10 +79,10 @@ def personalise(
     held_out: HeldOut = None,
     json: Json = False,
 ) -> None:
-    """Make a client's own classifier without training, or simulate what that brings.
+    """Make a client's own classifier without training, or simulate its effect.
 
-    What a client can do by itself: predict only labels that it has, as often as it has them (--shares), and blend the
-    federation's class means with its own (--beta). Nothing leaves the client.
+    A client can do two things by itself: predict only labels that it has, as often as it has them (--shares), and blend
+    the federation's class means with its own (--beta). Nothing leaves the client.
     """
     if model is not None:
         simulated = [name for name in study.names if name in ("--clients", "--split", "--seeds")]

@@ -31,21 +31,24 @@ def predict(
     model: Annotated[Path, positional(help="Classifier that 'simulate', 'fit', 'tune' or another command wrote.")],
     files: Annotated[
         list[str] | None,
-        positional(help="Images, folders of images, texts with one sentence a line, .csv, .npz; - reads lines."),
+        positional(
+            help="Images, folders of images, text files with one sentence per line, .csv, .npz; - reads lines from "
+            "standard input."
+        ),
     ] = None,
     *,
     text: Annotated[list[str] | None, typed("--text", help="A sentence; may be repeated.")] = None,
-    column: Annotated[str | None, typed(help="Column of tables with sentences, or with paths of images.")] = None,
+    column: Annotated[str | None, typed(help="Table column that holds sentences or image paths.")] = None,
     encoder: Annotated[
-        str | None, typed(help="Another way to the same encoder; one with another fingerprint is refused.")
+        str | None, typed(help="Load the same encoder from elsewhere; one with a different fingerprint is refused.")
     ] = None,
     running: Annotated[Running, Taken(only=("runtime", "device", "threads", "batch_size", "readers", "trust"))],
-    top: Annotated[int, typed(help="Classes to show for each.", least=1)] = 3,
+    top: Annotated[int, typed(help="Classes to show per sample.", least=1)] = 3,
     answering: Annotated[AnswerSettings, Taken()],
     table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
     json: Json = False,
 ) -> None:
-    """Classify images, sentences or features. What cannot be read is named; if nothing can, that is an error."""
+    """Classify images, sentences or features. Unreadable inputs are named; if all are unreadable, that is an error."""
     from fedmoments.core.classifier import TargetModel
     from fedmoments.handover.answers import predict as classify
     from fedmoments.handover.model import Model

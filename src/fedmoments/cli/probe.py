@@ -30,7 +30,7 @@ def probe(
             without=(*OF_SIMULATIONS, *OF_CREWS, "encoder", "seeds", "memory_limit"),
             help={
                 "heads": "Heads to fit in closed form, separated by commas; fed3r by default.",
-                "clients": "Number of clients, which only heads from client means depend on.",
+                "clients": "Number of clients; only heads on client means depend on it.",
                 "splits": "dirichlet:0.1, iid, … (see 'fedmoments split --help').",
             },
             ask="say which data: digits, folder:PATH, csv:PATH, npz:PATH …",
@@ -44,17 +44,17 @@ def probe(
     encoder: Annotated[
         str | None, typed(help="The encoder to measure: tuned:FILE, or any other (see 'fedmoments encoders').")
     ] = None,
-    base: Annotated[str | None, typed(help="The encoder to compare with; by default the one that was tuned.")] = None,
+    base: Annotated[str | None, typed(help="The encoder to compare with; by default the one before tuning.")] = None,
     head: Annotated[
-        Path | None, typed(help="Classifier that was trained; by default head.safetensors of the folder.")
+        Path | None, typed(help="The trained classifier; by default head.safetensors in the folder.")
     ] = None,
     out: Annotated[Path | None, typed("--out", "-o", help="Folder for the refitted heads.")] = None,
     json: Json = False,
 ) -> None:
     """Measure a tuned encoder by ridge regression on its features, before and after, and keep the refitted heads.
 
-    Ridge regression has one solution, whatever head was trained and however clients hold the samples: its accuracy says
-    how good the features are. Where it is better than the trained head, take it instead.
+    Ridge regression has one solution, however clients hold the samples and whatever head was trained: its accuracy
+    shows how good the features are. If it is better than the trained head, use it instead.
     """
     from fedmoments.study.jobs.probe import run_probe
 

@@ -44,8 +44,8 @@ SameAs = Annotated[
     typed(
         "--as",
         metavar="PART",
-        help="These are the paper's own data of this part of its table, such as 'CIFAR-100, SqueezeNet': numbers "
-        "are then compared one by one. Without it, data stand in for the paper's.",
+        help="The data are the paper's own, for this part of its table, such as 'CIFAR-100, SqueezeNet': "
+        "numbers are then compared one by one. Without it, the data are treated as a substitute.",
     ),
 ]
 Changes = Annotated[
@@ -63,7 +63,7 @@ Folder = Annotated[
         "--out",
         "-o",
         help="Folder for results: DATA/NAME/ with results.json, measurements.csv, report.html, summary.md and "
-        "figures, and index.html over all that it holds.",
+        "figures, and an index.html of all of them.",
         common=4,
     ),
 ]
@@ -84,15 +84,15 @@ def reproduce(
     same_as: SameAs = None,
     settings: Changes = None,
     seeds: Annotated[
-        int | None, typed(help="How many seeds; as many as in the paper by default.", metavar="N", common=3)
+        int | None, typed(help="How many seeds; by default as many as in the paper.", metavar="N", common=3)
     ] = None,
     out: Folder = None,
     fresh: Fresh = False,
     json: Json = False,
 ) -> None:
-    """Reproduce tables and figures of the papers, and show ours beside theirs, with the verdict on every claim.
+    """Reproduce tables and figures of the papers, and show ours beside theirs, with a verdict on every claim.
 
-    Exit code 3: numbers that need no data are not those of the paper. Claims that fail do not change the exit code.
+    Exit code 3: numbers that need no data differ from the paper's. Claims that fail do not change the exit code.
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be 1 or more, but {seeds} arrived")

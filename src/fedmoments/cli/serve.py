@@ -33,7 +33,7 @@ def serve(
 ) -> None:
     """Answer requests over HTTP: POST /predict; GET /model, /health, /metrics.
 
-    Another file in the model's place is taken up while requests go on.
+    Replace the model file to serve a new model without a restart.
     """
     from fedmoments.extras import require
 

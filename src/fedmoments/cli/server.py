@@ -45,7 +45,7 @@ def enrol(
     *,
     json: Json = False,
 ) -> None:
-    """Let clients contribute, each with the keys on its card; a new key needs the signature of the old one."""
+    """Allow clients to contribute, each with the keys on its card; a new key needs the signature of the old one."""
     from fedmoments.federation.keys.parties import read_card
     from fedmoments.federation.keys.rotation import rotation_of
 
@@ -67,11 +67,11 @@ def enrol(
 @command("revoke", REVOKE_EXAMPLE)
 def revoke(
     ledger: Ledger,
-    client: Annotated[str, positional(help="Whose key was lost, or who is no longer welcome.")],
+    client: Annotated[str, positional(help="The clients to revoke.")],
     *,
     json: Json = False,
 ) -> None:
-    """Let a client contribute no more, for good; who was only invited cannot use its kit any more."""
+    """Bar a client from contributing, for good; an unused kit of that name becomes void."""
     with open_ledger(ledger) as store:
         withdrawn = _withdrawn(ledger, store.terms.id, client)
         if withdrawn and client not in {member.client for member in store.enrolled()}:
@@ -95,14 +95,14 @@ def revoke(
 def amend(
     ledger: Ledger,
     classes: Annotated[
-        str, typed(help="Classes that are new: a file with one a line, or names with commas.", metavar="FILE|NAME,…")
+        str, typed(help="New classes: a file with one per line, or names separated by commas.", metavar="FILE|NAME,…")
     ],
     *,
     json: Json = False,
 ) -> None:
-    """Add classes to the terms, signed. What parties sent stays; those that accept the terms may send the new ones.
+    """Add classes to the signed terms. Contributions stay valid; parties that accept may send the new classes.
 
-    Write a comma behind a single name.
+    Write a comma after a single name.
     """
     from fedmoments.files import write_whole
 
@@ -127,7 +127,7 @@ def run(
         Given[ServerSettings],
         Taken(
             without=("seed", "poll", "bundle_bytes"),
-            help={"heads": "Names, separated by commas; fedcof, or all that the terms serve, by default."},
+            help={"heads": "Names, separated by commas; by default fedcof, or all that the terms serve."},
             file=True,
         ),
     ],
@@ -137,7 +137,7 @@ def run(
 ) -> None:
     """Serve a federation until its run is over: collect contributions, fit heads, let clients test them.
 
-    Exit code 0 only if the run completed. What was taken in stays in the ledger, whatever happens.
+    Exit code 0 only if the run completed. Accepted contributions stay in the ledger even if the run fails.
     """
     from fedmoments.extras import require
 
@@ -213,7 +213,7 @@ def app(
     *,
     json: Json = False,
 ) -> None:
-    """Write a ready Flower app folder, for those who use 'flwr run' with a SuperLink of their own."""
+    """Write a Flower app folder, to use 'flwr run' with your own SuperLink."""
     from fedmoments.federation.deploy.app_folder import write_app
 
     written = write_app(folder)

@@ -37,10 +37,10 @@ def create(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw up the terms of a federation and make its ledger. The terms are public; their hash is the federation's id.
+    """Write the terms of a federation and create its ledger. Terms are public; their hash is the federation's id.
 
-    Every client reads them before it takes part: which moments it is asked for, of which features and classes, and what
-    protects it. With --epsilon features are scaled to length 1, or clipped to --clip, and --norm-bound follows.
+    Clients read the terms before they take part: which moments are asked for, of which features and classes, and what
+    protects them. With --epsilon, features are scaled to length 1, or clipped to --clip, which sets --norm-bound.
     """
     from fedmoments.federation.drawing_up import usual_heads
     from fedmoments.federation.keys.helper import read_helper_card

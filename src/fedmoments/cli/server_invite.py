@@ -25,12 +25,12 @@ PROPOSED = ("min_count", "max_per_class", "max_bytes", "max_means", "max_epsilon
 @command("invite", EXAMPLE)
 def invite(
     ledger: Ledger,
-    clients: Annotated[list[str], positional(help="Names of parties; each gets a file NAME.kit.", metavar="NAME")],
+    clients: Annotated[list[str], positional(help="Names of parties; NAME.kit is written for each.", metavar="NAME")],
     policy: Annotated[Given[PolicyRules], Taken(only=PROPOSED)],
     *,
-    keys: Annotated[
-        Path, typed(help="Folder that 'fedmoments keys server' filled.", metavar="FOLDER", common=1)
-    ] = Path("keys"),
+    keys: Annotated[Path, typed(help="Folder that 'fedmoments keys server' wrote.", metavar="FOLDER", common=1)] = Path(
+        "keys"
+    ),
     server: Annotated[
         str | None,
         typed(
@@ -42,17 +42,17 @@ def invite(
     ] = None,
     desk: Annotated[
         int | None,
-        typed(help="Port where they enrol, as in 'server run'.", metavar="PORT", shown="the port after", common=3),
+        typed(help="Port where parties enrol, as in 'server run'.", metavar="PORT", shown="the port after", common=3),
     ] = None,
-    days: Annotated[float, typed(help="For how many days an invitation is good.", common=4)] = 14.0,
+    days: Annotated[float, typed(help="Days until an invitation expires.", common=4)] = 14.0,
     out: Annotated[Path, typed("-o", help="Folder for the kits.", metavar="FOLDER", common=5)] = Path(),
     json: Json = False,
 ) -> None:
     """Write a start-up kit for each party: terms, certificate, address, and a token that admits it once.
 
-    All that the party types is 'fedmoments client NAME.kit --data DATA'. Send each kit to its party alone: whoever uses
-    the token first is that party. Inviting a name again makes its former kit void. Rules that are typed here are
-    proposed to the party, which may make its own stricter or looser; looser ones than the built-in cannot be proposed.
+    The party types only 'fedmoments client NAME.kit --data DATA'. Send each kit to its party alone: whoever uses the
+    token first is that party. Inviting a name again makes its former kit void. Rules given here are proposed to the
+    party, which may make its own stricter or looser; rules looser than the built-in ones cannot be proposed.
     """
     from fedmoments.federation.enrolment.invitations import Invitations
     from fedmoments.federation.enrolment.kit import KIT, Kit, check_stricter

@@ -39,9 +39,9 @@ _server = partial(option, group="Server")
 class Serving:
     """Where and how a run is served."""
 
-    keys: str | None = option(None, "Folder that 'fedmoments keys server' filled.", metavar="FOLDER")
-    host: str = option("127.0.0.1", "Address to listen at; 0.0.0.0 for all of this machine.")
-    port: int = option(9092, "Port to listen at.")
+    keys: str | None = option(None, "Folder that 'fedmoments keys server' wrote.", metavar="FOLDER")
+    host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 for all of this machine.")
+    port: int = option(9092, "Port to listen on.")
     desk: int | None = _server(
         None,
         "Port where parties with a kit enrol; open if somebody was invited.",
@@ -56,7 +56,7 @@ class Serving:
     )
     home: str | None = _server(None, "Folder for Flower's state and logs.", metavar="FOLDER", shown="LEDGER.flower")
     timeout: float | None = _server(
-        None, "Seconds until it is given up.", metavar="SECONDS", shown="all waits together"
+        None, "Seconds after which the run is given up.", metavar="SECONDS", shown="all waits together"
     )
     insecure: bool = _server(
         False,  # noqa: FBT003 - a default

@@ -41,7 +41,9 @@ def tune(
         Given[TuningSettings],
         Taken(
             without=("hyper", "poll"),
-            help={"plan.test_every": "Rounds from one test by the clients to the next; the start and the end only."},
+            help={
+                "plan.test_every": "Rounds between two tests by the clients; by default only at the start and the end."
+            },
             tables={"plan": (TuningPlan,)},
             file=True,
         ),
@@ -53,8 +55,7 @@ def tune(
 ) -> None:
     """Tune in rounds with the clients of a federation, from a head of its ledger: those that allow it train.
 
-    A run that was stopped goes on from its folder when the same command is given again. Exit code 0 only if the run
-    completed.
+    Give the same command again to resume a stopped run from its folder. Exit code 0 only if the run completed.
     """
     authority = serving.authority()
     own = _checked(ledger, settings, hyper)

@@ -24,13 +24,13 @@ def split(
             "domain[:N] (needs domain_train), id (needs client_train), flower:CLASS(…) or file:PATH."
         ),
     ] = "dirichlet:0.1",
-    clients: Annotated[int | None, typed(help="Number of clients; domain and id find it in the data.")] = None,
-    seed: Annotated[int, typed(help="Of the draw.")] = 0,
+    clients: Annotated[int | None, typed(help="Number of clients; domain and id take it from the data.")] = None,
+    seed: Annotated[int, typed(help="Seed of the split.")] = 0,
     out: Annotated[Path | None, typed("--out", "-o", help="Split file to write.")] = None,
     everybody: Everybody = False,
     json: Json = False,
 ) -> None:
-    """Split training samples over clients and say who holds what."""
+    """Split training samples over clients and show who holds what."""
     from fedmoments.samples import parse_split
     from fedmoments.samples.features import load_features
 

@@ -27,22 +27,22 @@ def table(
     *,
     after: Annotated[
         list[Path] | None,
-        typed("--after", help="Statistics measured behind the draft (class_squares); once for each client."),
+        typed("--after", help="Statistics measured with the draft (class_squares); once per client."),
     ] = None,
     label: Annotated[str | None, typed(help="Column of labels.")] = None,
     client: Annotated[str | None, typed(help="Column of clients.")] = None,
-    group: Annotated[str | None, typed(help="Column of what must stay together, such as a patient.")] = None,
+    group: Annotated[str | None, typed(help="Column of groups that must stay together, such as patients.")] = None,
     features: Annotated[str | None, typed(help="Columns to use, a,b,lab*; all others by default.")] = None,
-    categories: Annotated[str, typed(help="Columns of numbers that are categories: codes, districts.")] = "",
-    least: Annotated[int, typed(help="With --after: rows that a category needs for a column of its own.", least=1)] = 5,
+    categories: Annotated[str, typed(help="Number columns that hold categories, such as codes or districts.")] = "",
+    least: Annotated[int, typed(help="With --after: fewest rows for a category to get its own column.", least=1)] = 5,
     out: Annotated[Path, typed("--out", "-o", help="File (.json) to write, for --table of other commands.")],
     json: Json = False,
 ) -> None:
-    """Say what the columns of raw tables hold: a draft, seen in one table, or the map after a first exchange.
+    """Describe the columns of raw tables: a draft, detected in one table, or the map after a first exchange.
 
-    A draft shows texts and ranges (as powers of two) of the table that it is drawn from: read it before you send it,
-    and change it as you like. With --after, means and deviations come from all clients' counts, sums and squares, and
-    categories with too few rows count as another.
+    A draft contains texts and ranges (as powers of two) of its table: read it before you send it, and edit it as you
+    like. With --after, means and deviations come from all clients' counts, sums and squares, and categories with too
+    few rows count as "another".
     """
     from fedmoments.samples.raw_tables import write_map
 

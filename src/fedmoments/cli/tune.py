@@ -218,14 +218,14 @@ def tune(
     fresh: Fresh = False,
     out: Annotated[
         Path | None,
-        typed("--out", "-o", help="Folder for results.json, report.html, config.toml and what was tuned.", common=5),
+        typed("--out", "-o", help="Folder for results.json, report.html, config.toml and the tuned models.", common=5),
     ] = None,
     track: Track = (),
     json: Json = False,
 ) -> None:
     """Tune in rounds from closed-form heads and from a random start: accuracy against rounds, bytes and compute.
 
-    Every combination of start, optimiser and seed is one run. An interrupted job goes on from its folder.
+    Every combination of start, optimiser and seed is one run. Give the same command again to resume an interrupted job.
     """
     from fedmoments.extras import require
     from fedmoments.study.jobs.tuning import run_tuning

@@ -18,18 +18,18 @@ EXAMPLE = example(FEDERATE, f"fedmoments witness heads.jsonl {LEDGER}")
 
 @command("witness", EXAMPLE)
 def witness(
-    notebook: Annotated[Path, positional(help="Your own notebook of heads; made if it is not there.")],
+    notebook: Annotated[Path, positional(help="Your own notebook of heads; created if missing.")],
     sources: Annotated[
         list[Path], positional(help="Clients' folders, notebooks of other parties, or the ledger itself.")
     ],
     *,
     json: Json = False,
 ) -> None:
-    """Note the heads that parties were shown, and say whether all are of one history; exit code 1 if they are not.
+    """Note the heads that parties were shown, and check that all belong to one history; exit code 1 if not.
 
-    A server signs every head of its log. Two heads that no log can both have had prove that it showed two histories.
-    Heads of different lengths are joined by proofs: those that a client was given, or those that the operator makes
-    with 'fedmoments witness FILE LEDGER YOUR-NOTEBOOK' and hands out.
+    A server signs every head of its log. Two heads that cannot belong to one log prove that it showed two histories.
+    Proofs connect heads of different lengths: clients receive them, or the operator makes them with 'fedmoments witness
+    FILE LEDGER YOUR-NOTEBOOK' and hands them out.
     """
     findings = compare(_all_noted(Notebook(notebook), sources))
     if json:

@@ -77,11 +77,11 @@ class Agreed:
 
     secure: str | None = _rule(
         None,
-        "sums, two-phase or cohorts: two servers add up without seeing a summand.",
+        "sums, two-phase or cohorts: two servers add up without seeing any client's values.",
         metavar="MODE",
         common=9,
     )
-    batch: int = _rule(3, "Fewest clients that a secure sum is over.", metavar="N", needs="secure")
+    batch: int = _rule(3, "Fewest clients in a secure sum.", metavar="N", needs="secure")
     cohort: int = _rule(10, "Clients in a cohort, with --secure cohorts.", metavar="N", needs="secure")
     contributors: int = _rule(
         3, "Fewest clients that must hold a class for it to be opened.", metavar="N", needs="secure"
@@ -102,7 +102,10 @@ class Agreed:
     )
     delta: float = _rule(1e-5, "Its δ, well below one over the samples.", metavar="DELTA", needs="epsilon")
     unit: str = _rule(
-        "sample", "What it hides: one sample, or everything of one client.", metavar="sample|client", needs="epsilon"
+        "sample",
+        "What the noise hides: one sample, or all data of one client.",
+        metavar="sample|client",
+        needs="epsilon",
     )
     neighbours: str = _rule("add-remove", "From which data it hides it.", metavar="add-remove|replace", needs="epsilon")
     clip: float | None = _rule(
@@ -116,14 +119,14 @@ class Agreed:
     )
     budget: str = _rule(
         "automatic",
-        "automatic, equal or counts=0.1,sums=1,second=0.5: how the noise is shared.",
+        "automatic, equal or counts=0.1,sums=1,second=0.5: how the budget is divided.",
         "--noise-shares",
         metavar="SHARES",
         needs="epsilon",
     )
     noise: str = _rule(
         "central",
-        "Who adds it: the server to sums (central), or every client to its own (local).",
+        "Who adds noise: the server to sums (central), or every client to its own (local).",
         metavar="central|local",
         needs="epsilon",
     )
@@ -133,7 +136,7 @@ class Agreed:
         metavar="NORM",
         needs="epsilon",
     )
-    releases: int = _rule(1, "Releases that the budget is planned for.", metavar="N", needs="epsilon")
+    releases: int = _rule(1, "Number of releases that the budget must cover.", metavar="N", needs="epsilon")
 
     def __post_init__(self) -> None:
         for name, known in (("unit", UNITS), ("neighbours", NEIGHBOURS), ("noise", NOISES)):
@@ -232,22 +235,22 @@ class Protection:
     agreed: Agreed = field(default_factory=Agreed)
     min_count: int = _rule(1, "Clients withhold a class with fewer samples.", metavar="N")
     sketch_spare: int = _rule(
-        0, "Clients with fewer samples beyond one a class send no row of a sketch (in the field: 20).", metavar="N"
+        0, "Clients with fewer samples beyond one per class send no sketch rows (in deployment: 20).", metavar="N"
     )
     obfuscation: str | None = _rule(
         None,
-        "laplace:0.5, gaussian:0.5, uniform:0.5: clients blur their counts; no differential privacy.",
+        "laplace:0.5, gaussian:0.5, uniform:0.5: clients add noise to their counts; no differential privacy.",
         "--obfuscate",
         metavar="KIND:E",
         swept="none,laplace:0.5 sweeps.",
     )
     max_samples: int | None = _rule(
-        None, "Most samples that one client is believed to have.", "--max-client-samples", metavar="N"
+        None, "Largest number of samples accepted from one client.", "--max-client-samples", metavar="N"
     )
-    robust: str | None = _rule(None, "mad: leave out clients whose means lie far from the others'.", metavar="FILTER")
+    robust: str | None = _rule(None, "mad: exclude clients whose means lie far from the others'.", metavar="FILTER")
     attack: str | None = _rule(
         None,
-        "flip:0.1:100, junk:0.01, …: what a share of the clients does (see docs/privacy/poison.md).",
+        "flip:0.1:100, junk:0.01, …: attack by a share of the clients (see docs/privacy/poison.md).",
         metavar="ATTACK",
     )
 

@@ -88,12 +88,12 @@ class ClientSettings(Running, SampleSource, FromFile):
     split: str = ""
     clients: int | None = None
     partitions: tuple[int, ...] = ()
-    evaluate: bool = _federation(True, "Test heads on data of this client.")
+    evaluate: bool = _federation(True, "Test heads on this client's data.")
     also: tuple[str, ...] = ()
     memory: str = ""
     classes: Mapping[str, Any] = option(
         {},
-        "A class that has another name here; once for each.",
+        "Map your name of a class to the federation's; may be repeated.",
         "--alias",
         kind="pairs",
         metavar="OWN=AGREED",

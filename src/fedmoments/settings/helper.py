@@ -38,21 +38,23 @@ class HelperSettings(FromFile):
     paths: ClassVar[tuple[str, ...]] = ("folder", "key", "members")
 
     folder: str = _federation(
-        "", "Where the memory of what was opened is kept, for ever; ./NAME by default.", metavar="FOLDER"
+        "", "Permanent folder for the record of opened sums; ./NAME by default.", metavar="FOLDER"
     )
     key: str = ""
     federation: str = ""
-    minimum: int = _federation(3, "Open no sum over fewer clients, whatever the terms say.", metavar="N", least=2)
+    minimum: int = _federation(3, "Open no sum over fewer clients, even if the terms allow it.", metavar="N", least=2)
     members: tuple[str, ...] = option(
         (),
-        "Card of a client that you know to be real; may be repeated. Others are refused.",
+        "Card of a client that you trust to be real; may be repeated. Others are refused.",
         "--member",
         metavar="CARD",
         kind="files",
         common=3,
     )
     anybody: bool = _federation(
-        False, "Instead of cards, for trials: a server that makes up clients can see one.", "--anybody"
+        False,
+        "For trials, instead of cards: a server that invents clients can then see a real client's values.",
+        "--anybody",
     )
 
     def __post_init__(self) -> None:

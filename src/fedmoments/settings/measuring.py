@@ -13,7 +13,7 @@ class Computing:
 
     precision: str = option(
         "float64",
-        "float64, or float32 for the large products (grams, FedCOF's scatter): centred blocks that are added up in "
+        "float64, or float32 for the large products (grams, FedCOF's scatter): centred blocks summed in "
         "float64, about twice as fast.",
         metavar="float64|float32",
         group="Heads",
@@ -25,10 +25,10 @@ class MeasureSettings(Computing):
     """What is to be measured."""
 
     head: tuple[str, ...] = option(
-        (), "Measure the least that serves this head; may be repeated.", kind="names", metavar="HEAD"
+        (), "Measure the fewest moments that serve this head; may be repeated.", kind="names", metavar="HEAD"
     )
     moments: tuple[str, ...] = option((), "Measure these moments too: gram,client_means,…", metavar="MOMENT,…")
-    means_per_client: int = option(1, "Means to send of each class (client_means).", metavar="N")
+    means_per_client: int = option(1, "Means to send per class (client_means).", metavar="N")
     budget: str | None = option(
         None,
         "means, means/8, gram, 50KB …: bytes that a client's means and scatter sketch may take, for heads on "
@@ -37,12 +37,12 @@ class MeasureSettings(Computing):
     )
     feature_map: str = option(
         "none",
-        "none, power (√x, then unit length), or auto (power if no feature is negative and they are skewed; all clients "
-        "must use the same: look at the map that is printed).",
+        "none, power (√x, then unit length), or auto (power if no feature is negative and they are "
+        "skewed; the chosen map is printed: all clients must use the same).",
         "--map",
         metavar="MAP",
     )
-    project: int | None = option(None, "Then project at random to K dimensions.", metavar="K")
+    project: int | None = option(None, "Then apply a random projection to K dimensions.", metavar="K")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MapSettings:
     normalize: bool = option(False, "Scale every sample to unit norm first.", "--normalize")
     fourier: int | None = option(None, "Then map to D random Fourier features (fed3r-rf).", metavar="D")
     bandwidth: float | None = option(None, "Kernel width of --fourier, in feature units.")
-    seed: int = option(0, "Public seed of the maps and of several means a class.")
+    seed: int = option(0, "Public seed of the maps and of several means per class.")
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,4 @@ class RoundingSettings:
 
     fixed_point: bool = option(False, "Round to int64 fixed point: sums exact in any order.", "--fixed-point")
     norm_bound: float | None = option(None, "Largest norm of a sample (--fixed-point).")
-    max_samples: int | None = option(None, "Most samples in the whole federation (--fixed-point).")
+    max_samples: int | None = option(None, "Upper bound on the samples of the whole federation (--fixed-point).")

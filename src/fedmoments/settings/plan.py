@@ -138,12 +138,12 @@ class TuningPlan:
     optimiser: str = _number(
         "fedavg", "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold or mimelite.", metavar="NAME"
     )
-    rounds: int = _number(200, "Rounds, at most.", metavar="N", common=6)
-    fraction: float = _number(1.0, "Share of the clients that train in a round.", metavar="SHARE")
-    replacement: bool = _number(False, "Draw each round's clients whoever was drawn before.")
+    rounds: int = _number(200, "Maximum number of rounds.", metavar="N", common=6)
+    fraction: float = _number(1.0, "Share of the clients that train per round.", metavar="SHARE")
+    replacement: bool = _number(False, "Draw each round's clients independently of earlier rounds.")
     lr: float | str = _number(
         AUTO,
-        "Step of a client's SGD; auto follows from the features, several are tried on a validation share.",
+        "Step size of a client's SGD; auto derives it from the features, several are compared on a validation share.",
         metavar="STEP,…",
         kind="numbers or auto",
         shown="auto, but 0.01 in ft, feat and deployments",
@@ -151,46 +151,46 @@ class TuningPlan:
     )
     momentum: float = _number(0.0, "Momentum of a client's SGD.", metavar="M")
     weight_decay: float = _number(0.0, "L2 penalty of a client's SGD.", metavar="W")
-    batch_size: int = _number(32, "Samples in a client's batch, 0 for all at once.", "--local-batch", metavar="N")
-    epochs: int = _number(1, "Passes over a client's samples in a round.", metavar="E")
+    batch_size: int = _number(32, "Samples per client batch, 0 for all at once.", "--local-batch", metavar="N")
+    epochs: int = _number(1, "Passes over a client's samples per round.", metavar="E")
     server_lr: float | str | None = _number(
         None,
-        "Step of the server, or several to try.",
+        "Step size of the server, or several to compare.",
         metavar="STEP,…",
         kind="numbers or auto",
         shown="0.01 with fedadam and fedyogi, otherwise 1",
     )
     server_momentum: float = _number(0.9, "Momentum of fedavgm and mimelite.", metavar="M")
-    beta_1: float = _number(0.9, "Decay of the mean of fedadam and fedyogi.", metavar="B")
-    beta_2: float = _number(0.999, "Decay of their mean square.", metavar="B")
-    tau: float = _number(1e-3, "What they add to its root.", metavar="T")
+    beta_1: float = _number(0.9, "Decay of the running mean in fedadam and fedyogi.", metavar="B")
+    beta_2: float = _number(0.999, "Decay of the running mean square in fedadam and fedyogi.", metavar="B")
+    tau: float = _number(1e-3, "Constant that fedadam and fedyogi add to the root.", metavar="T")
     mu: float = _number(0.01, "Weight of fedprox's penalty.", metavar="MU")
     alpha: float = _number(0.01, "Weight of feddyn's penalty.", metavar="A")
     temperature: float | str | None = _number(
         None,
-        "T of softmax(scores/T), or auto: chosen by training cross-entropy.",
+        "T of softmax(scores/T); auto chooses it by training cross-entropy.",
         metavar="T|auto",
         kind="number or auto",
         shown="chosen where lr is; else 0.1 for normalised heads, 1 for others",
     )
     adapter: str = _number(
-        "none", "Train low-rank changes of the encoder's linear layers alone: lora:RANK.", metavar="none|lora:RANK"
+        "none", "Train only low-rank changes of the encoder's linear layers: lora:RANK.", metavar="none|lora:RANK"
     )
     augment: str = _number(
         "none", "Change images at random before each step: flip, crop, or flip,crop.", metavar="none|flip,crop"
     )
-    dropout: bool = _number(False, "Drop activations in training as the encoder says, in ft and feat.")
+    dropout: bool = _number(False, "Apply the encoder's own dropout while training ft and feat.")
     batchnorm: str = _number(
         "frozen", "Running values of batch normalisation: frozen, or averaged.", metavar="frozen|averaged"
     )
     feature_scale: float | None = _number(
-        None, "Size of features that rates of lp are meant for.", metavar="SIZE", shown="measured with --lr auto"
+        None, "Feature norm for which learning rates of lp are meant.", metavar="SIZE", shown="measured with --lr auto"
     )
-    validation: float = _number(0.0, "Share of each client's samples that tells when to stop.", metavar="SHARE")
-    check_every: int = _number(5, "Rounds from one look at it to the next.", metavar="N")
-    patience: int = _number(5, "Looks without a better one after which it stops.", metavar="N")
-    test_every: int = _number(1, "Rounds from one test to the next.", metavar="N")
-    seed: int = _number(0, "Draws clients, batches, validation shares and a random start.", metavar="N")
+    validation: float = _number(0.0, "Share of each client's samples held out to decide when to stop.", metavar="SHARE")
+    check_every: int = _number(5, "Rounds between two validations.", metavar="N")
+    patience: int = _number(5, "Validations without improvement after which training stops.", metavar="N")
+    test_every: int = _number(1, "Rounds between two tests.", metavar="N")
+    seed: int = _number(0, "Seed for clients, batches, validation shares and a random start.", metavar="N")
 
     def __post_init__(self) -> None:
         OPTIMISERS.find(str(self.optimiser))

@@ -104,60 +104,70 @@ class PolicyRules:
         whoever holds both has the sums of these samples alone.
     """
 
-    min_count: int = _rule(
-        5, "Withhold a class with fewer samples. To send small classes, say 1.", metavar="N", common=9
-    )
-    max_per_class: int | None = _rule(None, "Measure only the first so many of a class.", metavar="N")
+    min_count: int = _rule(5, "Withhold classes with fewer samples; 1 sends every class.", metavar="N", common=9)
+    max_per_class: int | None = _rule(None, "Measure at most this many samples per class, the first ones.", metavar="N")
     max_bytes: int | None = _rule(None, "Send no contribution with more bytes.", metavar="BYTES")
-    moments: tuple[str, ...] | None = _rule(None, "Let only these moments out.", "--allow", metavar="MOMENT,…")
-    max_means: int | None = _rule(None, "Let a class be split into at most so many means.", metavar="N")
+    moments: tuple[str, ...] | None = _rule(None, "Allow only these moments to leave.", "--allow", metavar="MOMENT,…")
+    max_means: int | None = _rule(None, "Allow at most this many means per class.", metavar="N")
     report_withheld: bool = _rule(True, "Tell the server how many classes and samples were kept back.")
     small_classes: str = _rule(
-        "withhold", "withhold, or merge: thin means of a class become one mean.", metavar="withhold|merge"
+        "withhold", "withhold, or merge: send one mean for a class too small for several.", metavar="withhold|merge"
     )
-    sketch_share: float = _rule(SHARE, "Part of its spare samples that a sketch may span.", metavar="SHARE")
-    sketch_spare: int = _rule(SPARE, "Send no row of a sketch with fewer spare samples.", metavar="N")
+    sketch_share: float = _rule(SHARE, "Largest rank of a sketch, as a share of the spare samples.", metavar="SHARE")
+    sketch_spare: int = _rule(SPARE, "Send no sketch rows with fewer spare samples.", metavar="N")
     small_sketches: str = _rule(
-        "trace", "Then send the trace of the scatter alone, or refuse to send anything.", metavar="trace|refuse"
+        "trace",
+        "With too few spare samples: send only the trace of the scatter, or refuse to send anything.",
+        metavar="trace|refuse",
     )
     obfuscate: str | None = _rule(
-        None, "Blur counts: uniform, gaussian or laplace, 0 < E < 1, as laplace:0.5.", metavar="KIND:E"
+        None, "Add noise to counts: uniform, gaussian or laplace with 0 < E < 1, such as laplace:0.5.", metavar="KIND:E"
     )
     maps: str = _rule(
-        "narrow", "Feature maps to measure behind: what expands tells more of single samples.", metavar="|".join(MAPS)
+        "narrow",
+        "Allowed feature maps; maps to more dimensions reveal more about single samples.",
+        metavar="|".join(MAPS),
     )
     # Not in the repr, which stands for what a contribution is made by: these two say who may ask, not what is made.
-    max_numbers: int = _rule(NUMBERS, "Refuse terms whose map or moments have more numbers.", metavar="N", repr=False)
-    require_secure: bool = _rule(False, "Take part only where sums are secure: nobody reads what is sent.")
+    max_numbers: int = _rule(
+        NUMBERS, "Refuse terms whose feature map or moments have more numbers.", metavar="N", repr=False
+    )
+    require_secure: bool = _rule(
+        False, "Take part only with secure sums: no server reads this client's own statistics."
+    )
     min_batch: int = _rule(
-        3, "With --require-secure: fewest clients of a sum, and of a class in it.", metavar="N", repr=False
+        3, "With --require-secure: fewest clients in a sum, and per class in it.", metavar="N", repr=False
     )
     max_epsilon: float | None = _rule(
-        None, "Take part only under differential privacy with an epsilon of at most this.", metavar="EPSILON"
+        None, "Take part only under differential privacy with at most this epsilon.", metavar="EPSILON"
     )
     max_delta: float = _rule(1e-5, "With --max-epsilon: largest δ.", metavar="DELTA", repr=False)
     helper: str | None = _rule(
         None,
-        "Card of the helper that you know: take part only in secure sums through it.",
+        "Card of a helper that you trust: take part only in secure sums that use it.",
         metavar="CARD",
         kind="helper card",
     )
     allow_evaluation: bool = _rule(
-        False, "Let heads be tested here also under secure sums or an epsilon; masked and noised then.", repr=False
+        False,
+        "Allow tests of heads here also under secure sums or an epsilon; results are then masked and noised.",
+        repr=False,
     )
-    max_heads: int = _rule(20, "Test at most so many heads in all, for ever.", metavar="N", repr=False)
+    max_heads: int = _rule(20, "Test at most this many heads in total, over all runs.", metavar="N", repr=False)
     # Not in the repr, which stands for what a contribution is made by: consent to tuning changes no contribution.
     tuning: str = _rule(
         "none",
-        "Let a head (lp), an encoder (feat) or both (ft) be trained here: updates reveal more than moments.",
+        "Allow training of a head (lp), the encoder (feat) or both (ft) here; updates reveal more than moments.",
         "--allow-tuning",
         metavar="STAGE",
         repr=False,
     )
-    max_rounds: int | None = _rule(None, "Train in at most so many rounds of this federation.", metavar="N", repr=False)
+    max_rounds: int | None = _rule(
+        None, "Train in at most this many rounds of this federation.", metavar="N", repr=False
+    )
     small_changes: bool = _rule(
         False,
-        "Send a new version also if it differs in fewer than --min-count samples of a class, which it tells of then.",
+        "Send a new version even if it differs in fewer than --min-count samples of a class, and so reveals them.",
         repr=False,
     )
 

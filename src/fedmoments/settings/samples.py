@@ -20,7 +20,7 @@ class EncoderChoice:
     """The encoder, and what of its preprocessing may be chosen: what all parties of a federation must agree on."""
 
     encoder: str | None = option(
-        None, "Name, path or id: see 'fedmoments encoders'. By default, the data's kind decides.", common=2
+        None, "Name, path or id: see 'fedmoments encoders'. The default depends on the kind of data.", common=2
     )
     size: int | None = _encoder(None, "Pixels of the side of an image, after preprocessing.", metavar="PIXELS")
     pooling: str | None = _encoder(None, "cls or mean, for transformers.")
@@ -31,14 +31,14 @@ class Running:
     """How an encoder runs here; nothing of this changes features by more than rounding."""
 
     runtime: str = _encoder("torch", "torch or onnx (exported once, about 3 times faster).", metavar="torch|onnx")
-    device: str = _encoder("cpu", "Where torch computes: cpu, cuda or mps.")
+    device: str = _encoder("cpu", "Device for torch: cpu, cuda or mps.")
     threads: int | None = _encoder(None, "Threads of the encoder.", metavar="N")
-    batch_size: int | None = _encoder(None, "Samples that are encoded at once.", metavar="N")
+    batch_size: int | None = _encoder(None, "Samples encoded per batch.", metavar="N")
     readers: int = _encoder(2, "Threads that read and preprocess samples.", metavar="N")
     cache: str | None = _encoder(None, "Folder of the feature cache; the user's by default.", metavar="FOLDER")
     trust: tuple[str, ...] = _encoder(
         (),
-        "Encoder that terms or a model file may name though it is a file, a function or a download: torch:…, onnx:….",
+        "Encoder that terms or a model file may name although it is a file, a function or a download: torch:…, onnx:….",
         "--trust-encoder",
         metavar="NAME",
     )
@@ -75,18 +75,19 @@ class Columns:
 
     data: str = option(
         "digits",
-        "digits, folder:PATH, csv:PATH, parquet:PATH, npz:PATH, npy:FOLDER or hf:NAME; a path alone where its "
-        "ending, or that it is a folder, says what it is.",
+        "digits, folder:PATH, csv:PATH, parquet:PATH, npz:PATH, npy:FOLDER or hf:NAME; a path alone if it "
+        "is a folder or its ending says what it is.",
         common=1,
     )
     text: str | None = _data(None, "Column of sentences.")
-    image: str | None = _data(None, "Column of images or of paths to them.")
+    image: str | None = _data(None, "Column of images or of image paths.")
     label: str | None = _data(None, "Column of labels.")
     domains: bool | None = _data(None, "Folders are domain/class, not class.")
     table: str | None = _data(
         None,
-        "Samples are rows of a raw table, with numbers, categories and gaps: draft (what it holds is seen in it; "
-        "draft:COLUMN,… names columns of codes), or a file of 'fedmoments table' (see docs/tutorials/tables.md).",
+        "Samples are rows of a raw table with numbers, categories and gaps: draft (types are detected; "
+        "draft:COLUMN,… names columns of codes), or a file of 'fedmoments table' (see "
+        "docs/tutorials/tables.md).",
         metavar="draft|FILE",
     )
 
@@ -98,12 +99,14 @@ class SampleSource(Columns):
     client: str | None = _data(None, "Column of clients, for the split 'id'.")
     domain: str | None = _data(None, "Column of domains, for the split 'domain'.")
     group: str | None = _data(
-        None, "Column of what must stay together, such as a patient: on one side of the test, at one client."
+        None, "Column of groups, such as patients: each stays on one side of the test split, at one client."
     )
     features: str | None = _data(
-        None, 'Columns of numbers that are the samples: a,b,c or "emb*", or one column of vectors.', metavar="COLUMN,…"
+        None, 'Number columns that make up a sample: a,b,c or "emb*", or one column of vectors.', metavar="COLUMN,…"
     )
     test: str | None = _data(None, "A second file, to test on.")
-    test_share: float | None = _data(None, "Share to test on, of data that come in one part.", metavar="SHARE")
-    strict: bool = _data(False, "Stop at the first sample that is unreadable.")
-    seed: int = option(0, "The first seed; every random choice follows from it.", common=8)
+    test_share: float | None = _data(
+        None, "Share held out for testing, if the data have no test part.", metavar="SHARE"
+    )
+    strict: bool = _data(False, "Stop at the first unreadable sample.")
+    seed: int = option(0, "First seed; every random choice follows from it.", common=8)

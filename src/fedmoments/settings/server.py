@@ -39,39 +39,41 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
 
     sources: ClassVar[tuple[str, ...]] = ("data",)
 
-    data: str = option("", "Take class names, and the dimension of features, from data like the clients'.", common=1)
+    data: str = option("", "Take class names and the feature dimension from data like the clients'.", common=1)
     table: str | None = option(
         None,
-        "Clients' samples are rows of raw tables: draft (what they hold is seen in --data), a file of 'fedmoments "
-        "table', or after (the table of a first exchange, --after, standardised by its sums).",
+        "Clients' samples are rows of raw tables: draft (types are detected in --data), a file of "
+        "'fedmoments table', or after (the table of a first exchange, --after, standardised by its sums).",
         metavar="draft|FILE|after",
         group="Data",
     )
-    name: str = option("", "What people call the federation.", common=1)
+    name: str = option("", "Name of the federation.", common=1)
     heads: tuple[str, ...] = option(
         (),
-        "Clients are asked for the least that serves these heads; separated by commas.",
+        "Heads to serve, separated by commas; clients are asked for the fewest moments that these need.",
         shown="auto; fedcof where privacy or --rows allow no sketch",
         common=3,
     )
     classes: str = option(
-        "", "File with one class a line, or names separated by commas, in order.", metavar="FILE|NAME,…", common=3
+        "", "File with one class per line, or names separated by commas, in order.", metavar="FILE|NAME,…", common=3
     )
-    dim: int | None = _federation(None, "Dimensions of the features, where they are given.", metavar="D")
-    means_per_client: int = _federation(1, "Means that a client sends of each class.", metavar="N")
+    dim: int | None = _federation(None, "Dimensions of the features, if clients have features.", metavar="D")
+    means_per_client: int = _federation(1, "Means that a client sends per class.", metavar="N")
     names: bool = _federation(
-        False, "Let every class name count as one sample of its class, encoded as a sentence: for text and few samples."
+        False, "Add each class name, encoded as a sentence, as one sample of its class: for text and few samples."
     )
     feature_map: str = _federation(
         "",
-        "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "
-        "are given, power if none is negative and they are skewed).",
+        "none, power (√x, then unit length: for features after a ReLU) or auto (the encoder's own; for "
+        "given features, power if none is negative and they are skewed).",
         "--map",
         metavar="MAP",
         shown="auto if auto is the only head, else none",
     )
     normalize: bool = _federation(False, "Then scale every sample to length 1.", "--normalize")
-    project: int | None = _federation(None, "Then project at random, by the seed, to K dimensions.", metavar="K")
+    project: int | None = _federation(
+        None, "Then apply a random projection, drawn from the seed, to K dimensions.", metavar="K"
+    )
     fourier: int | None = _federation(
         None,
         "Then map to D random Fourier features; parties must allow it (--maps any). 5,000 for the head fed3r-rf.",
@@ -89,14 +91,16 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     )
     after: str = _federation(
         "",
-        "A second exchange: ask in the Fisher directions of what this ledger of a first one holds (--heads gh-qda), or "
-        "behind Fourier features of a width that fits it (--heads fed3r-rf; the first one with --heads gh-nb).",
+        "Ledger of a first exchange: run a second one in its Fisher directions (--heads gh-qda), or on "
+        "Fourier features of a width that fits it (--heads fed3r-rf; the first with --heads gh-nb).",
         metavar="LEDGER",
     )
     norm_bound: float = _federation(1024.0, "Largest norm of a sample's features.", metavar="NORM")
-    max_samples: int = _federation(2**24, "Most samples in the whole federation.", metavar="N")
-    rows: str = _federation("int64", "How means travel: int64, float32, float16, bfloat16 or int8.", metavar="TYPE")
-    seed: int = _federation(0, "Public; deals samples to several means of a class.", metavar="N")
+    max_samples: int = _federation(2**24, "Upper bound on the samples of the whole federation.", metavar="N")
+    rows: str = _federation(
+        "int64", "Format in which means are sent: int64, float32, float16, bfloat16 or int8.", metavar="TYPE"
+    )
+    seed: int = _federation(0, "Public seed that assigns samples to several means of a class.", metavar="N")
     privacy: Mapping[str, Any] = option({}, "What is agreed on.", group="Privacy")
 
 
@@ -176,30 +180,32 @@ class ServerSettings(_Rounds):
         kind="hyper",
         group="Heads",
     )
-    quorum: int = _federation(1, "Clients that must be in before heads are fitted.", metavar="N")
+    quorum: int = _federation(1, "Clients that must have contributed before heads are fitted.", metavar="N")
     nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
-    wait: float = _federation(120.0, "For how many seconds to wait for them.", metavar="SECONDS")
+    wait: float = _federation(120.0, "Seconds to wait for these nodes.", metavar="SECONDS")
     rounds: int = _federation(1, "Rounds of collection.", metavar="N")
-    per_round: int = _federation(0, "Nodes asked in each.", metavar="N", shown="all that are not done")
-    seed: int = _federation(0, "Draws the nodes of a round.", metavar="N")
-    deadline: float = _federation(600.0, "Seconds until a round is closed.", metavar="SECONDS")
-    ttl: float = _federation(900.0, "Seconds that a message lives.", metavar="SECONDS", shown="1.5 times the deadline")
-    poll: float = _federation(0.5, "Seconds between two looks for replies when none came.", metavar="SECONDS")
-    bundle_bytes: int = _federation(2**26, "Most bytes that a node may send in one reply.", metavar="BYTES")
+    per_round: int = _federation(0, "Nodes asked per round.", metavar="N", shown="all that are not done")
+    seed: int = _federation(0, "Seed that draws the nodes of a round.", metavar="N")
+    deadline: float = _federation(600.0, "Seconds until a round ends.", metavar="SECONDS")
+    ttl: float = _federation(
+        900.0, "Seconds until an unanswered message expires.", metavar="SECONDS", shown="1.5 times the deadline"
+    )
+    poll: float = _federation(0.5, "Seconds between two polls for replies.", metavar="SECONDS")
+    bundle_bytes: int = _federation(2**26, "Largest reply of a node, in bytes.", metavar="BYTES")
     fit_each_round: bool = _federation(False, "Fit heads after every round.")
     half_life: float = _federation(
         0.0,
-        "Days after which a contribution weighs half as much in a head, for heads on sums.",
+        "Days after which a contribution has half the weight; for heads on sums.",
         metavar="DAYS",
         shown="all weigh the same",
     )
     evaluate: bool = _federation(True, "Ask clients to test the heads.")
-    again: bool = _federation(False, "Ask also for what was acknowledged before, after a restore.")
+    again: bool = _federation(False, "After a restore: also ask for contributions that were already acknowledged.")
     robust: str = option(
-        "", "mad: leave out clients whose means lie far from the others'.", metavar="FILTER", group="Privacy"
+        "", "mad: exclude clients whose means lie far from the others'.", metavar="FILTER", group="Privacy"
     )
     max_client_samples: int = option(
-        0, "Most samples that one client is believed to have.", metavar="N", group="Privacy", shown="any number"
+        0, "Largest number of samples accepted from one client.", metavar="N", group="Privacy", shown="any number"
     )
     place: str = ""
 
@@ -242,20 +248,22 @@ class TuningSettings(_Rounds):
 
     ledger: str = ""
     out: str = option(
-        "tuned", "Folder for what was tuned, and for going on after a stop.", "-o", metavar="FOLDER", common=9
+        "tuned", "Folder for the tuned models, and for resuming after a stop.", "-o", metavar="FOLDER", common=9
     )
     plan: Mapping[str, Any] = option({}, "What is trained and how.", group="Tuning")
-    start: str = option("fedcof", "A head that is fitted from the ledger, random, or a file of a classifier.", common=3)
+    start: str = option("fedcof", "A head to fit from the ledger, random, or a classifier file.", common=3)
     hyper: Mapping[str, Any] = option({}, "Hyper-parameters of the start's head.")
     nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
-    wait: float = _federation(120.0, "For how many seconds to wait for them.", metavar="SECONDS")
-    minimum: int = _federation(1, "Updates that a round must bring, or it fails.", metavar="N")
-    deadline: float = _federation(600.0, "Seconds until a round is closed.", metavar="SECONDS")
-    ttl: float = _federation(900.0, "Seconds that a message lives.", metavar="SECONDS", shown="1.5 times the deadline")
-    poll: float = _federation(0.5, "Seconds between two looks for replies when none came.", metavar="SECONDS")
-    evaluate: bool = _federation(True, "Ask clients to test on their test parts.")
+    wait: float = _federation(120.0, "Seconds to wait for these nodes.", metavar="SECONDS")
+    minimum: int = _federation(1, "Fewest updates per round; with fewer the round fails.", metavar="N")
+    deadline: float = _federation(600.0, "Seconds until a round ends.", metavar="SECONDS")
+    ttl: float = _federation(
+        900.0, "Seconds until an unanswered message expires.", metavar="SECONDS", shown="1.5 times the deadline"
+    )
+    poll: float = _federation(0.5, "Seconds between two polls for replies.", metavar="SECONDS")
+    evaluate: bool = _federation(True, "Ask clients to test on their test samples.")
     max_client_samples: int = option(
-        0, "Most samples that one client is believed to have.", metavar="N", group="Privacy", shown="any number"
+        0, "Largest number of samples accepted from one client.", metavar="N", group="Privacy", shown="any number"
     )
 
     def __post_init__(self) -> None:

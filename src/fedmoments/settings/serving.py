@@ -16,10 +16,10 @@ class AnswerSettings:
     """When a model says that it does not know a sample, and how sure its sets of classes are."""
 
     abstain: str | None = option(
-        None, "Call samples 'unknown' that are newer than all but this share of familiar ones: 1% or 0.01."
+        None, "Answer 'unknown' for samples less familiar than all but this share of familiar ones: 1% or 0.01."
     )
     coverage: str | None = option(
-        None, "Show the classes that hold the true one with this probability: 95% or 0.95. Of tested heads."
+        None, "Show a set of classes that holds the true one with this probability: 95% or 0.95. For tested heads."
     )
 
     def shares(self) -> dict[str, float | None]:
@@ -50,13 +50,13 @@ def _share(text: str | None, whose: str) -> float | None:
 class ServingSettings:
     """Address, TLS and limits of ``fedmoments serve``."""
 
-    host: str = option("127.0.0.1", "Address to listen on; another than this machine's own wants --certificate.")
-    port: int = option(8080, "Port; 0 takes a free one.", metavar="PORT", least=0)
+    host: str = option("127.0.0.1", "Address to listen on; any but a loopback address requires --certificate.")
+    port: int = option(8080, "Port; 0 picks a free one.", metavar="PORT", least=0)
     certificate: str | None = option(None, "TLS certificate (PEM); with --key.", metavar="FILE")
     key: str | None = option(None, "Private key of the certificate (PEM).", metavar="FILE", needs="certificate")
-    max_batch: int = _limit(32, "Samples that are encoded at once.")
-    max_request_bytes: int = _limit(32_000_000, "Bytes of one request.")
-    max_samples: int = _limit(256, "Samples of one request.")
-    max_waiting: int = _limit(2048, "Samples of all requests that may wait; more are answered with 503.")
-    max_pixels: int = _limit(50_000_000, "Pixels of one image, and of all that are decoded at the same time.")
-    max_characters: int = _limit(20_000, "Characters of one text.")
+    max_batch: int = _limit(32, "Samples encoded per batch.")
+    max_request_bytes: int = _limit(32_000_000, "Most bytes per request.")
+    max_samples: int = _limit(256, "Most samples per request.")
+    max_waiting: int = _limit(2048, "Most samples that may wait, over all requests; more are answered with 503.")
+    max_pixels: int = _limit(50_000_000, "Most pixels per image, and in all images decoded at the same time.")
+    max_characters: int = _limit(20_000, "Most characters per text.")

@@ -142,7 +142,7 @@ class Setting:
         concerns=_is_shrunk,
         several="shrinkages",
         typed=Option(
-            "automatic,absolute:1,relative:0.5,blend:0.1,none: for the heads that have a shrinkage.",
+            "automatic,absolute:1,relative:0.5,blend:0.1,none: for heads with a shrinkage.",
             ("--shrinkage",),
             group="Heads",
             metavar="KIND:VALUE,…",

@@ -50,9 +50,10 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
 
     heads: tuple[str, ...] = option(
         ("fedncm", "fedcof", DEFAULT_HEAD, "gh-lda"),
-        "Names, separated by commas. 'all' are all but qda-exchange, which asks clients twice, and fed3r-rf, which is "
-        "slow at its 5,000 random features: 'all,fed3r-rf' asks for it, and --set fed3r-rf.n_features=1000 makes it "
-        "smaller. Baselines to compare with may stand among them; 'baselines' are all (see 'fedmoments heads').",
+        "Names, separated by commas. 'all' means all but qda-exchange, which asks clients twice, and "
+        "fed3r-rf, which is slow with its 5,000 random features: 'all,fed3r-rf' includes it, and --set "
+        "fed3r-rf.n_features=1000 makes it smaller. The list may include baselines; 'baselines' means all "
+        "of them (see 'fedmoments heads').",
         common=3,
     )
     hyper: Mapping[str, Mapping[str, Any]] = option(
@@ -69,27 +70,29 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
     splits: tuple[str, ...] = option(
         ("dirichlet:0.1",), "Splits: dirichlet:0.1,iid,… (see 'fedmoments split --help').", "--split", common=5
     )
-    means_per_client: tuple[int, ...] = _federation((1,), "1,2: means that a client sends of each class.")
+    means_per_client: tuple[int, ...] = _federation((1,), "1,2: means that a client sends per class.")
     projections: tuple[str, ...] = _federation(
         (),
-        "full,256,128: measure behind a public random projection to so many dimensions, drawn from the seed.",
+        "full,256,128: apply a public random projection to this many dimensions, drawn from the seed, "
+        "before measuring.",
         "--project",
         metavar="K,…",
         kind="numbers or words",
     )
     duplicates: str = option(
         "warn",
-        "What becomes of test samples that are trained on, too, exactly or nearly: warn, drop or keep (look for none).",
+        "What to do with test samples that are exact or near duplicates of training samples: warn, drop "
+        "or keep (no search).",
         metavar="warn|drop|keep",
         group="Data",
     )
     names: bool = _federation(
-        False, "Let every class name count as one sample of its class, encoded as a sentence: for text and few samples."
+        False, "Add each class name, encoded as a sentence, as one sample of its class: for text and few samples."
     )
     feature_map: str = _federation(
         "",
-        "none, power (√x, then unit length: for features behind a ReLU) or auto (as the encoder says; where features "
-        "are given, power if none is negative and they are skewed).",
+        "none, power (√x, then unit length: for features after a ReLU) or auto (the encoder's own; for "
+        "given features, power if none is negative and they are skewed).",
         "--map",
         metavar="MAP",
         shown="auto for the head auto, none for the others",
@@ -102,31 +105,31 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
         metavar="BYTES",
     )
     budget_curve: bool = _federation(
-        False, "Accuracy against bytes, from an eighth of FedNCM's payload to Fed3R's, for all heads."
+        False, "Measure accuracy against bytes, from an eighth of FedNCM's payload to Fed3R's, for all heads."
     )
     participation: tuple[str, ...] = _federation(
         (),
-        "10 or 10:replacement: accuracy after each round of so many clients, until all were seen.",
+        "10 or 10:replacement: measure accuracy after each round of this many clients, until all were seen.",
         metavar="KAPPA",
     )
     privacy: Mapping[str, Any] = option({}, "Rules of privacy.", group="Privacy")
-    seeds: int = option(5, "How many seeds: splits differ, features do not.", common=7)
+    seeds: int = option(5, "Number of seeds; splits differ between seeds, features do not.", common=7)
     memory_limit: float = option(
         4.0,
-        "Memory limit for the statistics of one head; a head that needs more is reported, not fitted.",
+        "Memory limit for the statistics of one head; a head that needs more is skipped and reported.",
         metavar="GB",
         group="Heads",
     )
     jobs: int = option(
         1,
-        "Processes of this machine that work on settings and seeds; results are the same.",
+        "Number of local processes that share settings and seeds; results do not change.",
         metavar="N",
         group="Output",
         least=1,
     )
     cluster: str | None = option(
         None,
-        "A Dask scheduler, tcp://… or tls://…, whose workers do so instead.",
+        "A Dask scheduler, tcp://… or tls://…, whose workers replace local processes.",
         metavar="ADDRESS",
         group="Output",
     )
@@ -165,20 +168,22 @@ class TuningStudy(StudySettings):
         metavar="NAME,…",
         common=3,
     )
-    plan: Mapping[str, Any] = option({}, "Numbers of all runs.", group="Tuning")
+    plan: Mapping[str, Any] = option({}, "Settings of all runs.", group="Tuning")
     runs: Mapping[str, Mapping[str, Any]] = _tuning(
         {},
-        "A number for some runs only, by start, optimiser or START/OPTIMISER: random.lr=0.1, "
+        "A setting for some runs only, by start, optimiser or START/OPTIMISER: random.lr=0.1, "
         "fedcof/fedadam.server_lr=0.001; may be repeated.",
         "--for",
         metavar="RUN.NAME=VALUE",
         kind="runs",
     )
     refit: tuple[str, ...] = _tuning(
-        ("fed3r",), "Heads that are fitted anew after ft and feat; none for none.", kind="list or none"
+        ("fed3r",), "Heads to refit after ft and feat; none for no head.", kind="list or none"
     )
-    encoder_flops: float | None = _tuning(None, "Of the encoder, a sample, where features are given.", metavar="FLOPS")
-    seeds: int = option(3, "How many seeds: splits differ, features do not.", common=7)
+    encoder_flops: float | None = _tuning(
+        None, "FLOPs of the encoder per sample, if features are given.", metavar="FLOPS"
+    )
+    seeds: int = option(3, "Number of seeds; splits differ between seeds, features do not.", common=7)
 
     @property
     def stage(self) -> str:
