@@ -150,7 +150,26 @@ class RefusedError(FedMomentsError):
 
 
 class PolicyError(FedMomentsError):
-    """A client's own policy forbids what it was asked for."""
+    """A client's own policy forbids what it was asked for.
+
+    Parameters
+    ----------
+    sentence
+        Which rule, and what it allows: it may be sent to a server.
+    details
+        What of the client's data is beyond the rule; it stays on the machine, as with :class:`OwnDataError`.
+
+    Examples
+    --------
+    >>> error = PolicyError("max_bytes: it is more than 1000 bytes", "it has 1001")
+    >>> str(error), in_full(error)
+    ('max_bytes: it is more than 1000 bytes', 'max_bytes: it is more than 1000 bytes: it has 1001')
+    """
+
+    def __init__(self, sentence: str, details: str = "") -> None:
+        super().__init__(sentence)
+        if details:
+            self.add_note(details)
 
 
 class PrivacyError(FedMomentsError):

@@ -1,6 +1,7 @@
 """A party's own names of classes: aliases, classes that the federation does not have, and what of them leaves."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,23 @@ def test_what_was_measured_does_not_leave_with_a_refusal(tmp_path: Path) -> None
         assert "larger than the norm_bound of these terms allows" in json.dumps(offer.fields())
         assert "98765" not in json.dumps(offer.fields())
         assert "98765" in offer.declined[0]["details"]
+
+
+def test_no_size_leaves_with_the_refusal_of_what_is_too_large(tmp_path: Path) -> None:
+    """The size of a contribution in the clear tells how many classes a client holds."""
+    whys = set()
+    for counts in ({"cat": 7}, {"cat": 7, "dog": 6, "yak": 8}):
+        file = write_features(tmp_path / f"{len(counts)}.npz", counts, 1)
+        terms = new_ledger(tmp_path / f"ledger-{len(counts)}", CLASSES)
+        policy = {"min_count": 5, "max_bytes": 100}
+        party = Party("clinic", tmp_path / f"clinic-{len(counts)}", str(file), {"policy": policy})
+        (declined,) = party.offer(terms).declined
+        assert re.search(r"it has \d+ bytes", declined["details"])
+        (line,) = [json.loads(text) for text in (party.folder / "record.jsonl").read_text().splitlines()]
+        assert re.search(r"it has \d+ bytes", line["sentence"])
+        whys.add(json.dumps(party.offer(terms).fields()))
+    assert len(whys) == 1
+    assert "max_bytes" in whys.pop()
 
 
 def test_ignored_classes_are_as_if_they_were_not_there(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fedmoments.core.maps import table_of
 from fedmoments.errors import (
-    FedMomentsError,
     FixedPointOverflowError,
     InputError,
     MissingExtraError,
@@ -27,6 +26,7 @@ from fedmoments.federation.own_memory import remembered_data
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.dataset import DataSet
 from fedmoments.settings.client import ClientSettings
+from fedmoments.tuning.engine import DivergedError
 
 __all__ = ["accepted_terms", "label_table", "measuring", "read_own", "reading_own"]
 
@@ -34,6 +34,12 @@ Ints = NDArray[np.int64]
 
 #: The label of a class that the federation does not have.
 UNKNOWN = -1
+#: What a server is told of some errors in measuring.
+_TOLD = {
+    FixedPointOverflowError: "features are larger than the norm_bound of these terms allows: agree on a larger one, or "
+    "clip features to it; this client's own record says by how much",
+    DivergedError: "the parameters grew beyond all numbers in training: ask for a lower learning rate",
+}
 #: Names that a message lists.
 SHOWN = 5
 
@@ -188,11 +194,7 @@ def measuring() -> Iterator[None]:
         yield
     except (PolicyError, PrivacyError, OwnDataError, MissingExtraError):
         raise
-    except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
-        sentence = "what this client measured does not fit these terms; its own record says why"
-        if isinstance(error, FixedPointOverflowError):
-            sentence = (
-                "features are larger than the norm_bound of these terms allows: agree on a larger one, or clip "
-                "features to it; this client's own record says by how much"
-            )
+    except Exception as error:  # whatever it is that a request makes of somebody's sample
+        told = (sentence for kind, sentence in _TOLD.items() if isinstance(error, kind))
+        sentence = next(told, "what this client measured does not fit these terms; its own record says why")
         raise OwnDataError(sentence, in_full(error)) from error

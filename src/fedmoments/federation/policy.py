@@ -283,19 +283,20 @@ class ClientPolicy(PolicyRules):
             )
 
     def require_size(self, n_bytes: int) -> None:
-        """Raise PolicyError when a contribution has more bytes than may leave.
+        """Raise PolicyError when a contribution has more bytes than may leave; how many, the server is not told.
 
         Examples
         --------
         >>> ClientPolicy(max_bytes=1000).require_size(1001)
         Traceback (most recent call last):
-        fedmoments.errors.PolicyError: this client's policy forbids it: max_bytes: the contribution has 1001 bytes,
-        allowed are 1000; ...
+        fedmoments.errors.PolicyError: this client's policy forbids it: max_bytes: the contribution has more
+        bytes than the 1000 allowed; ...
         """
         if self.max_bytes is not None and n_bytes > self.max_bytes:
             raise PolicyError(
-                f"this client's policy forbids it: max_bytes: the contribution has {n_bytes} bytes, allowed are "
-                f"{self.max_bytes}; nothing was sent: widen the policy, or stay out"
+                f"this client's policy forbids it: max_bytes: the contribution has more bytes than the "
+                f"{self.max_bytes} allowed; nothing was sent: widen the policy, or stay out",
+                f"it has {n_bytes} bytes",
             )
 
     def select(

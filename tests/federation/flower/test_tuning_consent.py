@@ -210,7 +210,7 @@ def test_law_a_round_that_is_asked_for_twice_is_answered_alike(make: Made, tmp_p
 
 
 def test_a_memory_survives_its_file_and_is_the_clients_own(tmp_path: Path) -> None:
-    made = Remembered().after(RUN, 0, 3, {"control/a/head/bias": np.arange(3.0)}, asked="first")
+    made = Remembered().charged(RUN, "first").after(RUN, 0, 3, {"control/a/head/bias": np.arange(3.0)})
     remember(str(tmp_path), "ef" * 32, "a", made)
     read = recall(str(tmp_path), "ef" * 32, "a")
     assert (read.rounds, read.run, read.asked) == ({RUN: 1}, RUN, "first")
@@ -275,9 +275,11 @@ def test_no_share_for_validation_leaves_fewer_samples_to_train_on_than_the_minim
     n = len(Node(settings).chooser(asked(plan)[0].terms).choose("client-0000").held.y)
     assert n - int(0.9 * n) < 10 <= n
     task, head, parameters = asked(plan, validation=0.9)
-    words = f"would train on {n - int(0.9 * n)} of its {n} samples.*min_count is 10"
+    words = "would train on fewer samples than its policy's min_count, 10, with a validation share of 0.9"
     (told,) = TuningNode(settings).greet(task, head)["declined"]
     assert re.search(words, told["why"])
+    assert f"{n} samples" not in told["why"]
+    assert f"{n - int(0.9 * n)} of its {n} samples" in record(tmp_path / "box", "declined")[-1]["sentence"]
     with pytest.raises(PolicyError, match=words):
         TuningNode(settings).tune(task, "client-0000", 1, parameters, last=0)
     with pytest.raises(PolicyError, match=words):
@@ -319,6 +321,7 @@ def test_a_start_that_never_saw_a_class_is_told_to_who_holds_it(make: Made) -> N
     other = replace(task, start_digest=sha256(blind).hexdigest())
     told = TuningNode(change(plan, **ALLOWED)).greet(other, blind)
     assert any("has never seen" in each["why"] for each in told["declined"])
+    assert not any("the class '" in each["why"] for each in told["declined"])
     holds = {each["client"]: "never seen" in each["why"] for each in told["declined"]}
     halved = replace(other, plan=replace(task.plan, validation=0.9))
     spared = {each["client"] for each in TuningNode(change(plan, **ALLOWED)).greet(halved, blind)["clients"]}

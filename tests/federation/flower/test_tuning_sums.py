@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
-from tests.federation.flower.test_tuning_consent import asked, change
+from tests.federation.flower.test_tuning_consent import asked, change, record
 from tests.federation.flower.tuning_trials import Made, collected
 
 from fedmoments.errors import InputError, OwnDataError, PolicyError
@@ -116,10 +116,51 @@ def test_a_sum_that_fails_is_charged_and_tells_nothing(
         with pytest.raises(OwnDataError) as caught:
             node.temperature(task, [1.0 + place], ["client-0000"], head)
         assert "3.25" not in str(caught.value)
+        assert "3.25" in record(tmp_path / "box", "declined")[-1]["sentence"]
     with pytest.raises(OwnDataError):
         node.score(task, "test", [], parameters, head)
     with pytest.raises(PolicyError, match="more sums of losses than 1 rounds need"):
         node.temperature(task, [9.0], ["client-0000"], head)
+
+
+@pytest.mark.parametrize("error", [InputError("sample 7 is 3.25"), RuntimeError("index 3.25 out of range")])
+def test_a_round_that_fails_is_charged_and_tells_nothing(
+    make: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    forget_all()
+    plan = collected(make)
+    task, head, parameters = asked(plan)
+    settings = change(plan, tmp_path / "box", tuning="lp", min_count=1, max_rounds=2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("fedmoments.tuning.probing.FeatureEngine.train", fail)
+    for number in (1, 1, 2):  # the very same again is no further one
+        with pytest.raises(OwnDataError) as caught:
+            TuningNode(settings).tune(task, "client-0001", number, parameters, last=0, start=head)
+        assert str(caught.value) == "what this client measured does not fit these terms; its own record says why"
+    assert "3.25" in record(tmp_path / "box", "declined")[-1]["sentence"]
+    monkeypatch.undo()
+    with pytest.raises(PolicyError, match="max_rounds: it would be round 3, allowed are 2"):
+        TuningNode(settings).tune(task, "client-0001", 3, parameters, last=0)
+
+
+def test_a_round_that_diverges_or_is_too_large_is_charged(make: Made, tmp_path: Path) -> None:
+    forget_all()
+    plan = collected(make)
+    task, head, _ = asked(plan)
+    settings = change(plan, tmp_path / "box", tuning="lp", min_count=1, max_rounds=2, max_bytes=100)
+    start = task.start(head).arrays()
+    extreme = pack_parameters({name: np.full_like(array, np.finfo(array.dtype).max) for name, array in start.items()})
+    with pytest.raises(OwnDataError) as caught:
+        TuningNode(settings).tune(task, "client-0001", 1, extreme, last=0, start=head)
+    assert str(caught.value) == "the parameters grew beyond all numbers in training: ask for a lower learning rate"
+    assert "of client 'client-0001' grew" in record(tmp_path / "box", "declined")[-1]["sentence"]
+    with pytest.raises(PolicyError, match="more bytes than the 100 allowed"):
+        TuningNode(settings).tune(task, "client-0001", 1, pack_parameters(start), last=0)
+    with pytest.raises(PolicyError, match="max_rounds"):
+        TuningNode(settings).tune(task, "client-0001", 2, pack_parameters(start), last=0)
 
 
 def test_law_rounded_sums_are_right_on_average() -> None:

@@ -38,11 +38,11 @@ class Remembered:
     states
         Round of that run -> what the engine kept after it, of the last two rounds; after round 0 that is nothing.
     asked
-        Digest of the last request that was answered: the very same again is no further round.
+        Digest of the last request that was charged: the very same again is no further round.
 
     Examples
     --------
-    >>> first = Remembered().after("ab", 0, 3, {"control": np.ones(1)}, asked="d1")
+    >>> first = Remembered().charged("ab", "d1").after("ab", 0, 3, {"control": np.ones(1)})
     >>> first.counted("d1"), first.counted("d2"), first.state("ab", 3)
     (1, 2, {'control': array([1.])})
     """
@@ -81,13 +81,16 @@ class Remembered:
             )
         return self.states[last]
 
-    def after(self, run: str, last: int, round_number: int, state: Arrays, *, asked: str) -> "Remembered":
+    def charged(self, run: str, asked: str) -> "Remembered":
+        """Return the memory of a client that is about to answer a request, or to fail at it."""
+        if asked == self.asked:
+            return self
+        return replace(self, rounds={**self.rounds, run: self.rounds.get(run, 0) + 1}, asked=asked)
+
+    def after(self, run: str, last: int, round_number: int, state: Arrays) -> "Remembered":
         """Return the memory after a round: the state that it began from, and the one that it ended with."""
-        counts = {**self.rounds}
-        if asked != self.asked:
-            counts[run] = counts.get(run, 0) + 1
         states = {last: self.state(run, last), round_number: state}
-        return replace(self, rounds=counts, run=run, states=states, asked=asked)
+        return replace(self, run=run, states=states)
 
 
 def recall(folder: str, federation: str, client: str) -> Remembered:
@@ -128,7 +131,7 @@ def remember(folder: str, federation: str, client: str, memory: Remembered) -> N
 
 
 def answered_sums(folder: str, federation: str, node: str) -> list[str]:
-    """Return the digests of all requests for sums of losses that a node has answered in a federation.
+    """Return the digests of all requests for sums of losses that a node was charged for in a federation.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.errors import FedMomentsError, InputError, PolicyError
+from fedmoments.errors import FedMomentsError, InputError, OwnDataError, PolicyError
 from fedmoments.federation.evaluation.coarse import MOST_LOSS, coarse_losses, rounded_part
 from fedmoments.federation.flower.choosing import Chooser
 from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
@@ -122,16 +122,19 @@ class TuningNode:
             self._training(task, client)
         begun = self._start(task, start)
         arrays, control, _ = unpack_parameters(data, "the server")
-        engine = self._engine(task, begun, [client])
-        if task.plan.remembers:
-            engine.restore(memory.state(task.run, last))
-        (update,) = engine.train(round_number, arrays, control, [client])
-        facts = {"client": client, "samples": update.samples, "steps": update.steps, "loss": update.loss}
-        body = pack_parameters(update.arrays, update.control, round=round_number, **facts)
-        with self._declining(task, client):
+        before = memory.state(task.run, last) if task.plan.remembers else {}
+        memory = memory.charged(task.run, asked)
+        remember(self.settings.folder, task.terms.id, client, memory)  # before: what fails tells something, too
+        with self._declining(task, client), measuring():
+            engine = self._engine(task, begun, [client])
+            if task.plan.remembers:
+                engine.restore(before)
+            (update,) = engine.train(round_number, arrays, control, [client])
+            facts = {"client": client, "samples": update.samples, "steps": update.steps, "loss": update.loss}
+            body = pack_parameters(update.arrays, update.control, round=round_number, **facts)
             self._node.policy.require_size(len(body))
         state = engine.state() if task.plan.remembers else {}
-        kept = memory.after(task.run, last if task.plan.remembers else 0, round_number, state, asked=asked)
+        kept = memory.after(task.run, last if task.plan.remembers else 0, round_number, state)
         remember(self.settings.folder, task.terms.id, client, kept)
         entry = {"run": task.run, "round": round_number, "stage": task.plan.stage, "bytes": len(body)}
         self._node.outbox.sending(
@@ -158,7 +161,7 @@ class TuningNode:
         if not self.settings.evaluate:
             return nothing
         remember_sum(self.settings.folder, task.terms.id, self._whose, asked)  # before: what fails tells something, too
-        with measuring():
+        with self._declining(task, self._everybody), measuring():
             tested = part != "validation"
             total = self._test(task, begun, arrays) if tested else self._validate(task, begun, clients, arrays)
         if total.samples < self._node.policy.min_count:
@@ -184,7 +187,7 @@ class TuningNode:
         begun = self._start(task, start)
         total = np.zeros(len(given))
         remember_sum(self.settings.folder, task.terms.id, self._whose, asked)
-        with measuring():
+        with self._declining(task, self._everybody), measuring():
             for client, held in parts.items():
                 total += cross_entropy_sums(
                     begun, held.X, held.y, given, whose=f"client {client}", most_loss=self._most_loss
@@ -253,10 +256,10 @@ class TuningNode:
 
     @contextmanager
     def _declining(self, task: Task, client: str) -> Iterator[None]:
-        """Write down what the policy forbids."""
+        """Write down what the policy forbids, and what fails on samples: the server hears less of that."""
         try:
             yield
-        except PolicyError as error:
+        except (PolicyError, OwnDataError) as error:
             self._decline(task, client, error)
             raise
 
@@ -273,9 +276,9 @@ class TuningNode:
         least = self._node.policy.min_count
         if 0 < len(rows) < least:
             raise PolicyError(
-                f"client {client} would train on {len(rows)} of its {len(held.y)} samples, with a validation share of "
-                f"{task.plan.validation:g}, but its policy's min_count is {least}: nothing was trained; ask for a "
-                "smaller share"
+                f"client {client} would train on fewer samples than its policy's min_count, {least}, with a validation "
+                f"share of {task.plan.validation:g}: nothing was trained; ask for a smaller share",
+                f"it would be {len(rows)} of its {len(held.y)} samples",
             )
         return held if len(rows) == len(held.y) else Held(held.X[rows], held.y[rows])
 
@@ -286,9 +289,10 @@ class TuningNode:
             start.inputs(held.X[:1])
             unseen = held.y[~start.present[held.y]]
             if len(unseen):
-                raise InputError(
-                    f"client {client} holds samples of the class '{task.terms.classes[unseen[0]]}', which the start "
-                    f"'{start.name}' has never seen and gives the probability 0: contribute them first, or withhold it"
+                raise OwnDataError(
+                    f"client {client} holds samples of a class that the start '{start.name}' has never seen and gives "
+                    "the probability 0: contribute them first, or withhold it",
+                    f"it is the class '{task.terms.classes[unseen[0]]}'",
                 )
         train, validation = (len(rows) for rows in self._shares(task, client, n))
         validation = validation if self.settings.evaluate else 0
