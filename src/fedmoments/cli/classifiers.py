@@ -29,7 +29,7 @@ TESTED_ON = ("data", "text", "image", "label", "domains", "test_share", "seed")
 TESTED_HELP = {
     "data": "What to test on: folder:PATH, csv:PATH, npz:PATH …; its test part if it has one, or else all of it.",
     "test_share": "Test on the share that 'simulate' holds out of data in one part, with the same --seed.",
-    "seed": "Chooses that share.",
+    "seed": "Seed that chooses this share.",
 }
 TESTED_ASK = "say what to test on: folder:PATH, csv:PATH, npz:PATH or another source"
 

@@ -26,7 +26,7 @@ def costs(
     classes: Annotated[int, typed(help="Number of classes C.")] = 100,
     clients: Annotated[int, typed(help="Number of clients K.")] = 100,
     present: Annotated[
-        int | None, typed(help="Sum over clients of the classes each holds; clients × classes by default.")
+        int | None, typed(help="Classes held, summed over clients; clients × classes by default.")
     ] = None,
     means_per_client: Annotated[int, typed(help="Means sent per class, for heads on client means.")] = 1,
     map_dimension: Annotated[

@@ -19,7 +19,7 @@ EXAMPLE = example("fedmoments encode digits --encoder squeezenet-1.1 --out digit
 HELP = {
     "data": "What to encode: folder:PATH, csv:PATH, hf:NAME …",
     "test_share": "Share to hold out as x_test; data in one part are all for training unless this is given.",
-    "seed": "Chooses that share.",
+    "seed": "Seed that chooses this share.",
 }
 ASK = "say what to encode: folder:PATH, csv:PATH or another source"
 

@@ -32,7 +32,7 @@ def server(
             "always among them."
         ),
     ] = None,
-    days: Annotated[int, typed(help="How long the certificates are valid.")] = 825,
+    days: Annotated[int, typed(help="Days that the certificates are valid.")] = 825,
     json: Json = False,
 ) -> None:
     """Make the certificates with which a server proves its identity to clients."""
@@ -129,7 +129,7 @@ def rotate(
 def renew(
     folder: Annotated[Path, positional(help="Where ca.key and the server's certificate are.")],
     *,
-    days: Annotated[int, typed(help="How long the new certificate is valid.")] = 825,
+    days: Annotated[int, typed(help="Days that the new certificate is valid.")] = 825,
     json: Json = False,
 ) -> None:
     """Make a new server certificate before the old one expires; clients keep their ca.crt unless it expires, too."""

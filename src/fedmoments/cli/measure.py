@@ -40,7 +40,7 @@ def measure(
     rounding: Annotated[RoundingSettings, Taken()],
     json: Json = False,
 ) -> None:
-    """Measure a client's training samples: only the statistics file is meant to be sent, never a sample."""
+    """Measure a client's training samples: the client sends the statistics file, never a sample."""
     from fedmoments.core.floats import precision
     from fedmoments.core.statistics import save_statistics
 

@@ -35,7 +35,7 @@ Beta = Annotated[
     str | None,
     typed(
         help="Weight of the client's own class means: 'auto' or 0 to 1; a list in simulations, 'auto' by default. "
-        "With --model, none is blended unless this is given."
+        "With --model, nothing is blended unless this is given."
     ),
 ]
 HeldOut = Annotated[

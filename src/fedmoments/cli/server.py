@@ -67,7 +67,7 @@ def enrol(
 @command("revoke", REVOKE_EXAMPLE)
 def revoke(
     ledger: Ledger,
-    client: Annotated[str, positional(help="The clients to revoke.")],
+    client: Annotated[str, positional(help="The client to revoke.")],
     *,
     json: Json = False,
 ) -> None:

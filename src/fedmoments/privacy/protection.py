@@ -97,17 +97,22 @@ class Agreed:
         None,
         "Budget of central differential privacy: heads are fitted from noised sums.",
         metavar="EPSILON",
-        swept="0.5,2,8,inf sweeps, and inf neither scales nor noises.",
+        swept="0.5,2,8,inf sweeps; inf means no scaling and no noise.",
         common=9,
     )
-    delta: float = _rule(1e-5, "Its δ, well below one over the samples.", metavar="DELTA", needs="epsilon")
+    delta: float = _rule(1e-5, "δ of the budget, well below 1 / number of samples.", metavar="DELTA", needs="epsilon")
     unit: str = _rule(
         "sample",
         "What the noise hides: one sample, or all data of one client.",
         metavar="sample|client",
         needs="epsilon",
     )
-    neighbours: str = _rule("add-remove", "From which data it hides it.", metavar="add-remove|replace", needs="epsilon")
+    neighbours: str = _rule(
+        "add-remove",
+        "Neighbouring data: one unit added or removed, or one replaced.",
+        metavar="add-remove|replace",
+        needs="epsilon",
+    )
     clip: float | None = _rule(
         None,
         "Public norm that features are clipped to; without it they are scaled to length 1.",

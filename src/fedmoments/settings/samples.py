@@ -38,7 +38,7 @@ class Running:
     cache: str | None = _encoder(None, "Folder of the feature cache; the user's by default.", metavar="FOLDER")
     trust: tuple[str, ...] = _encoder(
         (),
-        "Encoder that terms or a model file may name although it is a file, a function or a download: torch:…, onnx:….",
+        "Let terms or a model file name this encoder, a file, a function or a download: torch:…, onnx:….",
         "--trust-encoder",
         metavar="NAME",
     )

@@ -182,7 +182,7 @@ class ServerSettings(_Rounds):
     )
     quorum: int = _federation(1, "Clients that must have contributed before heads are fitted.", metavar="N")
     nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
-    wait: float = _federation(120.0, "Seconds to wait for these nodes.", metavar="SECONDS")
+    wait: float = _federation(120.0, "Seconds to wait for --nodes.", metavar="SECONDS")
     rounds: int = _federation(1, "Rounds of collection.", metavar="N")
     per_round: int = _federation(0, "Nodes asked per round.", metavar="N", shown="all that are not done")
     seed: int = _federation(0, "Seed that draws the nodes of a round.", metavar="N")
@@ -254,7 +254,7 @@ class TuningSettings(_Rounds):
     start: str = option("fedcof", "A head to fit from the ledger, random, or a classifier file.", common=3)
     hyper: Mapping[str, Any] = option({}, "Hyper-parameters of the start's head.")
     nodes: int = option(1, "Client nodes to wait for before the first round.", metavar="N", common=5)
-    wait: float = _federation(120.0, "Seconds to wait for these nodes.", metavar="SECONDS")
+    wait: float = _federation(120.0, "Seconds to wait for --nodes.", metavar="SECONDS")
     minimum: int = _federation(1, "Fewest updates per round; with fewer the round fails.", metavar="N")
     deadline: float = _federation(600.0, "Seconds until a round ends.", metavar="SECONDS")
     ttl: float = _federation(
