@@ -32,9 +32,11 @@ FEW = ("fedcof/figure7", "fedcof/table6-probing", "fedcof/table8")
 
 
 def small(experiment: Experiment, **more: Any) -> dict[str, Any]:
-    """Return changes that make an experiment quick: two rounds, few clients, few random features."""
+    """Return changes that make an experiment quick: two rounds, few random features, few clients if all have as many."""
     settings = experiment.settings
     changes = {**SMALL, **more} | ({"at": [1, 2]} if "at" in settings else {})
+    if any("clients" in variant for variant in settings.get("variants", ())):
+        del changes["clients"]  # its claims name them
     if "fed3r-rf" in settings.get("hyper", {}):
         changes["hyper"] = {**settings["hyper"], "fed3r-rf": {"n_features": 32}}
     return changes
@@ -372,5 +374,6 @@ def test_every_file_fills_its_cells_from_images(
             if printed and experiment.units == "percent" and row.where.get("after", 0) <= 2:
                 assert cell["mean"] is not None, (row.name, cell)
     for judged in found["claims"]:
-        if "after" not in judged["left"] | judged["right"]:
+        named = judged["left"] | judged["right"]
+        if "after" not in named and "clients" not in named:  # 36 images are too few for a hundred clients
             assert judged["pairs"], judged["text"]

@@ -108,7 +108,7 @@ def typical_distance(stats: Statistics, directions: Directions, source: str) -> 
     >>> X, y = [[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]], [0, 0, 1, 1]
     >>> stats = Statistics.of(X, y, StatisticsSpec.of("gram"), n_classes=2)
     >>> round(typical_distance(stats, Directions.of(np.eye(2)), "exact"), 6)
-    3.464102
+    3.162278
     """
     gaussians = ClassGaussians(stats.as_sent() if stats.spec.has_sketch else stats, source)
     Q, scatter = directions.matrix.astype(np.float64), gaussians.scatter

@@ -61,7 +61,7 @@ def run_experiment(experiment: Experiment, world: World, request: Request | None
     >>> from fedmoments.study.papers import experiment
     >>> found = run_experiment(experiment("fedcof/table1"), World(StudySettings(), cache_dir=False))
     >>> found["mode"], {cell["verdict"] for block in found["table"]["blocks"] for row in block["cells"] for cell in row}
-    ('computed', {'agrees'})
+    ('computed', {'as derived'})
     """
     request = request or Request()
     start = time.perf_counter()

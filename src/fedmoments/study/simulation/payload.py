@@ -363,7 +363,7 @@ def room_of(spec: StatisticsSpec, dim: int, cells: Any, plan: SketchPlan) -> int
     --------
     >>> from scipy.sparse import csr_array
     >>> rows = room_of(StatisticsSpec.of("client_means"), 100, csr_array(np.ones((9000, 10))), SketchPlan())
-    >>> round(rows / 8 / 100 / 90_000, 2)
+    >>> round(rows / 8 / 100 / 90_000, 1)
     1.0
     """
     shares = np.where(cells.data >= 2 * spec.means_per_client, spec.means_per_client, 1)
