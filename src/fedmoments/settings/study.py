@@ -50,8 +50,8 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
 
     heads: tuple[str, ...] = option(
         ("fedncm", "fedcof", DEFAULT_HEAD, "gh-lda"),
-        "Names, separated by commas. 'all' means all but qda-exchange, which asks clients twice, and "
-        "fed3r-rf, which is slow with its 5,000 random features: 'all,fed3r-rf' includes it, and --set "
+        "Names, separated by commas. 'all' means all heads that share one upload: not fed3r-rf, fisher-rf, "
+        "deep-ridge and qda-exchange, which measure behind maps of their own; 'all,fed3r-rf' adds one, and --set "
         "fed3r-rf.n_features=1000 makes it smaller. The list may include baselines; 'baselines' means all "
         "of them (see 'fedmoments heads').",
         common=3,
