@@ -111,7 +111,9 @@ def test_too_many_numbers_are_measured_in_float64_and_said(
     details = json.loads(run(*arguments, "--json").stdout)["details"]
     for each in details:
         assert (each["digest"], each["statistics_digest"]) == (None, None)
-        assert "numbers: too many to measure client by client here (the most are 10,000 numbers" in each["digest_reason"]
+        assert (
+            "numbers: too many to measure client by client here (the most are 10,000 numbers" in each["digest_reason"]
+        )
     assert details[1]["confusion"] == detail["confusion"]
     text = run(*arguments).stdout
     assert f"note: no digest of fedncm, gh-qda: {details[0]['digest_reason']}" in " ".join(text.split())
