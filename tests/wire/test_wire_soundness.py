@@ -1,6 +1,7 @@
 """No sound contribution is refused: any data, any moments, any fixed point, any way of adding up."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -20,6 +21,7 @@ Array = npt.NDArray[Any]
 KEY = IdentityKey.from_bytes(bytes(32))
 ROWS = ("int64", "float32", "float16", "bfloat16", "int8")
 PLANS = (SketchPlan("means"), SketchPlan("gram*2"), *(SketchPlan(None, 3, code) for code in CODES))
+PLANS += tuple(replace(plan, rows="class", share=share) for plan in PLANS for share in (0.5, 1.0))
 
 
 def agreement(

@@ -19,8 +19,9 @@ n_g samples and sums A_g, the scatter between its groups is a part of M, and a g
 
 So a client all of whose classes have one sample has T = 0. Where second moments are sent as well, Σ‖x‖² is known and T
 must be what they leave; no coordinate of V has more energy than their diagonal leaves, and VᵀV ⪯ M where they are
-matrices. As many rows as there are degrees of freedom, n − |C|, leave no residual trace (asked of float64 rows alone).
-Where rows belong to classes, the upper bound and the last sentence hold in each, with n_c − 1 degrees of freedom.
+matrices. As many rows as there are degrees of freedom, n − |C|, leave no residual trace but what coding them costs.
+Where rows belong to classes, all of it holds in each, with n_c − 1 degrees of freedom
+(:mod:`fedmoments.wire.class_sketches`).
 
 Slack is as in :mod:`fedmoments.wire.checks`: class sums err by e_c, which moves ‖A_c‖²/n_c by at most
 (2‖A_c‖‖e_c‖ + ‖e_c‖²)/n_c, second moments by half a resolution ρ₂ a number, float64 sums by 16·(n + d + 64)·2⁻⁵² of
@@ -35,18 +36,19 @@ from numpy.typing import NDArray
 
 from fedmoments.core.statistics import Sketches, SketchPlan
 from fedmoments.core.statistics.coding import (
-    CUTS,
     CodedRows,
     code_factors,
     coded_factor,
     pack_nibbles,
     unpack_nibbles,
 )
+from fedmoments.core.statistics.scatter_stream import buffer_rows
 from fedmoments.core.statistics.sketch_plan import Choice
 from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 from fedmoments.wire.agreement import Agreement
 from fedmoments.wire.body import FLOATS, Refuse, Tensor
+from fedmoments.wire.class_sketches import check_class_sketches, off_by_coding
 from fedmoments.wire.evidence import MATRICES, Evidence, is_definite, slack_of, slack_of_sums
 from fedmoments.wire.reason import Reason
 
@@ -56,13 +58,11 @@ __all__ = ["RESIDUAL", "ROWS", "SCALES", "SIZES", "check_sketch", "read_sketch",
 Floats = NDArray[np.float64]
 #: Second moments that tell the trace of the scatter.
 SECOND = ("class_norms", "class_squares", "gram", "class_grams")
-#: Half a step of a code, in the largest number of a row as it arrives. int4 may have cut off a larger one, but errs no
-#: more than with steps of a seventh of that.
-HALF_STEPS = {
-    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "int8": 0.5 / 127, "int4": 0.5 / 7 / min(CUTS),
-}  # fmt: skip
 #: What eigenvalues that count as rounding leave of a trace in float64 rows.
 LEFT_BY_ROUNDING = 1e-8
+#: Half steps by which rows in floats may be shorter than they were, so that they have no more energy than their trace:
+#: one of rounding, one back, and up to four times that, for the margin grows fourfold until it suffices.
+SHORTENED = 8
 
 
 def check_sketch(evidence: Evidence, refuse: Refuse) -> None:
@@ -101,6 +101,8 @@ def check_sketch(evidence: Evidence, refuse: Refuse) -> None:
     _check_residual(evidence, trace, refuse)
     _check_second_moments(evidence, trace, slack_of_sums(classes) + rounding, refuse)
     _check_rows(evidence, slack_of_sums(classes) + rounding, refuse)
+    if stats.sketches.by_class:
+        check_class_sketches(evidence, rounding, refuse)
 
 
 def _check_most(evidence: Evidence, rounding: float, refuse: Refuse) -> None:
@@ -137,17 +139,24 @@ def _check_least(evidence: Evidence, trace: float, rounding: float, refuse: Refu
 
 
 def _check_residual(evidence: Evidence, trace: float, refuse: Refuse) -> None:
-    """Check that rows which span all that samples can span leave nothing."""
+    """Check that rows which span all that samples can span leave nothing.
+
+    A stream of many samples that keeps classes apart may have dropped rows of a class before others came that span it.
+    """
     stats, sketches = evidence.stats, evidence.stats.sketches
     counts = evidence.classes.counts[:, 0]
+    if sketches.by_class and (counts - 1).sum() > buffer_rows(0):
+        return
     spare = counts - 1 if sketches.by_class else (counts - 1).sum(keepdims=True)
     spanned = (sketches.sizes >= np.minimum(spare, stats.dim)) & (spare > 0)
-    left = float(sketches.residuals[spanned].sum())
-    if evidence.code == "float64" and left > LEFT_BY_ROUNDING * trace:
+    steps = SHORTENED if evidence.code.startswith("float") else 1
+    left, off = sketches.residuals[spanned], steps * off_by_coding(evidence)[spanned]
+    size = np.sqrt(np.maximum(sketches.traces[spanned] - left, 0.0))
+    if (left > LEFT_BY_ROUNDING * trace + (2 * size + off) * off).any():
         refuse(
             Reason.INCONSISTENT,
             f"its scatter sketch has {int(sketches.sizes[spanned].sum())} rows, all that {stats.n_samples} samples of "
-            f"{len(evidence.classes)} classes can span, and yet a residual trace of {left:.6g}",
+            f"{len(evidence.classes)} classes can span, and yet a residual trace of {left.sum():.6g}",
         )
 
 
@@ -172,8 +181,7 @@ def _check_rows(evidence: Evidence, slack: float, refuse: Refuse) -> None:
     """Check that no direction of the rows has more energy than second moments less the class sums leave."""
     stats, classes, form = evidence.stats, evidence.classes, evidence.form
     rows = stats.sketches.rows
-    peaks = np.abs(rows).max(axis=1, initial=0.0)
-    off = math.sqrt(stats.dim) * HALF_STEPS[evidence.code] * float(np.sqrt(np.square(peaks).sum()))
+    off = float(np.linalg.norm(off_by_coding(evidence)))
     slack += (2 * math.sqrt(float(np.square(rows).sum())) + off) * off
     explained = (np.square(classes.values) / classes.counts).sum(axis=0)
     energy = np.square(rows).sum(axis=0)
