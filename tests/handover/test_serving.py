@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 from tests.waiting import HANG, until
 
 import fedmoments as fm
@@ -26,6 +25,7 @@ from fedmoments.errors import InputError
 from fedmoments.handover.answers import Asked
 from fedmoments.handover.model import Model
 from fedmoments.handover.serving.app import Limits, application
+from fedmoments.handover.serving.patience import patient_server
 from fedmoments.handover.serving.served import Served
 
 DIM = 5
@@ -50,10 +50,10 @@ def asked(address: str, body: Any = None, kind: str = "application/json") -> tup
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
+def serving(app: Any, **limits: Any) -> Iterator[str]:
     """Serve an application from a thread on a free port; yield its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    running = patient_server(app, **limits)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import json
 import socket
 import threading
 import time
@@ -171,6 +172,58 @@ def test_slow_senders_hold_no_more_than_they_sent_and_not_for_ever(
         monkeypatch.setattr(serving_app, "ARRIVAL", 0.2)
         with begun(address, 1000, b" " * 10) as connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def trickled(connection: socket.socket) -> bytes:
+    """Send one line of a header after the other until the server answers; return the answer."""
+    connection.setblocking(False)
+    answer = b""
+
+    def answered() -> bool:
+        nonlocal answer
+        try:
+            answer = connection.recv(100)
+        except BlockingIOError:
+            connection.send(b"X-A: b\r\n")
+            return False
+        return True
+
+    until(answered)
+    return answer
+
+
+def test_a_header_that_trickles_or_never_comes_holds_no_connection(tmp_path: Path) -> None:
+    app = application(Served(tmp_path, lambda *_: Model(fitted(0.0))), Limits(), batch_size=8)
+    body = json.dumps({"features": [[0.5] * DIM]}).encode()
+    with serving(app, header=0.3) as address:
+        place = (address.removeprefix("http://").split(":")[0], int(address.rpartition(":")[2]))
+        with (
+            begun(address, len(body), b"") as slow,  # its header is whole: a body has its own time
+            socket.create_connection(place, timeout=HANG) as silent,
+            socket.create_connection(place, timeout=HANG) as trickling,
+            socket.create_connection(place, timeout=HANG) as second,
+        ):
+            second.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert second.recv(1000).startswith(b"HTTP/1.1 200")
+            trickling.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n")
+            second.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n")
+            assert trickled(trickling).startswith(b"HTTP/1.1 408")
+            assert trickled(second).startswith(b"HTTP/1.1 408")
+            assert silent.recv(100).startswith(b"HTTP/1.1 408")
+            slow.sendall(body)
+            assert slow.recv(100).startswith(b"HTTP/1.1 200")
+        assert asked(f"{address}/predict", body)[0] == 200
+
+
+def test_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    app = application(Served(tmp_path, lambda *_: Model(fitted(0.0))), Limits(), batch_size=8)
+    with serving(app, connections=3, header=HANG) as address:
+        place = (address.removeprefix("http://").split(":")[0], int(address.rpartition(":")[2]))
+        idle = [socket.create_connection(place, timeout=HANG) for _ in range(6)]
+        assert all(connection.recv(100).startswith(b"HTTP/1.1 408") for connection in idle[:3])
+        assert asked(f"{address}/predict", {"features": [[0.5] * DIM]})[0] == 200
+        for connection in idle:
+            connection.close()
 
 
 def test_whatever_lies_in_the_models_place_the_server_goes_on_looking(tmp_path: Path) -> None:

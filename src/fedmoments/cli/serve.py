@@ -37,12 +37,13 @@ def serve(
     """
     from fedmoments.extras import require
 
-    uvicorn = require("uvicorn", "Serving a model", "serve")
+    require("uvicorn", "Serving a model", "serve")
     require("python_multipart", "Serving a model", "serve", "python-multipart")
     require("starlette", "Serving a model", "serve")
     from fedmoments.handover.answers import Asked
     from fedmoments.handover.model import Model
     from fedmoments.handover.serving.app import Limits, application
+    from fedmoments.handover.serving.patience import patient_server
     from fedmoments.handover.serving.served import Served
 
     _require_safe(settings)
@@ -65,15 +66,10 @@ def serve(
     else:
         print_line(f"serving {model} on {address}: POST /predict takes {served.model.takes}; stop with Ctrl-C")
     sys.stdout.flush()
-    config = uvicorn.Config(
-        application(served, limits, settings.max_batch),
-        log_level="warning",
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
-        server_header=False,
-        ws="none",
+    patient = patient_server(
+        application(served, limits, settings.max_batch), ssl_certfile=settings.certificate, ssl_keyfile=settings.key
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    patient.run(sockets=[listening])
 
 
 def _require_safe(settings: ServingSettings) -> None:
