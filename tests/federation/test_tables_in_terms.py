@@ -1,5 +1,6 @@
 """Raw tables in a federation: a first exchange behind a draft, then everything behind its means and deviations."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -106,17 +107,20 @@ def test_two_exchanges_give_a_model_of_raw_tables(run: Any, tmp_path: Path) -> N
 def test_what_a_party_sends_is_what_it_measures_behind_the_table(run: Any, tmp_path: Path) -> None:
     first_exchange(run, tmp_path)
     terms = terms_of(tmp_path, "first")
-    shown = run("audit", "--config", str(config(tmp_path, "north")), "--terms", "first.terms.json").stdout
+    audit = ("audit", "--config", str(config(tmp_path, "north")), "--terms", "first.terms.json")
+    shown = run(*audit).stdout
     assert "table: 9 columns, 7 of them counts of categories and gaps" in shown
-    assert "how many samples of each class have each of 7 categories and gaps" in shown
-    assert "that somebody of a class has a rare category" in shown  # the attic
+    found = json.loads(run(*audit, "--json").stdout)
+    sentences = " ".join(finding["sentence"] for finding in found["contributions"][0]["after"]["findings"])
+    assert "how many samples of each class have each of 7 categories and gaps" in sentences
+    assert "that somebody of a class has a rare category" in sentences  # the attic
     assert terms.map_outline.counted == (1, 3, 4, 5, 6, 7, 8)
     assert not terms.map_outline.expands
 
 
 def config(tmp_path: Path, name: str) -> Path:
     place = tmp_path / f"{name}.toml"
-    (tmp_path / f"{name}-audit").mkdir()
+    (tmp_path / f"{name}-audit").mkdir(exist_ok=True)
     place.write_text(
         f'data = "csv:{tmp_path / name}.csv"\nlabel = "outcome"\ngroup = "patient"\nname = "{name}"\n'
         f'key_seed = "trial"\n'

@@ -40,7 +40,10 @@ def local_terms(
         chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown, table=table)
         feature_map = _stacked(config, maps, chosen, encoder.dim)
     elif config.projections or config.feature_map or maps.normalize or maps.fourier:
-        raise InputError("a second exchange is behind the map of the first: leave --map, --project and the like out")
+        raise InputError(
+            "a second exchange is behind the map of the first: leave --map and --project out, and --normalize and "
+            "--fourier, too"
+        )
     else:
         with FederationStore.open(after) as store:
             feature_map = directions_after(store.terms, source_of(store).statistics)
