@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
+from fedmoments import provenance
 from fedmoments.core.heads.head import Head
+from fedmoments.errors import InputError
+from fedmoments.privacy.modes.registry import MODES
+from fedmoments.provenance import code_of, package_code
+from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.study import StudySettings
-from fedmoments.study import memory
 from fedmoments.study.jobs import run_job
-from fedmoments.study.memory import code_of, identity_of, package_code
+from fedmoments.study.memory import identity_of
 
 HEAD = """
 from dataclasses import dataclass
@@ -88,7 +92,7 @@ def test_other_code_of_ours_finds_nothing(data: str, monkeypatch: pytest.MonkeyP
     job = StudySettings(data=data, heads=("fedncm",), clients=(5,), seeds=2)
     run_job(job, Path("out"), cache_dir=False)
     assert run_job(job, Path("out"), cache_dir=False).resumed == 2
-    monkeypatch.setattr(memory, "package_code", lambda: "a built-in head was edited")
+    monkeypatch.setattr(provenance, "package_code", lambda: "a built-in head was edited")
     assert run_job(job, Path("out"), cache_dir=False).resumed == 0
 
 
@@ -168,3 +172,54 @@ def test_identity_has_class_and_hyper_parameters() -> None:
     assert identity_of(make_head("fedncm")) == identity_of(make_head("fedncm"))
     assert identity_of(make_head("fedncm")) != identity_of(make_head("fedncm", metric="euclidean"))
     assert identity_of(make_head("fedcof")) != identity_of(make_head("fedcof-oracle"))
+
+
+MODE = """
+from fedmoments.privacy.modes.clear import Clear
+
+class Whispered(Clear):
+    name = "whispered"
+    PITCH = 1
+"""
+
+
+def test_what_was_simulated_in_a_mode_of_ones_own_is_measured_again_when_its_code_changes(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    job = StudySettings(data=data, heads=("fedncm",), clients=(5,), seeds=1, privacy={"secure": "whispered"})
+    kept = []
+    for pitch in "112":
+        (tmp_path / "whispering.py").write_text(MODE.replace("PITCH = 1", f"PITCH = {pitch}"), "utf-8")
+        sys.modules.pop("whispering", None)
+        importlib.invalidate_caches()
+        fm.register_privacy(importlib.import_module("whispering").Whispered)
+        try:
+            kept.append(run_job(job, Path("out"), cache_dir=False).resumed)
+        finally:
+            MODES.remove("whispered")
+    assert kept == [0, 1, 0]
+
+
+def test_a_checkpoint_of_an_optimiser_that_was_edited_is_refused(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arrays = np.load("toy.npz")
+    parties = {str(k): (arrays["x_train"][k::3], arrays["y_train"][k::3]) for k in range(3)}
+    refused = []
+    for step in ("0.5", "0.5", "0.25"):
+        source = f"from fedmoments.tuning.optimisers import Scaffold\nclass Slower(Scaffold):\n    controlled = True\n    step_size = {step}\n"
+        (tmp_path / "slower_steps.py").write_text(source, "utf-8")
+        sys.modules.pop("slower_steps", None)
+        importlib.invalidate_caches()
+        fm.register_optimiser(importlib.import_module("slower_steps").Slower, "slower")
+        try:
+            plan = fm.TuningPlan(rounds=2, lr=0.01, optimiser="slower")
+            fm.tune_head(parties, "fedncm", plan, checkpoint=tmp_path / "rounds.ckpt")
+            refused.append(False)
+        except InputError:
+            refused.append(True)
+        finally:
+            OPTIMISERS.remove("slower")
+    assert refused == [False, False, True]

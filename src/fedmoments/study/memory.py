@@ -2,73 +2,24 @@
 
 One line of JSON for each key, appended as it is measured. A line that was cut off by an interruption costs itself
 alone. Of two lines with one key the last one counts.
-
-Which code produced a result: what was measured by other code is measured again.
-
-Our own sources are hashed as a whole: a head passes through statistics, linear algebra and maps, and a list of what it
-passes through would be wrong one day. Of somebody else's head, baseline or encoder all sources of its package are
-hashed, with the version of its distribution; of a module in no package, its own, and those of what it uses beside it.
 """
 
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from secrets import token_hex
-from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-import fedmoments
 from fedmoments.core.heads import Head
 from fedmoments.core.observations import Observation
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.statistics import MOMENTS
 from fedmoments.errors import FileFormatError
+from fedmoments.provenance import code_of
 
-__all__ = ["Memory", "Method", "code_of", "identity_of", "package_code"]
-
-
-_OURS = fedmoments.__name__
-
-
-@cache
-def package_code() -> str:
-    """Return the SHA-256 of our version, those of numpy and scipy, and of all our sources.
-
-    Examples
-    --------
-    >>> len(package_code())
-    64
-    """
-    import numpy
-    import scipy
-
-    sha = hashlib.sha256(repr((fedmoments.__version__, numpy.__version__, scipy.__version__)).encode())
-    _add_sources(sha, Path(fedmoments.__file__).parent)
-    return sha.hexdigest()
-
-
-def code_of(kind: type) -> str:
-    """Return what the results of a class depend on: the digest of its package's sources, and of its bases'.
-
-    Parameters
-    ----------
-    kind
-        The class of a head, a baseline or an encoder. Of a class of ours nothing is added to :func:`package_code`.
-
-    Examples
-    --------
-    >>> from fedmoments.core.heads.nearest_mean import NearestMean
-    >>> code_of(NearestMean) == package_code()
-    True
-    """
-    theirs = _others(kind)
-    return hashlib.sha256("".join([package_code(), *theirs]).encode()).hexdigest() if theirs else package_code()
+__all__ = ["Memory", "Method", "identity_of"]
 
 
 class Method(Protocol):
@@ -97,69 +48,6 @@ def identity_of(method: Method) -> list[Any]:
 
 def _is_theirs(moment: str) -> bool:
     return not MOMENTS.is_built_in(moment)
-
-
-@cache
-def _others(kind: type) -> tuple[str, ...]:
-    """Return the digests of the sources that are not ours, each once; a class is read when it is first asked for."""
-    modules = dict.fromkeys(base.__module__ for base in kind.__mro__)
-    return tuple(_digest(name) for name in modules if _is_foreign(name))
-
-
-def _is_foreign(module: str) -> bool:
-    top = module.partition(".")[0]
-    return top != _OURS and top not in sys.stdlib_module_names
-
-
-def _digest(module: str) -> str:
-    """Return the digest of a module's package, or of the module where it is in none; one of a kind without a file."""
-    top = module.partition(".")[0]
-    loaded, package = sys.modules.get(module), sys.modules.get(top)
-    file = getattr(loaded, "__file__", None)
-    if file is None:  # typed into an interpreter: nobody knows whether it will be the same next time
-        return token_hex(32)
-    sha = hashlib.sha256(repr((module, _versions(top))).encode())
-    folders = [Path(folder) for folder in getattr(package, "__path__", ())]
-    for folder in folders:
-        _add_sources(sha, folder)
-    if not folders:
-        for path in sorted(_beside(module, Path(file).parent)):
-            sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()
-
-
-def _beside(module: str, folder: Path) -> set[Path]:
-    """Return the files of a module and of what it reaches in its folder: modules, and where functions come from."""
-    files: dict[str, Path] = {}
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        loaded = sys.modules.get(name)
-        path = Path(getattr(loaded, "__file__", None) or "")
-        if name in files or path.parent != folder:
-            continue
-        files[name] = path
-        for held in list(vars(loaded).values()):
-            waiting.append(held.__name__ if isinstance(held, ModuleType) else str(getattr(held, "__module__", "")))
-    return set(files.values())
-
-
-@cache
-def _distributions() -> dict[str, list[str]]:
-    return {name: list(several) for name, several in packages_distributions().items()}
-
-
-def _versions(top: str) -> list[str]:
-    return sorted({f"{name} {version(name)}" for name in _distributions().get(top, ())})
-
-
-def _add_sources(sha: "hashlib._Hash", folder: Path) -> None:
-    for path in _sources(folder):
-        sha.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-
-
-def _sources(folder: Path) -> Iterable[Path]:
-    return sorted(folder.rglob("*.py"))
 
 
 T = TypeVar("T")

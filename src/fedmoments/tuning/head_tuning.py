@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from fedmoments.core.api import fit
 from fedmoments.core.classifier import Classifier
 from fedmoments.errors import FitWarning, InputError
+from fedmoments.provenance import code_of
+from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import AUTO, TuningPlan
 from fedmoments.tuning.draws import held_out
 from fedmoments.tuning.loop import Progress, RoundPoint, Tuned, tune
@@ -168,6 +170,7 @@ def _once(
     training = {name: (X[rows[name]], y[rows[name]]) for name, (X, y) in held.items()}
     begun = _begin(training, start, plan, C)
     plan, begun = scaled(plan, begun, lambda: spread_of(begun, training.values()))
+    code = code_of(OPTIMISERS[plan.optimiser].make)
     tuned = tune(
         plan,
         FeatureEngine(plan, begun, held, test),
@@ -175,7 +178,7 @@ def _once(
         prices=replace(prices, dim=begun.width),
         units=begun.units(plan.feature_scale),
         checkpoint=Path(checkpoint) if checkpoint else None,
-        basis=f"{begun.classifier.digest()} {begun.temperature!r} {_digest(held, test)}",
+        basis=f"{begun.classifier.digest()} {begun.temperature!r} {_digest(held, test)} {code}",
         progress=progress,
     )
     return plan, begun, tuned

@@ -85,7 +85,8 @@ def test_without_it_its_files_and_names_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_what_is_remembered_of_a_head_covers_the_code_of_its_moments() -> None:
-    from fedmoments.study.memory import code_of, identity_of
+    from fedmoments.provenance import code_of
+    from fedmoments.study.memory import identity_of
 
     @dataclass(frozen=True)
     class Sizes(NearestMean):

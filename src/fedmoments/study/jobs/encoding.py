@@ -15,6 +15,7 @@ from fedmoments.core.observations.parts import Data
 from fedmoments.core.observations.parts import Problem as SampleProblem
 from fedmoments.core.tables import FIRST_EXCHANGE, table_after
 from fedmoments.errors import InputError
+from fedmoments.provenance import code_of
 from fedmoments.samples import parse_split
 from fedmoments.samples.class_words import name_features
 from fedmoments.samples.dataset import DataSet
@@ -29,7 +30,6 @@ from fedmoments.samples.reading import choose_encoder, encode_parts, read_data
 from fedmoments.samples.samples import Problem
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
-from fedmoments.study.memory import code_of
 
 __all__ = ["Encoded", "encode_data"]
 
@@ -90,9 +90,11 @@ class Encoded:
             groups.update(json.dumps(None if keys is None else [str(key) for key in keys.tolist()]).encode())
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
         names = "names" if self.features.names is not None else ""
-        maps = [each.fingerprint() if each else "" for each in (self.features.public_map, self.features.advised_map)]
+        maps = (self.features.public_map, self.features.advised_map)
+        stages = [type(stage) for each in maps if each for stage in getattr(each, "maps", (each,))]
+        code, printed = code_of(type(self.encoder), *stages), [each.fingerprint() if each else "" for each in maps]
         tested = str(len(self.features.test))  # fewer where duplicates are left out
-        return [code_of(type(self.encoder)), self.data.digest, *encoder, groups.hexdigest(), *maps, names, tested]
+        return [code, self.data.digest, *encoder, groups.hexdigest(), *printed, names, tested]
 
     def describe(self) -> Data:
         """Return what results say of the data."""

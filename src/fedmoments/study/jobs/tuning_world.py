@@ -14,8 +14,10 @@ from fedmoments.core.costs import client_flops
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations.tuning import OneShot, Probe
 from fedmoments.errors import InputError
+from fedmoments.provenance import code_of
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.samples.splits.split import DROPPED, Split, client_name
+from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import RANDOM
 from fedmoments.settings.study import TuningStudy
 from fedmoments.study.checks import heads_of, hyper_of
@@ -172,6 +174,7 @@ class World:
             *self.encoded.basis(),
             self.split.digest(),
             repr((_identities(config, config.refit), config.encoder_flops)),
+            code_of(OPTIMISERS[plan.optimiser].make),
         ]
         parts.append(self._classifier(start, plan.validation).digest() if start != RANDOM else RANDOM)
         return " ".join(parts)

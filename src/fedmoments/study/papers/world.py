@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.errors import InputError, UnknownNameError
+from fedmoments.provenance import package_code
 from fedmoments.samples.encoders.folders import cache_folder
 from fedmoments.samples.features import Features
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.crew import Crew
 from fedmoments.study.jobs.encoding import Encoded, encode_data
-from fedmoments.study.memory import Memory, package_code
+from fedmoments.study.memory import Memory
 
 __all__ = ["KIND", "Progress", "World"]
 

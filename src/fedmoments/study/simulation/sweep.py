@@ -13,6 +13,7 @@ from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.floats import current_precision, is_single
 from fedmoments.core.observations import Outcome, Setting
 from fedmoments.errors import InputError
+from fedmoments.provenance import code_of
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory, identity_of
@@ -90,6 +91,7 @@ class Held:
             return self._found_now(method)
         key = ["outcome", self.setting.to_dict(), self.federation.split.digest(), name, identity_of(method), self.seed]
         key += [current_precision()] if is_single() else []
+        key.append(code_of(type(self.federation.protection.agreed.mode)))
         known = self.memory.find(key, Outcome)
         if known is not None and (not self.is_first or self._is_of(known, method)):
             self.memory.found += 1
