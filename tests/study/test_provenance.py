@@ -201,6 +201,15 @@ def test_what_was_simulated_in_a_mode_of_ones_own_is_measured_again_when_its_cod
     assert kept == [0, 1, 0]
 
 
+OPTIMISER = """
+from fedmoments.tuning.optimisers import Scaffold
+
+class Slower(Scaffold):
+    controlled = True
+    step_size = {}
+"""
+
+
 def test_a_checkpoint_of_an_optimiser_that_was_edited_is_refused(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
