@@ -218,7 +218,7 @@ def test_a_checkpoint_of_an_optimiser_that_was_edited_is_refused(
     parties = {str(k): (arrays["x_train"][k::3], arrays["y_train"][k::3]) for k in range(3)}
     refused = []
     for step in ("0.5", "0.5", "0.25"):
-        source = f"from fedmoments.tuning.optimisers import Scaffold\nclass Slower(Scaffold):\n    controlled = True\n    step_size = {step}\n"
+        source = OPTIMISER.format(step)
         (tmp_path / "slower_steps.py").write_text(source, "utf-8")
         sys.modules.pop("slower_steps", None)
         importlib.invalidate_caches()
