@@ -92,7 +92,7 @@ def test_numbers_as_keys_become_text_and_do_not_break_the_checksum(tmp_path: Pat
 def test_another_kind_and_another_format_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_tensors(path, "split", {}, {})
-    with pytest.raises(FileFormatError, match="holds 'split', but a file of 'classifier' was asked for"):
+    with pytest.raises(FileFormatError, match="holds 'split', but a file of 'classifier' was requested"):
         read_tensors(path, "classifier")
     monkeypatch.setattr(files, "FORMAT", FORMAT + 1)
     with pytest.raises(FileFormatError, match=f"is of format {FORMAT}, but this release reads format {FORMAT + 1}"):

@@ -9,7 +9,7 @@ import pytest
 
 from fedmoments.durable.locks import lock, locked_file, read_at, write_at
 
-#: What Windows lacks is taken away, and ``msvcrt`` is played by record locks on the byte that is asked for.
+#: What Windows lacks is taken away, and ``msvcrt`` is played by record locks on the byte that is requested.
 WITHOUT = """
 import os, sys, types, errno, signal, subprocess, logging, tempfile, asyncio, multiprocessing
 import concurrent.futures.process

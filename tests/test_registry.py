@@ -203,5 +203,5 @@ def test_a_head_is_registered_as_class_instance_or_preset(given: Any, name: str 
 
 
 def test_what_is_no_head_is_refused() -> None:
-    with pytest.raises(InputError, match=r"builtins.int .registered. is no head: it must be a Head"):
+    with pytest.raises(InputError, match=r"builtins.int .registered. is not a head: it must be a Head"):
         fm.register_head(int)  # type: ignore[type-var]

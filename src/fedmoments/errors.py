@@ -6,13 +6,13 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     ├── InputError (ValueError)          an array, label or parameter is not what it must be
     │   ├── OwnDataError                 a party's own data cannot be used; which of them it is stays on its machine
     │   ├── UnknownNameError             no head, moment, split or map has that name
-    │   └── FileFormatError              a file is damaged, or is not of the kind that was asked for
+    │   └── FileFormatError              a file is damaged, or is not of the kind that was requested
     ├── MissingMomentError               statistics lack a moment that a head needs
     │   └── ClientsPooledError           … because the clients that it must keep apart were pooled
     ├── MergeError                       two statistics, maps or parties that must not be merged
     ├── LedgerError                      a client joined twice or is unknown, or a ledger cannot be written or read
     ├── RefusedError                     a contribution that arrived must not be taken in; has a reason's code
-    ├── PolicyError                      a client's own policy forbids what it was asked for
+    ├── PolicyError                      a client's own policy forbids what it was requested
     ├── PrivacyError                     a request that would break a promise of privacy: budget, batch, replay
     ├── DeploymentError                  a server, node or run of a deployed federation failed
     ├── FixedPointOverflowError          a number does not fit the agreed fixed-point range
@@ -20,7 +20,7 @@ Every message says what was wrong, whose it was, what was allowed, what arrived 
     └── MissingExtraError (ImportError)  an optional dependency is not installed
         └── MissingWeightsError          … nor the package that carries an encoder's weights
 
-and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser way than was asked for, and why, and
+and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser way than was requested, and why, and
 :class:`DataWarning`, data that look otherwise than they are read.
 """
 
@@ -103,7 +103,7 @@ class UnknownNameError(InputError):
 
 
 class FileFormatError(InputError):
-    """A file is damaged, or is not of the kind that was asked for."""
+    """A file is damaged, or is not of the kind that was requested."""
 
 
 class MissingMomentError(FedMomentsError):
@@ -150,7 +150,7 @@ class RefusedError(FedMomentsError):
 
 
 class PolicyError(FedMomentsError):
-    """A client's own policy forbids what it was asked for.
+    """A client's own policy forbids what it was requested.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class MissingWeightsError(MissingExtraError):
 
 
 class FitWarning(UserWarning):
-    """A head was fitted, but in a lesser way than was asked for; says why, and what to do."""
+    """A head was fitted, but in a lesser way than was requested; says why, and what to do."""
 
 
 class DataWarning(UserWarning):
@@ -244,7 +244,7 @@ def reading(what: str) -> Iterator[None]:
     Parameters
     ----------
     what
-        What is being read, at the beginning of the sentence: "these are no terms of a federation".
+        What is being read, at the beginning of the sentence: "these are not terms of a federation".
 
     Raises
     ------
@@ -253,10 +253,10 @@ def reading(what: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> with reading("this is no count"):
+    >>> with reading("this is not a count"):
     ...     float(10**400)
     Traceback (most recent call last):
-    fedmoments.errors.FileFormatError: this is no count: int too large to convert to float
+    fedmoments.errors.FileFormatError: this is not a count: int too large to convert to float
     """
     try:
         yield

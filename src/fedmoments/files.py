@@ -158,7 +158,7 @@ def _envelope(path: str | os.PathLike[str], text: str, kind: str) -> Header:
     if not isinstance(envelope, dict) or not isinstance(envelope.get("header"), dict):
         raise FileFormatError(f"{path}: its header lacks a description of what it holds: {_ADVICE}")
     if envelope.get("kind") != kind:
-        raise FileFormatError(f"{path} holds {envelope.get('kind')!r}, but a file of {kind!r} was asked for")
+        raise FileFormatError(f"{path} holds {envelope.get('kind')!r}, but a file of {kind!r} was requested")
     if envelope.get("format") != FORMAT:
         raise FileFormatError(
             f"{path} is of format {envelope.get('format')!r}, but this release reads format {FORMAT}: {_ADVICE}"

@@ -207,7 +207,7 @@ class Registry(Mapping[str, Value]):
         except Exception as error:
             raise InputError(
                 f"the {self.kind} '{entry.name}' ({origin}, entry point {entry.value} of {self.group}) does not load: "
-                f"{type(error).__name__}: {error}. Mend or uninstall that package"
+                f"{type(error).__name__}: {error}. Repair or uninstall that package"
             ) from error
 
     def _entry(self, given: Any, name: str | None, origin: str) -> Value:

@@ -1,4 +1,4 @@
-"""``fedmoments audit``: what would be revealed, what the policy keeps back, and the exit code that says so."""
+"""``fedmoments audit``: what would be revealed, what the policy withholds, and the exit code that says so."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ def test_data_are_audited_with_and_without_the_policy(run: Any, few: str) -> Non
     assert severities(each["after"]) == {}
     assert each["withheld"] == {"classes": 2, "samples": 5}
     text = run("audit", "--data", few, "--head", "fedcof").stdout
-    assert "the policy (min_count = 5) keeps back 2 classes, 5 samples; what leaves reveals" in text
+    assert "the policy (min_count = 5) withholds 2 classes, 5 samples; what leaves reveals" in text
     open_handed = run("audit", "--data", few, "--head", "fedcof", "--min-count", "1", "--json", code=EXPOSES).stdout
     assert severities(json.loads(open_handed)["contributions"][0]["after"]) == {
         "sample": ["class 3"],
@@ -103,9 +103,9 @@ def test_a_node_of_several_clients_has_a_line_for_each(run: Any, features: str) 
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        ((), "say what to audit"),
+        ((), "nothing to audit"),
         (("a.stats", "--data", "digits"), "one of them"),
-        (("--data", "few.npz"), "say what is asked for"),
+        (("--data", "few.npz"), "no upload to audit"),
         (("--data", "few.npz", "--head", "fedcof", "--terms", "none.json"), "none.json does not exist"),
         (("a.stats", "--head", "fedcof"), "--head: a.stats says that itself"),
         (("--data", "few.npz", "--head", "fedcof", "--min-count", "0"), "min_count"),

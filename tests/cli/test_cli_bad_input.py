@@ -150,7 +150,7 @@ def test_missing_files_and_directories_are_refused(refuse: Any, arguments: Any) 
         return str(refuse(*(path if word == "PATH" else word for word in arguments)))
 
     assert sentence("nowhere") == "error: nowhere does not exist\n"
-    assert sentence("runs") == "error: runs is a directory, but a file was asked for\n"
+    assert sentence("runs") == "error: runs is a directory, but a file is needed\n"
 
 
 def test_measure_refuses_what_is_not_there(refuse: Any) -> None:
@@ -170,7 +170,7 @@ def test_data_that_are_not_there_are_refused(refuse: Any, workshop: Path) -> Non
     assert "demo/digits.npz: a file that ends in '.npz' is not taken for an image" in sentence("runs")
     (workshop / "notes.txt").write_text("text")
     assert "the ending of notes.txt does not say what it holds" in sentence("notes.txt")
-    assert "say which data" in refuse("simulate", *SIMULATE)
+    assert "give the data" in refuse("simulate", *SIMULATE)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_simulate_sweeps_budgets(run: Any, features: str) -> None:
     given = ("--clients", "4", "--alpha", "0.5", "--seeds", "1", "--heads", "fedcof,sketch")
     text = run("simulate", features, *given, "--budget", "means,gram", "--out", "out").stdout
     assert "budget" in text
-    assert "scatter sketches and their means as they are coded" in squeezed(text)
+    assert "sketches count as they are coded" in squeezed(text)
     document = json.loads(Path("out/results.json").read_text("utf-8"))
     assert [(row["head"], row["budget"]) for row in document["rows"]] == [
         ("fedcof", None),
@@ -39,7 +39,7 @@ def test_simulate_sweeps_budgets(run: Any, features: str) -> None:
 def test_the_budget_curve_is_printed_and_drawn(run: Any, features: str) -> None:
     given = ("--clients", "4", "--alpha", "0.5", "--seeds", "1", "--heads", "fedncm,sketch")
     text = run("simulate", features, *given, "--budget-curve", "--out", "out").stdout
-    assert "accuracy %, by bytes a client: means is" in squeezed(text)
+    assert "accuracy in per cent, by bytes per client: means is" in squeezed(text)
     curve = json.loads(Path("out/results.json").read_text("utf-8"))["budget_curve"]
     assert [each["head"] for each in curve["curves"]] == ["fedncm", "sketch"]
     assert "means/2" in Path("out/report.html").read_text("utf-8")

@@ -250,7 +250,7 @@ def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Sta
     outcome.show()
     printed = capsys.readouterr()
     assert f"entry {contribution['receipt']['seq']}" in printed.out
-    assert "clinic: version 1 reveals to the server, besides counts: nothing; 0 samples are kept back" in printed.err
+    assert "clinic: version 1 reveals to the server, besides counts: nothing; 0 samples are withheld" in printed.err
     assert "clinic: the server acknowledged version 1" in printed.err
 
 

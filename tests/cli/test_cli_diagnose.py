@@ -128,7 +128,7 @@ def test_a_configuration_of_simulate_is_read(run: Any, features: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "say what to diagnose"),
+        ([], "nothing to diagnose"),
         (["a.stats", "--clients", "3", "--split", "iid"], "--clients, --split: only for data"),
         (["a.stats", "digits"], "digits is none"),
         (["digits", "runs/demo/digits.npz"], "one source of data"),

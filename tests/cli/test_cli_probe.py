@@ -76,7 +76,7 @@ def test_two_encoders_are_compared(run: Any, workshop: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "say what was tuned"),
+        ([], "nothing to probe"),
         (["gone"], "gone does not exist"),
         (["runs"], "neither encoder.safetensors nor head.safetensors"),
         (["lp", "--base", "minilm"], "only a head was tuned"),

@@ -35,9 +35,9 @@ def squeezed(text: str) -> str:
 def test_one_command_sweeps_the_dimension(simulated: Any, arrays: Any) -> None:
     heads = ("gh-nb", "gh-lda", "gh-qda")
     given = ("--project", "full,6,3", "--heads", ",".join(heads), "--seeds", "2", "--out", "out")
-    text = simulated(*given).stdout
+    text = simulated(*given, "-v").stdout
     assert "projection" in text
-    assert "as a federation would fit them, seed 0, all dimensions" in squeezed(text)
+    assert "digests that a federation arrives at, seed 0, all dimensions" in squeezed(text)
     document = json.loads(Path("out/results.json").read_text("utf-8"))
     assert [(row["projection"], row["head"]) for row in document["rows"]] == [
         (k, head) for k in (None, 6, 3) for head in heads
@@ -62,7 +62,7 @@ def test_one_command_sweeps_the_dimension(simulated: Any, arrays: Any) -> None:
 
 def test_a_single_projection_is_told_above_the_table(simulated: Any) -> None:
     text = squeezed(simulated("--project", "5", "--heads", "fedncm", "--seeds", "1").stdout)
-    assert "1 mean a client and class, each head's own shrinkage, projected to 5 dimensions" in text
+    assert "1 mean per client and class, default shrinkage, projected to 5 dimensions" in text
     plain = simulated("--heads", "fedncm", "--seeds", "1").stdout
     assert "dimensions" not in plain
     assert "projection" not in plain
@@ -78,7 +78,7 @@ def test_a_narrow_terminal_names_every_setting(simulated: Any, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("13", "the features, which have 12; 13 were asked for: ask for 1 to 12, or ask for 'full'"),
+        ("13", "the features, which have 12; 13 were requested: ask for 1 to 12, or ask for 'full'"),
         ("full,none", "a projection is typed as full or as a number of dimensions from 1, not 'none'"),
         (",", "--project takes at least one value"),
     ],
@@ -90,7 +90,7 @@ def test_projections_that_cannot_be_are_refused(simulated: Any, given: str, word
 
 
 def test_measure_and_diagnose_refuse_more_dimensions_than_there_are(run: Any, features: str) -> None:
-    words = "a projection has no more dimensions than the features, which have 12; 13 were asked for: ask for 1 to 12"
+    words = "a projection has no more dimensions than the features, which have 12; 13 were requested: ask for 1 to 12"
     refused = run("measure", features, "--head", "fedncm", "--project", "13", "-o", "a.stats", code=2)
     assert f"{words}, or leave --project out" in refused.stderr
     assert not Path("a.stats").exists()
@@ -103,9 +103,9 @@ def test_measure_and_diagnose_refuse_more_dimensions_than_there_are(run: Any, fe
 
 def test_a_baseline_stands_beside_heads(simulated: Any) -> None:
     given = ("--heads", "gh-lda,ensemble", "--set", "ensemble.decay=0.5", "--seeds", "2")
-    text = simulated(*given).stdout
+    text = simulated(*given, "-v").stdout
     assert "ensemble (baseline)" in text
-    assert "clients' work" in text
+    assert "clients' time" in text
     assert "note: no digest of ensemble: the clients of a baseline send what does not add up" in squeezed(text)
     document = json.loads(simulated(*given, "--json").stdout)
     head, baseline = document["rows"]
@@ -113,7 +113,7 @@ def test_a_baseline_stands_beside_heads(simulated: Any) -> None:
     assert baseline["hyper"]["decay"] == 0.5
     assert baseline["client_seconds"] > 0
     assert head["client_seconds"] is None
-    assert "clients' work" not in simulated("--heads", "gh-lda", "--seeds", "1").stdout
+    assert "clients' time" not in simulated("--heads", "gh-lda", "--seeds", "1").stdout
 
 
 def test_heads_lists_baselines_apart(run: Any) -> None:

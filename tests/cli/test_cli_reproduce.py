@@ -85,7 +85,7 @@ def test_a_table_is_run_shown_and_written(run: Any, features: str) -> None:
     assert sum(block.name in text for block in told.paper) in (1, 2), "the nearest ones"
     assert all(each.text in text for each in told.claims)
     assert all(row.name in text for row in told.rows)
-    assert "- clients is 10 instead of 100, as was asked for" in text
+    assert "- clients is 10 instead of 100, as was requested" in text
     assert "- 2 seeds instead of 5" in text
     (folder,) = Path("found").glob("*/fedcof-table3")
     assert {"results.json", "measurements.csv", "report.html", "summary.md"} <= {path.name for path in folder.iterdir()}
@@ -144,7 +144,7 @@ def test_the_settings_of_a_part_stay_when_one_of_them_is_changed(run: Any, featu
     [
         ("fedcof/table3", "hyper=3", "--set hyper is a table"),
         ("fedcof/table3", "clients=many", "--set clients holds a number such as 100, but 'many' arrived"),
-        ("fedcof/table3", "hyper.fedcof.ridge.x=1", "'hyper.fedcof.ridge' is no table"),
+        ("fedcof/table3", "hyper.fedcof.ridge.x=1", "'hyper.fedcof.ridge' is not a table"),
         ("fedcof/table3", "heads=5", "'5'"),
         ("fedcof/table3", "obfuscations=zz:1", "zz"),
         ("fedcof/figure10", "client=9999", "client = 9999, as --set asks (IndexError"),

@@ -94,7 +94,7 @@ def test_figures_are_those_of_the_document(document: dict[str, Any], capsys: pyt
     assert rows["fedcof", "FedAvg"][3] == "0"
     assert "letters: 2,000 training samples, 500 test samples, d = 16, 26 classes" in text
     assert "linear probing (head only); 40 clients, split dirichlet:0.1; 12 a round, without replacement" in text
-    assert "one-shot heads besides, accuracy %: gh-lda 89.30" in text
+    assert "one-shot heads for comparison, accuracy %: gh-lda 89.30" in text
     assert "3.25 s in all" in text
 
 

@@ -107,7 +107,7 @@ def test_measuring_does_not_change_the_data() -> None:
 
 def test_a_client_cannot_join_twice() -> None:
     ledger = fm.measure(PARTIES, fm.StatisticsSpec())
-    with pytest.raises(LedgerError, match="'site 0' is in the ledger already: use replace"):
+    with pytest.raises(LedgerError, match="'site 0' is already in the ledger: use replace"):
         ledger.join("site 0", ledger.client("site 1"))
 
 

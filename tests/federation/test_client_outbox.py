@@ -1,4 +1,4 @@
-"""The client's outbox: measured once, the same bytes for ever, receipts that fit, and a record of all that left."""
+"""The client's outbox: measured once, the same bytes every time, receipts that fit, and a record of all that left."""
 
 import json
 import stat

@@ -1,4 +1,4 @@
-"""What former releases left on disk is opened, brought up and gone on with; what a later one left is refused."""
+"""What former releases left on disk is opened, upgraded and gone on with; what a later one left is refused."""
 
 import json
 import sqlite3

@@ -153,7 +153,7 @@ def test_what_the_derivation_does_not_cover_is_refused() -> None:
     for spec in (StatisticsSpec.of("client_means", "gram"), StatisticsSpec.of("client_means", means_per_client=2)):
         with pytest.raises(PrivacyError, match="client means are released with differential privacy alone"):
             mode.check(spec)
-    with pytest.raises(PrivacyError, match="hiding one client was asked for"):
+    with pytest.raises(PrivacyError, match="hiding one client was requested"):
         Agreed(epsilon=1.0, unit="client", client_norm=20.0).mode.check(SPEC)
 
 

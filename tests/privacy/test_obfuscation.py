@@ -1,4 +1,4 @@
-"""Laws of obfuscated counts: the mean of a class stays, the noise is what was asked for, a server accepts it."""
+"""Laws of obfuscated counts: the mean of a class stays, the noise is what was requested, a server accepts it."""
 
 from typing import Any
 

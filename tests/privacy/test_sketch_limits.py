@@ -131,7 +131,7 @@ def test_tiny_clients_send_the_trace_or_are_refused() -> None:
     np.testing.assert_allclose(ClientPolicy().limited(tiny).sketch_residuals, [tiny.sketches.trace])
     refusing = ClientPolicy(small_sketches="refuse")
     with pytest.raises(
-        PolicyError, match=r"21 samples of 2 classes, 19 to spare, was asked for, allowed are 20 or more"
+        PolicyError, match=r"21 samples of 2 classes, 19 to spare, was requested, allowed are 20 or more"
     ):
         refusing.limited(tiny)
     enough = client(SPARE + 2, 2, SketchPlan(None, rank=5))

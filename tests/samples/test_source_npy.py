@@ -52,7 +52,7 @@ def test_a_folder_says_what_an_archive_says(tmp_path: Path) -> None:
 
 
 def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         load_data("npy:nowhere")
     with pytest.raises(InputError, match="lacks the array 'y_train'"):
         load_data(save(tmp_path / "a", x_train=X))

@@ -122,7 +122,9 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path,
     text = write(tmp_path / "t", {"a": ["1"], "b": ["2"]})
     with pytest.raises(InputError, match=r"has no column 'c' for label: its columns are a, b"):
         load_data(text, text="a", label="c")
-    with pytest.raises(InputError, match=r"which column of .* is text or image\? Name it; the columns are a, b"):
+    with pytest.raises(
+        InputError, match=r"which column of .* is text or image\? Name it: --text .*--table draft .*columns are a, b"
+    ):
         load_data(text)
     with pytest.raises(InputError, match=r"which column of .* is label"):
         load_data(text, text="a")

@@ -128,12 +128,12 @@ def test_what_a_scheme_needs_and_does_not_get_is_said() -> None:
 
 def test_a_number_of_clients_that_the_data_contradict_is_refused() -> None:
     assert parse_split("domain:4").apply(Y, 8, domains=DOMAINS).n_clients == 8
-    with pytest.raises(InputError, match=r"gives 2 clients on these data, but 8 were asked for: .*--clients\) out"):
+    with pytest.raises(InputError, match=r"gives 2 clients on these data, but 8 were requested: .*--clients\) out"):
         parse_split("domain").apply(Y, 8, domains=DOMAINS)
 
 
 def test_a_split_that_was_written_is_read_by_its_path_whatever_the_seed(tmp_path: Path) -> None:
-    path = tmp_path / "ten:of.split"  # a colon in a path is no parameter
+    path = tmp_path / "ten:of.split"  # a colon in a path is not a parameter
     made = iid(200, 8, 3)
     made.save(path)
     for text in (f"file:{path}", str(path)):
@@ -143,7 +143,7 @@ def test_a_split_that_was_written_is_read_by_its_path_whatever_the_seed(tmp_path
             split = recipe.apply(Y, seed=seed)
             assert split.digest() == made.digest()
             assert split.scheme == f"file:{path}"
-    with pytest.raises(InputError, match="gives 8 clients on these data, but 9 were asked for"):
+    with pytest.raises(InputError, match="gives 8 clients on these data, but 9 were requested"):
         parse_split(str(path)).apply(Y, n_clients=9)
 
 

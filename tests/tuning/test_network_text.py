@@ -99,5 +99,5 @@ def test_costs_of_a_transformer_grow_with_its_tokens(encoder: Any) -> None:
 
 def test_static_words_are_refused_with_a_reason() -> None:
     pytest.importorskip("wordllama")
-    with pytest.raises(InputError, match="'wordllama' cannot be tuned: it is no network on torch"):
+    with pytest.raises(InputError, match="'wordllama' cannot be tuned: it is not a network on torch"):
         parameter_count(load_encoder("wordllama"))

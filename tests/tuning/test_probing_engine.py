@@ -161,7 +161,7 @@ def test_a_learning_rate_that_is_too_high_is_told() -> None:
 @pytest.mark.parametrize("name", ["control/nobody/head/bias", "elsewhere/big/head/bias", "control/big/encoder/w"])
 def test_a_state_of_another_run_is_refused(name: str) -> None:
     engine = FeatureEngine(TuningPlan(optimiser="scaffold"), start(), clients(), None)
-    with pytest.raises(InputError, match=f"'{name}' is no state of this engine"):
+    with pytest.raises(InputError, match=f"'{name}' is not a state of this engine"):
         engine.restore({name: np.zeros(CLASSES)})
     with pytest.raises(InputError, match="control variates of client 'big' of a head on 4 inputs"):
         engine.restore({"control/big/head/bias": np.zeros(PRESENT.sum())})

@@ -255,7 +255,7 @@ def test_int64_the_default_becomes_the_budget_and_other_types_are_refused() -> N
     assert agreement(SketchPlan(None, 3)).rows == "int64"
     for rows in ("float32", "float16", "bfloat16", "int8"):
         assert agreement(SketchPlan(None, 3), rows=rows).rows == rows
-        with pytest.raises(InputError, match=f"in the code that it leaves them, but '{rows}' was asked for"):
+        with pytest.raises(InputError, match=f"in the code that it leaves them, but '{rows}' was requested"):
             agreement(SketchPlan("means"), rows=rows)
     for spec in (StatisticsSpec.of("client_means"), StatisticsSpec.of("scatter_sketch", sketch=SketchPlan(None, 3))):
         with pytest.raises(InputError, match="'budget' only beside scatter sketches that have one"):
@@ -265,7 +265,7 @@ def test_int64_the_default_becomes_the_budget_and_other_types_are_refused() -> N
 
 
 def test_a_budget_counts_one_mean_a_class() -> None:
-    with pytest.raises(InputError, match=r"counts one mean a class, but means_per_client=2 was asked for"):
+    with pytest.raises(InputError, match=r"counts one mean a class, but means_per_client=2 was requested"):
         agreement(SketchPlan("gram"), means=2)
     terms = agreement(SketchPlan(None, 3), means=2)
     stats = measured(terms, 60, 1)

@@ -109,7 +109,7 @@ and ends with an example.
 
 
 class _Group(click.Group):
-    """A group of commands, each imported when it is asked for.
+    """A group of commands, each imported when it is requested.
 
     Parameters
     ----------

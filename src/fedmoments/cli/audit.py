@@ -1,4 +1,4 @@
-"""``fedmoments audit``: what a contribution would reveal, and what the client's policy keeps back of it."""
+"""``fedmoments audit``: what a contribution would reveal, and what the client's policy withholds of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ COLUMNS = ["severity", "what it reveals", "classes", "samples"]
 
 @dataclass(frozen=True)
 class _Contribution:
-    """One contribution: whose it is, what it reveals without and with the policy, and what that keeps back."""
+    """One contribution: whose it is, what it reveals without and with the policy, and what that withholds."""
 
     client: str
     before: Any
@@ -84,14 +84,14 @@ def audit(
     sample (its features, or its presence) would leave exactly; 0: nothing would.
     """
     if sum(given is not None for given in (statistics, study.values.get("data"), config)) != 1:
-        raise InputError("say what to audit: a statistics file, --data DATA, or --config FILE; one of them")
+        raise InputError("nothing to audit: give a statistics file, --data DATA or --config FILE, one of them")
     if statistics is not None:
         _require_none([*study.names, *asked.names, *(["--terms"] if terms else [])], str(statistics))
         _of_file(statistics, policy.values, json=json)
         return
     agreed = read_terms(terms)
     if (agreed is None) == (not asked.values):
-        raise InputError("say what is asked for: --terms FILE, or --head NAME or --moments gram,…; one of both")
+        raise InputError("no upload to audit: give --terms FILE, or --head NAME or --moments gram,…, not both")
     if config is not None:
         _require_none([*study.names, *asked.names, *policy.names], str(config))
         contributions = _of_client(config, agreed)
@@ -230,7 +230,7 @@ def _show_one(contribution: _Contribution) -> None:
     kept = "nothing"
     if contribution.withheld.samples:
         kept = f"{plural(contribution.withheld.classes, 'class')}, {plural(contribution.withheld.samples, 'sample')}"
-    print_line(f"\nthe policy (min_count = {contribution.policy.min_count}) keeps back {kept}; what leaves reveals")
+    print_line(f"\nthe policy (min_count = {contribution.policy.min_count}) withholds {kept}; what leaves reveals")
     if contribution.after.findings:
         print_table(COLUMNS, contribution.after.rows(), right=COLUMNS[2:])
     else:

@@ -31,7 +31,7 @@ TESTED_HELP = {
     "test_share": "Test on the share that 'simulate' holds out of data in one part, with the same --seed.",
     "seed": "Seed that chooses this share.",
 }
-TESTED_ASK = "say what to test on: folder:PATH, csv:PATH, npz:PATH or another source"
+TESTED_ASK = "no data to test on: give folder:PATH, csv:PATH, npz:PATH or another source"
 
 MEASURE = "fedmoments measure runs/demo/digits.npz --head gh-lda --client clinic --out clinic.stats"
 FIT = "fedmoments fit clinic.stats --head gh-lda --set shrinkage=relative:0.1 --out clinic.classifier"

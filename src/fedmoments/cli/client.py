@@ -93,7 +93,7 @@ def _with_kit(
     if any(more) or settings.values.get("keys"):
         raise InputError("a kit brings terms and makes its own keys: leave --config, --terms and --keys out")
     if "data" not in settings.values:
-        raise InputError(f"say what to measure: fedmoments client {file} --data DATA")
+        raise InputError(f"no data to measure: fedmoments client {file} --data DATA")
     kit = unpack(file, settings.values.get("folder"), join)
     path, own = _own(kit.name, settings.also(**kit.values(settings.values)), None, kit.terms)
     if not (yes and json and not plan):
@@ -111,7 +111,7 @@ def _require_terms_elsewhere(config: Path | None, *, plan: bool) -> None:
     if plan:
         raise InputError("--plan shows what the terms of a federation ask for: give --terms FILE with it")
     if config is None:
-        raise InputError("say which terms you read: --terms FILE, the federation's; no server is answered on others")
+        raise InputError("give the federation's terms, --terms FILE: requests under other terms are declined")
 
 
 def _bound(
@@ -217,7 +217,7 @@ def rejoin(
     from fedmoments.federation.outbox import Outbox
 
     if not folder.is_dir():
-        raise InputError(f"{folder} is no client's folder: there is none")
+        raise InputError(f"{folder} does not exist: give the folder of a client")
     rejoined = []
     if (folder / "outbox.db").is_file():
         with Outbox(folder) as outbox:

@@ -83,7 +83,7 @@ class Unpacked:
         tell(f"enrolling at {self.kit.desk}")
 
         def wait(why: str) -> None:
-            tell(f"nobody enrols at {self.kit.desk} yet ({why}); trying again for a while")
+            tell(f"no enrolment server answers at {self.kit.desk} yet ({why}); trying again for a while")
 
         enrol_with(self.kit, self.keys, patience=timeout or JOIN, on_absent=wait)
         write_whole(done, f"{self.terms.id}\n".encode())
@@ -93,7 +93,7 @@ class Unpacked:
 def _require_own(place: Path, parts: Mapping[Path, bytes], kit: Path) -> None:
     """Refuse a folder that is somebody else's, or of another federation than the kit."""
     if place.exists() and any(place.iterdir()) and not (place / "terms.json").is_file():
-        raise InputError(f"{place} is there already and is no client's folder: choose another one with --folder")
+        raise InputError(f"{place} exists and is not a client's folder: choose another one with --folder")
     for path, data in parts.items():
         if path.exists() and path.read_bytes() != data:
             raise InputError(
@@ -131,5 +131,5 @@ def unpack(file: Path, folder: str | None, join: Joining) -> Unpacked:
     if not unpacked.keys.identity.exists():
         named = os.environ.get(PASSPHRASE_FILE)
         make_client(unpacked.keys.folder, kit.name, read_passphrase(named) if named else None)
-        tell(f"made the keys of {kit.name} in {unpacked.keys.folder}; whoever has them can speak for you")
+        tell(f"made the keys of {kit.name} in {unpacked.keys.folder}; anybody who has them can act in your name")
     return unpacked

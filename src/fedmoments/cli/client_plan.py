@@ -121,7 +121,7 @@ def _show_kept_back(notes: Mapping[str, Any]) -> None:
     """Name what stays here: classes by the client's own rules, and files that cannot be read."""
     names, unreadable = notes.get("classes_kept_back", []), notes.get("unreadable")
     if names:
-        print_line(f"kept back by this client's own rules, as too small: {', '.join(names)}")
+        print_line(f"withheld by this client's own rules, as too small: {', '.join(names)}")
     if unreadable:
         more = unreadable["samples"] - len(unreadable["names"])
         print_line(

@@ -35,7 +35,7 @@ class Outcome:
     Parameters
     ----------
     good
-        Whether everything that was asked for was sent and acknowledged.
+        Whether everything that was requested was sent and acknowledged.
     sentence
         Why not.
     events
@@ -180,7 +180,7 @@ class ClientWatch:
             return True
         gone = waiting.gone.seconds(now=settled and self._lost()) > LINGER
         if gone:
-            tell("the server is gone, and holds all that was asked for")
+            tell("the server is gone, and holds all that was requested")
         return gone
 
     def numbers(self) -> tuple[dict[str, Any], str]:
@@ -381,4 +381,4 @@ def _revealed(line: dict[str, Any]) -> str:
     if unreadable:
         of += f"; {plural(unreadable['samples'], 'file')} could not be read: {', '.join(unreadable['names'])}"
     whom = "to both servers together" if line.get("secure") else "to the server"
-    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are kept back{of}"
+    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are withheld{of}"

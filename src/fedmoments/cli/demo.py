@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, typed
-from fedmoments.cli.options import Json
+from fedmoments.cli.options import Json, Verbose
 from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.cli.simulate import run_study
 
@@ -26,9 +26,7 @@ def demo(
     seeds: Annotated[int, typed(help="How many seeds.")] = 3,
     runtime: Annotated[str, typed(help="torch or onnx.")] = "torch",
     every: Annotated[bool, typed("--all", help="Run all heads instead of five.")] = False,
-    verbose: Annotated[
-        bool, typed("--verbose", "-v", help="Also print rounds, digests and notes; the report always has them.")
-    ] = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Simulate 100 clients on scikit-learn's digits through EfficientNet-Lite0: five heads, Dirichlet 0.1.
@@ -60,7 +58,7 @@ def demo(
         print_line()
         from fedmoments.cli.simulation_tables import show_report
 
-        show_report(outcome.report, 0)
+        show_report(outcome.report, 0, verbose=True)
 
 
 def _show(outcome: Any, folder: Path) -> None:

@@ -82,7 +82,7 @@ def _of_data(sources: list[str], given: Given[StudySettings], out: Path | None) 
     if len(sources) > 1:
         raise InputError(f"one source of data is diagnosed at a time, or many statistics files; {len(sources)} arrived")
     if not sources and given.base is None:
-        raise InputError("say what to diagnose: data (digits, folder:PATH, npz:PATH …) or statistics files")
+        raise InputError("nothing to diagnose: give data (digits, folder:PATH, npz:PATH …) or statistics files")
     study = given.build(**({"data": sources[0]} if sources else {}))
     with progress_bar("diagnosing") as progress:
         return diagnose_data(study, out, command=typed_command(), cache_dir=study.cache, progress=progress)

@@ -21,7 +21,7 @@ HELP = {
     "test_share": "Share to hold out as x_test; data in one part are all for training unless this is given.",
     "seed": "Seed that chooses this share.",
 }
-ASK = "say what to encode: folder:PATH, csv:PATH or another source"
+ASK = "nothing to encode: give folder:PATH, csv:PATH or another source"
 
 
 @command("encode", EXAMPLE)

@@ -288,7 +288,7 @@ def _show(report: "Report", plan: Any, command: str, engine: str, *, complete: b
         print_line(f"{detail.head} classifier {detail.digest}")
         print_line(f"{detail.head} statistics {detail.statistics_digest}")
     if command:
-        print_line(f"the same split in one process: {command}")
+        print_line(f"the same split in one process, with its digests: {command} --verbose")
     if command and not complete:
-        print_line("its digests are others, for not every client is in as it is there, or there is noise")
-    print_line(f"wrote {plan.server.out}; 'fedmoments status {plan.server.ledger}' says who is in")
+        print_line("the digests differ: not every client took part as simulated, or there is noise")
+    print_line(f"wrote {plan.server.out}; 'fedmoments status {plan.server.ledger}' shows who took part")

@@ -178,7 +178,7 @@ def default_heads(store: Any) -> tuple[str, ...]:
 
 
 def check_served(terms: Any, heads: Sequence[str], hyper: Any) -> None:
-    """Refuse heads that the terms do not serve, before anybody is asked for anything."""
+    """Refuse heads that the terms do not serve, before anybody is requested anything."""
     from fedmoments.core.heads.choosing import choose_heads
     from fedmoments.federation.results import require_served
 
@@ -213,7 +213,7 @@ def results_document(report: "Report") -> dict[str, Any]:
     details = {detail.head: detail for detail in report.details}
     federation, card = report.federation, report.privacy
     if federation is None or card is None:
-        raise InputError("this is no report of a federation: it lacks the federation itself, or its privacy card")
+        raise InputError("this is not a report of a federation: it lacks the federation itself, or its privacy card")
     heads = [
         {
             "head": row.head,
@@ -253,15 +253,15 @@ def show_results(report: "Report") -> None:
     rows = [
         [
             row.head,
-            "–" if row.accuracy is None else f"{100 * row.accuracy:.2f}",
+            "–" if row.accuracy is None else f"{100 * row.accuracy:.2f} %",
             readable_bytes(row.up_bytes_per_client),
             str(detail.digest)[:DIGITS],
             str(detail.statistics_digest)[:DIGITS],
         ]
         for row, detail in zip(report.rows, report.details, strict=True)
     ]
-    columns = ["head", "accuracy %", "bytes / client", "classifier", "statistics"]
-    print_table(columns, rows, right=["accuracy %", "bytes / client"])
+    columns = ["head", "accuracy", "bytes per client", "classifier digest", "statistics digest"]
+    print_table(columns, rows, right=["accuracy", "bytes per client"])
     _show_spread(report)
     _show_troubles(report)
 

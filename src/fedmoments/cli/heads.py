@@ -175,7 +175,7 @@ def _list(dim: int, classes: int, *, json: bool) -> None:
     print_line("Counts, one whole number a class, go with everything and are not priced.")
     print_line("fed3r-rf measures behind a random Fourier map: its d is the number of random features.")
     print_line()
-    print_line("Heads for targets that are no classes, one target priced (measure --targets, fit, evaluate):")
+    print_line("Heads for targets that are not classes, one target priced (measure --targets, fit, evaluate):")
     print_line()
     targets = [[r["name"], readable_bytes(r["bytes"]), "gram of features and targets", r["summary"]] for r in others]
     print_table(["head", "up", "sends", "what it is"], targets, right=["up"])

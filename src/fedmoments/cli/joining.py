@@ -57,7 +57,7 @@ class Joining:
 
     @contextmanager
     def showing(self, facts: Callable[[], Any]) -> Iterator[None]:
-        """Show a party's own numbers to a monitor meanwhile, if that was asked for; on this machine only.
+        """Show a party's own numbers to a monitor meanwhile, if that was requested; on this machine only.
 
         Parameters
         ----------
@@ -87,10 +87,10 @@ class Joining:
         log_json(on=self.log_json)
         if self.server is None or not re.fullmatch(r".+:\d{1,5}", self.server):
             arrived = f", not {self.server!r}" if self.server else ""
-            raise InputError(f"say where the server listens: --server HOST:PORT{arrived}")
+            raise InputError(f"the server's address is missing: give --server HOST:PORT{arrived}")
         if self.insecure == (self.ca is not None):
             raise InputError(
-                "say how to know the server: --ca FILE, its ca.crt, or --insecure for a trial on this machine"
+                "cannot verify the server: give its certificate, --ca ca.crt, or --insecure for a trial on this machine"
             )
         if self.ca is not None:
             from fedmoments.cli.federation_runs import tell

@@ -62,8 +62,8 @@ def client(
     keys = make_client(folder, name, _passphrase(passphrase_file))
     files = {
         keys.card: ("public", "hand it to the server's operator, who enrols you with it"),
-        keys.node_public: ("public", "stands in the card"),
-        keys.identity: ("secret", "signs what you send; whoever has it can speak for you"),
+        keys.node_public: ("public", "is in the card"),
+        keys.identity: ("secret", "signs what you send; anybody who has it can act in your name"),
         keys.node: ("secret", "opens the connection to the server"),
     }
     _show(files, {"folder": str(folder), "name": name, "hand_over": [str(keys.card)]}, json=json)
@@ -90,14 +90,17 @@ def helper(
     keys = make_helper(folder, name, _passphrase(passphrase_file))
     files = {
         keys.card: ("public", "hand it to the server's operator, who draws up the terms with it, and to clients"),
-        keys.node_public: ("public", "stands in the card"),
-        keys.key: ("secret", "opens masks; with the server's reports, whoever has it reads every client's numbers"),
+        keys.node_public: ("public", "is in the card"),
+        keys.key: (
+            "secret",
+            "opens masks; anybody who has it and the server's reports can read every client's numbers",
+        ),
         keys.node: ("secret", "opens the connection to the server"),
     }
     key = read_helper_card(keys.card).key
     _show(files, {"folder": str(folder), "name": name, "key": key, "hand_over": [str(keys.card)]}, json=json)
     if not json:
-        print_line(f"the key {key} stands in the terms: clients compare it with what you tell them yourself")
+        print_line(f"the key {key} is in the terms: clients compare it with the one that you give them yourself")
 
 
 @command("rotate", ROTATE_EXAMPLE)

@@ -157,7 +157,7 @@ def _show_contributors(contributors: Any, *, everybody: bool) -> None:
 
 
 def withheld_text(classes: int, samples: int) -> str:
-    """Return what a client's own policy kept back.
+    """Return what a client's own policy withheld.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def spec_of(asked: MeasureSettings, mapped: int | None = None) -> Any:
     from fedmoments.core.statistics import SketchPlan, StatisticsSpec
 
     if not asked.head and not asked.moments:
-        raise InputError("say what to measure: --head NAME (may be repeated), or --moments gram,client_means,…")
+        raise InputError("no moments to measure: give --head NAME (may be repeated), or --moments gram,client_means,…")
     spec = StatisticsSpec.of(*asked.moments)
     for name in asked.head:
         spec = spec | _needs_of(name, mapped)

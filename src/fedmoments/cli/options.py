@@ -21,6 +21,10 @@ Hyper = Annotated[
         group="Heads",
     ),
 ]
+Verbose = Annotated[
+    bool,
+    typed("--verbose", "-v", help="Also print digests and rounds; the report always has them.", group="Output"),
+]
 Fresh = Annotated[bool, typed("--fresh", help="Discard what earlier runs measured, and measure again.", group="Output")]
 Track = Annotated[
     tuple[str, ...],

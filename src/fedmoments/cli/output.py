@@ -104,7 +104,7 @@ def print_note(sentence: str) -> None:
 
 #: What the help says of structured lines.
 LOG_JSON = "Write every line on stderr as one JSON document."
-#: Whether lines on stderr are JSON documents: what a command that runs for long was asked for.
+#: Whether lines on stderr are JSON documents: what a command that runs for long was requested.
 _LOG = {"json": False}
 
 

@@ -60,7 +60,7 @@ def personalise(
                 "data of all simulated clients, as in 'fedmoments simulate'.",
                 "heads": "Heads to simulate; with statistics, the one head to fit ('fedncm' by default).",
             },
-            ask="say which data: digits, folder:PATH, csv:PATH, npz:PATH …",
+            ask="give the data: digits, folder:PATH, csv:PATH, npz:PATH …",
         ),
     ],
     *,
@@ -109,7 +109,7 @@ def _one(config: StudySettings, model: Path, out: Path | None, options: dict[str
     from fedmoments.study.jobs import personal
 
     if out is None:
-        raise InputError("say where to write this client's classifier: --out FILE")
+        raise InputError("no file to write this client's classifier to: give --out FILE")
     if len(config.heads) > 1:
         raise InputError(f"one client's classifier has one head, but --heads names {len(config.heads)}")
     place = writable_place(out)

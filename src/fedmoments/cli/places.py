@@ -10,7 +10,7 @@ __all__ = ["existing_file", "results_folder", "writable_place"]
 def existing_file(path: Path) -> Path:
     """Return the path of a file that is there and can be opened, or say what is wrong with it."""
     if path.is_dir():
-        raise InputError(f"{path} is a directory, but a file was asked for")
+        raise InputError(f"{path} is a directory, but a file is needed")
     if not path.exists():
         raise InputError(f"{path} does not exist")
     with path.open("rb"):
@@ -20,7 +20,7 @@ def existing_file(path: Path) -> Path:
 def writable_place(path: Path) -> Path:
     """Return the path of a file that can be made there, or say before any work is done why not."""
     if path.is_dir():
-        raise InputError(f"{path} is a directory, but the name of a file to write was asked for")
+        raise InputError(f"{path} is a directory, but the name of a file to write was requested")
     if not path.parent.is_dir():
         raise InputError(f"{path} cannot be written: there is no directory {path.parent}")
     return path

@@ -33,7 +33,7 @@ def probe(
                 "clients": "Number of clients; only heads on client means depend on it.",
                 "splits": "dirichlet:0.1, iid, … (see 'fedmoments split --help').",
             },
-            ask="say which data: digits, folder:PATH, csv:PATH, npz:PATH …",
+            ask="give the data: digits, folder:PATH, csv:PATH, npz:PATH …",
         ),
     ],
     model: Annotated[
@@ -74,9 +74,7 @@ def _tuned(model: Path | None, encoder: str | None, head: Path | None, base: str
     from fedmoments.study.jobs.probe import Tuned, find_tuned
 
     if model is None and encoder is None and head is None:
-        raise InputError(
-            "say what was tuned: the folder of a tuned model, --encoder tuned:FILE, or --head FILE where it was a head"
-        )
+        raise InputError("nothing to probe: give the folder of a tuned model, --encoder tuned:FILE, or --head FILE")
     tuned = find_tuned(model) if model is not None else Tuned()
     if encoder is not None:
         if tuned.encoder is not None:

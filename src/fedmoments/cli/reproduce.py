@@ -281,7 +281,7 @@ def _within(before: Any, path: list[str], depth: int, value: Any) -> Any:
     name = ".".join(path[:depth])
     if depth < len(path):
         if before is not None and not isinstance(before, Mapping):
-            raise InputError(f"--set {'.'.join(path)}: '{name}' is no table, but {before!r}")
+            raise InputError(f"--set {'.'.join(path)}: '{name}' is not a table, but {before!r}")
         table = dict(before or {})
         return {**table, path[depth]: _within(table.get(path[depth]), path, depth + 1, value)}
     if isinstance(before, list | tuple):

@@ -76,7 +76,7 @@ def _require_safe(settings: ServingSettings) -> None:
     if settings.key and not settings.certificate:
         raise InputError("--key is the key of a certificate: give --certificate, too")
     if settings.certificate and not settings.key:
-        raise InputError("--certificate wants its private key: give --key, too")
+        raise InputError("--certificate needs its private key: give --key, too")
     for file in filter(None, (settings.certificate, settings.key)):
         existing_file(Path(file))
     if settings.host not in LOOPBACK and not settings.certificate:

@@ -198,7 +198,7 @@ def _show(ledger: Path, own: ServerSettings, out: str, status: Any, *, json: boo
         show_results(report)
         print_line(f"wrote {out}; open {Path(out) / 'report.html'} in a browser")
     else:
-        print_line(f"the run completed; 'fedmoments status {ledger}' says who is in")
+        print_line(f"the run completed; 'fedmoments status {ledger}' shows who took part")
 
 
 def longest(settings: Any, mode: Any) -> float:

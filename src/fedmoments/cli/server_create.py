@@ -39,7 +39,7 @@ def create(
 ) -> None:
     """Write the terms of a federation and create its ledger. Terms are public; their hash is the federation's id.
 
-    Clients read the terms before they take part: which moments are asked for, of which features and classes, and what
+    Clients read the terms before they take part: which moments are requested, of which features and classes, and what
     protects them. With --epsilon, features are scaled to length 1, or clipped to --clip, which sets --norm-bound.
     """
     from fedmoments.federation.drawing_up import usual_heads
@@ -70,7 +70,7 @@ def create(
 
 def _require_sense(settings: TermsSettings, helper: Path | None) -> None:
     if not settings.name:
-        raise InputError("say what people call the federation: --name NAME")
+        raise InputError("the federation needs a name: give --name NAME")
     if settings.after and settings.feature_map and "fed3r-rf" not in settings.heads and not settings.fourier:
         raise InputError("--after takes the first exchange's map and then its directions: leave --map out")
     if "secure" in settings.privacy and helper is None:
@@ -195,11 +195,13 @@ def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | N
         if modality == "features":
             shown, dim = (data.train.items, data.train.labels), data.train.items.shape[1]  # type: ignore[union-attr]
     elif settings.encoder is None:
-        raise InputError("say which encoder all clients use: --encoder NAME, or --data DATA to take its kind's default")
+        raise InputError(
+            "the clients' encoder is missing: give --encoder NAME, or --data DATA to take its kind's default"
+        )
     elif settings.encoder == "identity" and dim is None:
-        raise InputError("say how many dimensions the features have: --dim D, or --data DATA that holds features")
+        raise InputError("the number of dimensions is missing: give --dim D, or --data DATA that holds features")
     if not names:
-        raise InputError("say which classes there are, in order: --classes FILE_OR_LIST, or --data DATA that has them")
+        raise InputError("the classes are missing: give --classes FILE_OR_LIST, in order, or --data DATA that has them")
     return names, modality, dim, shown, table
 
 

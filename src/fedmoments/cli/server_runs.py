@@ -79,7 +79,7 @@ class Serving:
         log_json(on=self.log_json)
         if self.insecure == (self.keys is not None):
             raise InputError(
-                "say how clients know the server: --keys FOLDER with the certificates that 'fedmoments keys server' "
+                "clients cannot verify the server: give --keys FOLDER with certificates that 'fedmoments keys server' "
                 "made, or --insecure for a trial on this machine"
             )
         if self.keys is None:
@@ -121,7 +121,7 @@ class Serving:
 
     @contextmanager
     def _live(self, home: Path, ledger: Path, authority: Any) -> Iterator[None]:
-        """Serve the live page meanwhile, if it was asked for."""
+        """Serve the live page meanwhile, if it was requested."""
         if self.page is None:
             yield
             return
@@ -132,7 +132,7 @@ class Serving:
         host, port = parse_address(self.page)
         here = is_loopback(host)
         if not here and authority is None:
-            raise InputError(f"a page at {host} wants TLS: give --keys, or leave the address out")
+            raise InputError(f"a page at {host} needs TLS: give --keys, or leave the address out")
         page = LivePage(ledger, home, "" if here else LivePage.new_token())
         files = {} if here else {"certificate": authority.certificate, "key": authority.key}
         with Web(page.app, host, port, **files) as web:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.options import Fresh, Json, Track, example, typed_command
+from fedmoments.cli.options import Fresh, Json, Track, Verbose, example, typed_command
 from fedmoments.cli.output import plural, print_files, print_json, print_line, print_note, print_tracked, progress_bar
 from fedmoments.cli.places import results_folder
 from fedmoments.cli.texts import listed
@@ -19,7 +19,7 @@ EXAMPLE = example(
     "fedmoments simulate runs/demo/digits.npz --heads fedncm,fedcof,gh-lda --clients 10,50 --alpha 0.1 --seeds 2"
 )
 #: What is said where no data are named.
-ASK = "say which data: digits, folder:PATH, csv:PATH, npz:PATH …, or --config FILE"
+ASK = "give the data: digits, folder:PATH, csv:PATH, npz:PATH …, or --config FILE"
 Alpha = Annotated[
     str | None,
     typed(help="0.1,0.5 is short for --split dirichlet:0.1,dirichlet:0.5.", metavar="N,…", group="Federation"),
@@ -46,6 +46,7 @@ def simulate(
         ),
     ] = None,
     track: Track = (),
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Simulate a federation: encode, split, measure, merge, fit and test, for all combinations of the settings."""
@@ -59,7 +60,8 @@ def simulate(
     if json:
         print_json(outcome.document)
         return
-    show_report(outcome.report, len(read_protections(settings.privacy)) if settings.privacy else 0)
+    protections = len(read_protections(settings.privacy)) if settings.privacy else 0
+    show_report(outcome.report, protections, verbose=verbose)
     if outcome.resumed:
         print_line(f"{plural(outcome.resumed, 'result')} of an earlier run in {out} were kept")
     print_files(outcome.files)

@@ -13,6 +13,8 @@ from fedmoments.cli.output import (
     readable_bytes,
     readable_seconds,
 )
+from fedmoments.core.observations import plain_moments
+from fedmoments.pages.answer import answer_text
 from fedmoments.settings.setting import SWEPT
 
 if TYPE_CHECKING:
@@ -24,17 +26,19 @@ __all__ = ["show_report"]
 
 #: Hexadecimal digits of a digest that are printed; results.json has all 64.
 DIGITS = 16
-FIGURES = ("accuracy %", "up / client", "up, total", "fit")
+FIGURES = ("accuracy", "bytes per client", "time to fit")
+#: What a head's upload holds, where the terminal is wide enough.
+SENDS = "each client sends, once"
 #: Time of all clients of a baseline together, apart from the server's.
-CLIENTS_WORK = "clients' work"
+CLIENTS_WORK = "clients' time"
 #: The column of a budget curve in which methods stand as published.
 PUBLISHED = "as published"
-#: Shares of the clients after which accuracy is told.
+#: Shares of the clients after which accuracy is shown.
 SEEN = (0.25, 0.5, 0.75, 1.0)
 
 
-def show_report(report: "Report", protections: int) -> None:
-    """Print all tables of a simulation; ``protections`` is how many ways of protecting it compares."""
+def show_report(report: "Report", protections: int, *, verbose: bool) -> None:
+    """Print the tables of a simulation: digests on request, a privacy card where there are ``protections``."""
     print_problems(report.data.problems, "all in results.json")
     for sentence in report.data.notes:
         print_line(f"note: {sentence}")
@@ -42,7 +46,8 @@ def show_report(report: "Report", protections: int) -> None:
     _show_rounds(report.rounds)
     if report.budget_curve is not None:
         _show_budget_curve(report.budget_curve)
-    _show_digests(report)
+    if verbose:
+        _show_digests(report)
     if report.privacy is not None:
         _show_card(report.privacy, plain=not protections, several=protections > 1)
 
@@ -60,7 +65,7 @@ def _show_digests(report: "Report") -> None:
 
 def _show_known(details: Sequence["HeadDetail"], report: "Report") -> None:
     which = [f"seed {details[0].seed}", report.rows[0].setting.spelled(report.swept)]
-    print_line(f"\nas a federation would fit them, {', '.join(filter(None, which))}")
+    print_line(f"\ndigests that a federation arrives at, {', '.join(filter(None, which))}")
     rows: dict[str | None, list[list[str]]] = {}
     for detail in details:
         digests = [str(digest)[:DIGITS] for digest in (detail.digest, detail.statistics_digest)]
@@ -76,8 +81,8 @@ def _show_card(card: "PrivacyCard", *, plain: bool, several: bool = False) -> No
         exposed = card.exposed
         if exposed and exposed["single"]:
             print_line(
-                f"note: {exposed['single']:,} of {exposed['cells']:,} class means are over one sample, which they show "
-                "exactly: clients in the field withhold such classes (--min-count 5)"
+                f"note: {exposed['single']:,} of {exposed['cells']:,} class means are of one sample, which they reveal "
+                "exactly; in a deployment, clients withhold such classes (--min-count 5)"
             )
         return
     print_line(f"\nprivacy{' of the first setting' if several else ''}: {card.mode}")
@@ -95,8 +100,8 @@ def _show_rounds(curves: Sequence["RoundCurve"]) -> None:
     for curve in curves:
         groups.setdefault((curve.per_round, curve.replacement), {}).setdefault(curve.head, []).append(curve)
     for (per_round, replacement), heads in groups.items():
-        drawn = f"{plural(per_round, 'client')} a round, {'with' if replacement else 'without'} replacement"
-        print_line(f"\naccuracy %, {drawn}")
+        drawn = f"{plural(per_round, 'client')} per round, {'with' if replacement else 'without'} replacement"
+        print_line(f"\naccuracy in per cent, {drawn}")
         every = [curve for mine in heads.values() for curve in mine]
         columns = {_seen(every, share): share for share in SEEN}
         rows = [[head, *(_accuracy_at(mine, share) for share in columns.values())] for head, mine in heads.items()]
@@ -132,8 +137,8 @@ def _show_budget_curve(curves: "BudgetCurves") -> None:
         accuracies = {point.budget or PUBLISHED: f"{100 * point.accuracy:.1f}" for point in curve.points}
         rows.append([curve.head, *(accuracies.get(column, "") for column in columns)])
     print_line(
-        f"\naccuracy %, by bytes a client: means is {readable_bytes(curves.means or 0)}, FedNCM's payload, gram is "
-        f"{readable_bytes(curves.gram or 0)}, Fed3R's; heads without a sketch are projected at random to fit"
+        f"\naccuracy in per cent, by bytes per client: means is {readable_bytes(curves.means or 0)}, FedNCM's payload, "
+        f"gram is {readable_bytes(curves.gram or 0)}, Fed3R's; heads without a sketch are projected at random to fit"
     )
     print_table(["head", *columns], rows, right=columns)
 
@@ -147,17 +152,23 @@ def _show_rows(report: "Report") -> None:
     )
     print_line(_shared(report))
     _show_split_notes(report)
+    if len(report.rows) > 1:
+        print_line(f"\n{answer_text(report)}")
     print_line()
     parts, figures = [SWEPT[key] for key in report.swept], _columns(report)
     columns = ["head", *(part.name for part in parts), *figures]
     rows = [[_name(row), *_setting(row, report.swept), *_figures(row)[: len(figures)]] for row in report.rows]
+    sends = [plain_moments(row.sends) for row in report.rows]
+    wider = [[*cells, text] for cells, text in zip(rows, sends, strict=True)]
+    if fits_width([*columns, SENDS], wider):
+        columns, rows = [*columns, SENDS], wider
     if fits_width(columns, rows):
         print_table(columns, rows, right=[*figures, *(part.name for part in parts if part.number)])
     else:
         _show_sections(report)
     _show_reasons(report.rows)
     _show_notes(report)
-    print_line(f"{report.seconds or 0.0:.1f} s in all; {_units(report)}")
+    print_line(f"\n{report.seconds or 0.0:.1f} s; {_units(report)}")
 
 
 def _show_split_notes(report: "Report") -> None:
@@ -169,9 +180,9 @@ def _show_split_notes(report: "Report") -> None:
 def _units(report: "Report") -> str:
     """Return what the sizes and the spread in the table mean."""
     masked = report.privacy is not None and report.privacy.agreed.get("secure", "none") != "none"
-    parts = ["8 bytes a masked number" if masked else "4 bytes a number"]
+    parts = ["8 bytes per masked number" if masked else "4 bytes per number"]
     if any("sketch" in row.sends for row in report.rows):
-        parts.append("scatter sketches and their means as they are coded")
+        parts.append("sketches count as they are coded")
     if report.seeds > 1:
         parts.append("± is the standard deviation over seeds")
     return ", ".join(parts)
@@ -197,8 +208,8 @@ def _name(row: "Row") -> str:
 
 
 def _figures(row: "Row") -> list[str]:
-    sizes = [readable_bytes(row.up_bytes_per_client), readable_bytes(row.up_bytes_total)]
-    return [_accuracy(row), *sizes, readable_seconds(row.fit_seconds), readable_seconds(row.client_seconds)]
+    times = [readable_seconds(row.fit_seconds), readable_seconds(row.client_seconds)]
+    return [_accuracy(row), readable_bytes(row.up_bytes_per_client), *times]
 
 
 def _show_reasons(rows: Sequence["Row"]) -> None:
@@ -229,7 +240,7 @@ def _accuracy(row: "Row") -> str:
         return "not fitted"
     spread = "" if row.accuracy_std is None else f" ± {100 * row.accuracy_std:.2f}"
     missing = len(row.outcomes) - len(row.accuracies)
-    return f"{100 * row.accuracy:.2f}{spread}" + (f" ({missing} not fitted)" if missing else "")
+    return f"{100 * row.accuracy:.2f}{spread} %" + (f" ({missing} not fitted)" if missing else "")
 
 
 def _setting(row: "Row", swept: Sequence[str]) -> list[str]:
@@ -245,5 +256,5 @@ def _shared(report: "Report") -> str:
     """Return what all rows share, as one line: what a protection does only where there is one."""
     setting = report.rows[0].setting
     quiet = {"budget", "epsilon", "privacy", "projection"}
-    told = [key for key in SWEPT if getattr(setting, key) is not None or key not in quiet]
-    return setting.spelled([key for key in told if key not in report.swept])
+    shown = [key for key in SWEPT if getattr(setting, key) is not None or key not in quiet]
+    return setting.spelled([key for key in shown if key not in report.swept])

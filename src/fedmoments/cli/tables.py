@@ -68,7 +68,7 @@ def _drafted(data: str, categories: str, **columns: str | None) -> Any:
 
     made = load_data(data, table=f"draft:{categories}", test_share=0.0, **columns).table
     if made is None:
-        raise InputError(f"{data} is no raw table")
+        raise InputError(f"{data} is not a raw table")
     return made
 
 
@@ -83,7 +83,7 @@ def _after(draft: str, files: list[Path], least: int) -> Any:
     given = read_map(existing_file(Path(draft)))
     first = table_of(given)
     if first is None or first != given:
-        raise InputError(f"{draft} is no draft of a table: it holds {given}")
+        raise InputError(f"{draft} is not a draft of a table: it holds {given}")
     parts = list(contributions(files, whole=True))
     for part in parts:
         if part.feature_map != given.describe():

@@ -169,7 +169,7 @@ def _show_heads(tuning: Tuning) -> None:
     if heads:
         figures = [f"{name} {_percent(shots['accuracy'])}" for name, shots in [*heads.items()][:MOST_HEADS]]
         more = f" and {len(heads) - MOST_HEADS} more" if len(heads) > MOST_HEADS else ""
-        print_line(f"one-shot heads besides, accuracy %: {', '.join(figures)}{more}")
+        print_line(f"one-shot heads for comparison, accuracy %: {', '.join(figures)}{more}")
 
 
 def _show_fallen(tuning: Tuning) -> None:

@@ -284,7 +284,7 @@ def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | N
             "feature_map='auto' looks at features, but what was measured already arrived: give the map that it was "
             "measured behind"
         )
-    # What is no matrix of numbers is refused where it is measured, with the name of its client.
+    # What is not a matrix of numbers is refused where it is measured, with the name of its client.
     return recommended_map(_shapes(held))
 
 
@@ -303,7 +303,7 @@ def _count_classes(parties: Parties) -> int:
             counts.append(data.n_classes)
         else:
             labels = np.asarray(data[1])
-            # What is no label (NaN, text) is refused where it is measured, with the name of its client.
+            # What is not a label (NaN, text) is refused where it is measured, with the name of its client.
             whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
             counts.append(int(labels.max()) + 1 if labels.size and whole else 0)
     return max(1, *counts)

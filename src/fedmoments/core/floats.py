@@ -62,7 +62,7 @@ class _Scratch(threading.local):
         return self.rows[:n]
 
     def gram(self, rows: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
-        """Return ``weight``·RᵀR (d, d), its upper triangle meaningful, until the next one is asked for."""
+        """Return ``weight``·RᵀR (d, d), its upper triangle meaningful, until the next one is requested."""
         dim = rows.shape[1]
         if len(self.product) != dim:
             self.product = np.zeros((dim, dim), np.float32, order="F")

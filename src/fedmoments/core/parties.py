@@ -36,7 +36,7 @@ class Columns:
         Names or patterns (``emb*``) of feature columns, or of one column of vectors; all columns of numbers that are
         neither label nor client by default.
     targets
-        Names of columns of numbers that stand in for labels, and are no features; empty where there are classes.
+        Names of columns of numbers that stand in for labels, and are not features; empty where there are classes.
     """
 
     label: str = "label"
@@ -46,7 +46,7 @@ class Columns:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that are no features."""
+        """Columns that are not features."""
         return (*(self.targets or (self.label,)), self.client)
 
 
@@ -169,7 +169,7 @@ def _pair(client: Hashable, held: Any) -> tuple[ArrayLike, NDArray[Any]]:
     if isinstance(held, Mapping | str | bytes | Ledger) or not hasattr(held, "__len__") or len(held) != 2:
         raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(held)}")
     try:
-        return as_array(held[0]), as_array(held[1])  # what is no matrix is refused where it is measured
+        return as_array(held[0]), as_array(held[1])  # what is not a matrix is refused where it is measured
     except InputError as error:
         raise InputError(f"client {client!r}: {error}") from error
 
@@ -189,7 +189,7 @@ def _arrow(given: Any) -> Any:
     try:
         return arrow.table(given)
     except (TypeError, ValueError) as error:  # a column alone gives itself as Arrow does, too
-        raise InputError(f"a {type(given).__name__} is no table with named columns: {error}") from error
+        raise InputError(f"a {type(given).__name__} is not a table with named columns: {error}") from error
 
 
 def _split_table(given: Any, columns: Columns) -> dict[Any, Pair]:

@@ -23,7 +23,7 @@ BUSY_SECONDS = 60.0
 #: SQLite's own limit on one blob, less some room for the row around it.
 MOST_BLOB_BYTES = 10**9 - 2**20
 
-_AGAIN = "free space, mend the disk or end the process that holds it, then try again"
+_AGAIN = "free space, repair the disk or end the process that holds it, then try again"
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
     "PRAGMA secure_delete=ON",
@@ -73,7 +73,7 @@ class DurableFile:
         self._is_settled = self._in_doubt = self._has_failed = self._closed = False
         self._depth = 0
         if self.path is not None and not self.path.exists():
-            raise LedgerError(f"there is no {kind.name} at {self.path}: make one, or mend the path")
+            raise LedgerError(f"there is no {kind.name} at {self.path}: make one, or correct the path")
         try:
             with self._explained("nothing was opened", _AGAIN):
                 self._bring_up(self.connection)
@@ -194,7 +194,7 @@ class DurableFile:
             Make sure first that what can be read is on the disk, because others will rely on it. False: for looking,
             which a full disk does not prevent.
         """
-        with self._lock, self._explained("nothing was read", f"mend the disk, or {self.kind.remedy}"):
+        with self._lock, self._explained("nothing was read", f"repair the disk, or {self.kind.remedy}"):
             self._require_sound()
             if self.connection.in_transaction:
                 yield self.connection
@@ -311,7 +311,7 @@ class DurableFile:
         """Bring the tables of an older version up to this one; nothing that is there changes."""
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         while version != self.kind.version:
-            with self.writing(f"version {version} of its tables was not brought up") as writer:
+            with self.writing(f"version {version} of its tables was not upgraded") as writer:
                 if writer.execute("PRAGMA user_version").fetchone()[0] == version:  # else another process was faster
                     upgrade(writer, self.kind, version)
             version += 1

@@ -30,7 +30,7 @@ def part_of(target: Path) -> Iterator[Path]:
         part = Path(name)
         yield part
     except OSError as error:
-        raise LedgerError(f"{target} cannot be written ({error}): mend that and try again") from error
+        raise LedgerError(f"{target} cannot be written ({error}): correct that and try again") from error
     finally:
         if part is not None:
             for suffix in ("", *BESIDE):

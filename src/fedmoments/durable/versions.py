@@ -1,4 +1,4 @@
-"""Which kind of file, of which version: how tables are made, and brought up from an older version."""
+"""Which kind of file, of which version: how tables are made, and upgraded from an older version."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def upgrade(connection: Any, kind: Kind, version: int) -> None:
 
 
 def brought_up(connection: Any, copy: Any, kind: Kind) -> Any:
-    """Return a copy in memory of a file of an older version that cannot be brought up where it lies."""
+    """Return a copy in memory of a file of an older version that cannot be upgraded where it lies."""
     connection.backup(copy)
     while not is_current(copy, kind):
         copy.execute("BEGIN")

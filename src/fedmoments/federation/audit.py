@@ -26,7 +26,7 @@ class Audit:
     before, after
         What it would reveal with all samples, and with those that the policy lets out.
     withheld
-        What the policy keeps back, whether or not the server learns of it.
+        What the policy withholds, whether or not the server learns of it.
     policy
         The client's rules.
 
@@ -61,7 +61,7 @@ class Audit:
         labels
             (n,) the class of every sample, in the client's order.
         spec, dim
-            What is asked for, in how many dimensions.
+            What is requested, in how many dimensions.
         policy
             The client's rules.
         class_names

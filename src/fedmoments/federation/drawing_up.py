@@ -311,7 +311,7 @@ def _require_sketches_alone(heads: Mapping[str, Head], spec: StatisticsSpec) -> 
 def _within(
     budget: str | None, spec: StatisticsSpec, feature_map: FeatureMap | None, *, dim: int, n_classes: int, seed: int
 ) -> tuple[StatisticsSpec, FeatureMap | None]:
-    """Return what is asked for and behind which map, so that every client stays within its budget."""
+    """Return what is requested and behind which map, so that every client stays within its budget."""
     if not spec.has_sketch:
         return spec, feature_map
     width = feature_map.output_dim(dim) if feature_map else dim

@@ -85,7 +85,7 @@ def logged_versions(store: FederationStore) -> dict[str, Version]:
     """Return the version of every head that was fitted last from a ledger, by what its log says.
 
     Versions stand in files alone, never in what clients are asked to test: the same head must be the same bytes there,
-    so that a test that is asked for again tells nothing new.
+    so that a test that is requested again tells nothing new.
     """
     versions: dict[str, Version] = {}
     last: dict[str, str] = {}

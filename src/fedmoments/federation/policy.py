@@ -1,6 +1,6 @@
 """What a client lets out: its own rules, applied to its samples before anything is measured.
 
-The server asks; the client decides. Samples that a rule keeps back are never measured, so the rule holds exactly for
+The server asks; the client decides. Samples that a rule withholds are never measured, so the rule holds exactly for
 every moment, whatever is later derived from it. Unless its own rules say otherwise, a client withholds every class of
 which it has fewer than 5 samples: the mean of one sample is that sample.
 """
@@ -368,13 +368,13 @@ class ClientPolicy(PolicyRules):
         >>> ClientPolicy(small_sketches="refuse").limited(stats)
         Traceback (most recent call last):
         fedmoments.errors.PolicyError: this client's policy forbids it: sketch_spare: a scatter sketch of 6 samples of 1
-        classes, 5 to spare, was asked for, allowed are 20 or more; ...
+        classes, 5 to spare, was requested, allowed are 20 or more; ...
         """
         spare = spare_samples(stats)
         if stats.spec.has_sketch and self.small_sketches == "refuse" and spare < self.sketch_spare:
             raise PolicyError(
                 f"this client's policy forbids it: sketch_spare: a scatter sketch of {stats.n_samples} samples of "
-                f"{len(stats.classes)} classes, {spare} to spare, was asked for, allowed are {self.sketch_spare} or "
+                f"{len(stats.classes)} classes, {spare} to spare, was requested, allowed are {self.sketch_spare} or "
                 "more; nothing was sent: lower sketch_spare, send the trace alone (small_sketches = trace), or stay out"
             )
         return limit_sketch(stats, self.sketch_share, self.sketch_spare)

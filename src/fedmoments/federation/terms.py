@@ -278,9 +278,9 @@ class Terms:
         Raises
         ------
         FileFormatError
-            When the text is no terms, or terms that make no sense.
+            When the text is not terms, or terms that make no sense.
         """
-        with reading("these are no terms of a federation"):
+        with reading("these are not terms of a federation"):
             value = json.loads(text)
             if not isinstance(value, dict) or set(value) - _OPTIONAL != _ALL:
                 raise InputError(f"a JSON object with the fields {', '.join(sorted(_ALL))} was expected")

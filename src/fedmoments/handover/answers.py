@@ -34,7 +34,7 @@ class Asked:
     coverage: float | None = None
 
     def require_of(self, model: Model) -> None:
-        """Refuse a model that cannot say what is new to it, or that has no sets, where that is asked for."""
+        """Refuse a model that cannot say what is new to it, or that has no sets, where that is requested."""
         classifier = model.classifier
         if self.abstain is not None and classifier.familiar is None:
             raise InputError(
@@ -61,7 +61,7 @@ class Answer:
 
     ranked: tuple[tuple[str, float], ...]
     novel: bool = False
-    #: Classes that hold the true one with the coverage that was asked for.
+    #: Classes that hold the true one with the coverage that was requested.
     likely: tuple[str, ...] | None = None
 
     @property

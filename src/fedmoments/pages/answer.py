@@ -4,8 +4,10 @@ Two accuracies are told apart only beyond the noise: twice the square root of m(
 mean, n the number of test samples, s the larger deviation over seeds and k the number of seeds.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from html import unescape
 
 from fedmoments.core.observations import Report, Row
 from fedmoments.core.observations.interval import ERRORS, standard_error, wilson
@@ -14,7 +16,7 @@ from fedmoments.pages.formats import bytes_, count, list_of, percent, points, ti
 from fedmoments.pages.markup import Html, Node, join, tag
 from fedmoments.pages.reading import Panel, is_drawn, name_of, parties_words, place_of, rival_words
 
-__all__ = ["answer", "cheapest", "facts", "first_panel", "frontier", "noise_words", "question"]
+__all__ = ["answer", "answer_text", "cheapest", "facts", "first_panel", "frontier", "noise_words", "question"]
 
 #: Uploads that differ by less than this share count as the same bytes.
 SAME_BYTES = 0.02
@@ -78,6 +80,11 @@ def answer(report: Report) -> Html:
         top = cheap[0]
         parts = [*_thrift(report, cheap), *_best(report, rows, top)]
     return join([_where(report), *parts, better, _tested(report, top)])
+
+
+def answer_text(report: Report) -> str:
+    """Return the answer without markup, for a terminal."""
+    return unescape(re.sub("<[^>]*>", "", answer(report))).replace("\u202f", " ")
 
 
 def _tested(report: Report, row: Row) -> str:

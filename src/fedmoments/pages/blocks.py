@@ -60,7 +60,7 @@ def _plain(value: Any) -> Node:
 
 
 def fold(summary: Node, *body: Node, unfolded: bool = False) -> Html:
-    """Return what opens when it is asked for."""
+    """Return what opens when it is requested."""
     return tag("details", tag("summary", summary), *body, open=unfolded)
 
 

@@ -134,7 +134,7 @@ class Point:
     weight
         The higher, the more its label matters.
     span
-        Left and right end of a bar; it is no bar without.
+        Left and right end of a bar; it is not a bar without.
     joined
         Whether a line leads to it from the point before.
     symbol

@@ -30,7 +30,7 @@ def render(report: Report | Mapping[str, Any]) -> str:
     Raises
     ------
     InputError
-        When this is no report, or of another format.
+        When this is not a report, or of another format.
     FileFormatError
         When a part of the file is not what belongs there.
 

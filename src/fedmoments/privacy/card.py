@@ -37,7 +37,7 @@ def privacy_card(
     min_count
         Classes of fewer samples stay at the client; None where every client has a rule of its own.
     withheld
-        ``classes`` and ``samples`` that clients said they kept back, over all clients.
+        ``classes`` and ``samples`` that clients said they withheld, over all clients.
     spent
         Of differential privacy: ``epsilon``, ``delta``, ``releases``, and whatever else the accountant tells.
     obfuscation
@@ -82,7 +82,7 @@ def privacy_card(
 
 
 def _rule_facts(card: PrivacyCard) -> list[tuple[str, str]]:
-    """Return what was spent, and what clients kept back."""
+    """Return what was spent, and what clients withheld."""
     facts: list[tuple[str, str]] = []
     spent, withheld = card.spent or {}, card.withheld
     if spent.get("epsilon") is not None:

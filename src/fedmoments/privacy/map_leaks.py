@@ -193,7 +193,7 @@ def fewest_samples(outline: MapOutline, moments: Collection[str]) -> int:
     """
     if outline.is_linear or not outline.expands:
         return 1
-    # numbers_told is concave in n up to D + 1 and constant beyond, so that n·d exceeds it from one n on for ever
+    # numbers_told is concave in n up to D + 1 and constant beyond, so that n·d exceeds it from one n on
     low, high = 1, 1 + numbers_told(outline.after + 2, outline.after, moments, "class_grams") // outline.before
     while low < high:
         middle = (low + high) // 2

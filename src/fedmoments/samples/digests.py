@@ -157,7 +157,7 @@ def _are_files(items: Any) -> bool:
 
 def _of_each(items: Any) -> tuple[list[bytes], bool]:
     """Return the digests of items, and whether none of them is a file, which may change."""
-    # Once through: items may be read from a table when they are asked for.
+    # Once through: items may be read from a table when they are requested.
     hashed = [(_of_any(item), isinstance(item, Path)) for item in items]
     return [digest for digest, _ in hashed], not any(is_file for _, is_file in hashed)
 

@@ -135,7 +135,7 @@ def load_features(
     Raises
     ------
     FileFormatError
-        When the file is no npz archive, or is damaged.
+        When the file is not an npz archive, or is damaged.
     InputError
         When an array is missing, or is not what it must be.
 
@@ -245,7 +245,7 @@ def _count_classes(
         raise InputError(f"the number of classes must be 1 or more, not {given}")
     if names:
         if given not in (None, len(names)):
-            raise InputError(f"{path} names {len(names)} classes, but {given} were asked for")
+            raise InputError(f"{path} names {len(names)} classes, but {given} were requested")
         return len(names)
     if given is not None:
         return given

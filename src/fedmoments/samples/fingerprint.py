@@ -6,7 +6,7 @@ list, and two parties whose statements differ are never merged.
 
 All but the behaviour must be equal, and is named by the `Fingerprint.digest`. The behaviour (what the encoder makes of
 a public probe, see :mod:`fedmoments.samples.encoders.probe`) differs in its last bits between machines and runtimes:
-it must *agree*, and is no part of the digest. Terms carry the behaviour of the encoder that they were made with, so
+it must *agree*, and is not part of the digest. Terms carry the behaviour of the encoder that they were made with, so
 their id covers it; a party compares its own with that one and then works under the id of the terms.
 """
 
@@ -201,7 +201,7 @@ class Fingerprint:
                 f"a fingerprint must be a JSON object with the fields {sorted(wanted)}, but got {got}; "
                 f"it was damaged, or written by another version (this one writes format_version {FORMAT_VERSION})"
             )
-        with reading("this is no fingerprint"):
+        with reading("this is not a fingerprint"):
             return cls(
                 encoder=value["encoder"],
                 preprocessing=value["preprocessing"],

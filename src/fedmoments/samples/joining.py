@@ -13,7 +13,7 @@ __all__ = ["join_data"]
 
 
 class _Chained(Sequence[Any]):
-    """Sequences one after the other, whose items are read when they are asked for."""
+    """Sequences one after the other, whose items are read when they are requested."""
 
     def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
         self._parts = parts

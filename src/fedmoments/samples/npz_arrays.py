@@ -48,7 +48,7 @@ def read_npz(path: str | os.PathLike[str], known: Collection[str]) -> tuple[dict
     Raises
     ------
     FileFormatError
-        When the file is no sound archive, or an array in it is damaged or pickled.
+        When the file is not a sound archive, or an array in it is damaged or pickled.
 
     Examples
     --------

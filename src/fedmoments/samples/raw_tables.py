@@ -75,7 +75,7 @@ def read_map(path: Path) -> FeatureMap:
         raise InputError(f"there is no file {path} of a table: 'fedmoments table' makes one; or write {DRAFT}")
     if path.stat().st_size > _LARGEST_FILE:
         raise FileFormatError(f"{path} is larger than any description of a feature map")
-    with reading(f"{path} is no description of a feature map"):
+    with reading(f"{path} is not a description of a feature map"):
         return from_description(json.loads(path.read_bytes()))
 
 

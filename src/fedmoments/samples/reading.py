@@ -19,7 +19,7 @@ __all__ = ["DEFAULTS", "choose_encoder", "encode_parts", "read_data"]
 #: The encoder that is taken when none is named.
 DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
 
-_OWN = ("data", "strict")  # fields of a source that are no options of its reader, or are given as something else
+_OWN = ("data", "strict")  # fields of a source that are not options of its reader, or are given as something else
 
 
 def read_data(source: SampleSource, table: TableMap | None = None) -> DataSet:
@@ -44,7 +44,7 @@ def read_data(source: SampleSource, table: TableMap | None = None) -> DataSet:
 
 
 def choose_encoder(encoding: Encoding, modality: str, dim: int | None = None) -> Encoder:
-    """Return the encoder that was asked for, or the default one of the modality.
+    """Return the encoder that was requested, or the default one of the modality.
 
     Parameters
     ----------

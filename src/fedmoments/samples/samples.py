@@ -68,7 +68,7 @@ class Samples:
     ----------
     items
         n samples: paths of images, the bytes of image files, image arrays (h, w) or (h, w, 3) of uint8, sentences, or
-        rows of a feature matrix (n, d). A sequence may read its items when they are asked for.
+        rows of a feature matrix (n, d). A sequence may read its items when they are requested.
     labels
         (n,) int64 from 0 to len(class_names) − 1.
     class_names

@@ -127,7 +127,7 @@ def _read(
     try:
         return list(_lines(place, path.read_text("utf-8-sig").splitlines(), modality, problems))
     except UnicodeDecodeError as error:
-        raise InputError(f"it is no text file: {error}") from error
+        raise InputError(f"it is not a text file: {error}") from error
 
 
 def _of_folder(path: Path, modality: Modality, problems: Problems) -> Iterator[_Named]:

@@ -1,4 +1,4 @@
-"""What a client decides for itself. Nothing here travels: a server cannot choose what it reads or keeps back."""
+"""What a client decides for itself. Nothing here travels: a server cannot choose what it reads or withholds."""
 
 import re
 from collections.abc import Mapping

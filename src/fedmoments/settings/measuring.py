@@ -47,7 +47,7 @@ class MeasureSettings(Computing):
 
 @dataclass(frozen=True)
 class MapSettings:
-    """Maps of features before they are measured, besides those that are asked for by name."""
+    """Maps of features before they are measured, besides those that are requested by name."""
 
     normalize: bool = option(False, "Scale every sample to unit norm first.", "--normalize")
     fourier: int | None = option(None, "Then map to D random Fourier features (fed3r-rf).", metavar="D")

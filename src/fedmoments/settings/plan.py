@@ -15,7 +15,7 @@ __all__ = ["AUTO", "BATCHNORMS", "RANDOM", "STAGES", "TuningPlan"]
 AUTO = "auto"
 #: Rate where none is given and none can follow.
 _PLAIN_RATE = 0.01
-#: The start that is no head.
+#: The start that is not a head.
 RANDOM = "random"
 #: What is trained: the head alone; encoder and head; the encoder alone, under a frozen head.
 STAGES = ("lp", "ft", "feat")

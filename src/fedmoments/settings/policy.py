@@ -59,7 +59,7 @@ class PolicyRules:
     max_means
         Into at most so many means a class may be split; None: any number.
     report_withheld
-        Whether the server learns how many classes and samples were kept back.
+        Whether the server learns how many classes and samples were withheld.
     small_classes
         ``withhold``, or ``merge``: a class whose several means would be over fewer than `min_count` samples is sent as
         one mean; and where one node serves several clients, a class that is too small at a client is measured by the
@@ -109,7 +109,7 @@ class PolicyRules:
     max_bytes: int | None = _rule(None, "Send no contribution with more bytes.", metavar="BYTES")
     moments: tuple[str, ...] | None = _rule(None, "Allow only these moments to leave.", "--allow", metavar="MOMENT,…")
     max_means: int | None = _rule(None, "Allow at most this many means per class.", metavar="N")
-    report_withheld: bool = _rule(True, "Tell the server how many classes and samples were kept back.")
+    report_withheld: bool = _rule(True, "Tell the server how many classes and samples were withheld.")
     small_classes: str = _rule(
         "withhold", "withhold, or merge: send one mean for a class too small for several.", metavar="withhold|merge"
     )

@@ -23,7 +23,7 @@ _federation = partial(option, group="Federation")
 
 @dataclass(frozen=True)
 class TermsSettings(EncoderChoice, Columns, FromFile):
-    """A federation to be: what its clients are asked for.
+    """A federation to be: what its clients are requested.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     name: str = option("", "Name of the federation.", common=1)
     heads: tuple[str, ...] = option(
         (),
-        "Heads to serve, separated by commas; clients are asked for the fewest moments that these need.",
+        "Heads to serve, separated by commas; clients are requested the fewest moments that these need.",
         shown="auto; fedcof where privacy or --rows allow no sketch",
         common=3,
     )

@@ -23,7 +23,7 @@ class AnswerSettings:
     )
 
     def shares(self) -> dict[str, float | None]:
-        """Return both as numbers between 0 and 1; None where nothing was asked for.
+        """Return both as numbers between 0 and 1; None where nothing was requested.
 
         Examples
         --------

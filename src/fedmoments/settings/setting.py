@@ -129,7 +129,7 @@ class Setting:
         1,
         "means per client",
         subject="number of means per client",
-        spell=lambda number: f"{counted('mean', number)} a client and class",
+        spell=lambda number: f"{counted('mean', number)} per client and class",
         number=True,
         concerns=lambda row: "client_means" in row.sends,
         several="means_per_client",
@@ -137,8 +137,8 @@ class Setting:
     shrinkage: str | None = swept(
         None,
         "shrinkage",
-        none="each head’s own",
-        without="each head's own shrinkage",
+        none="default",
+        without="default shrinkage",
         concerns=_is_shrunk,
         several="shrinkages",
         typed=Option(
@@ -206,7 +206,7 @@ class Setting:
         Examples
         --------
         >>> Setting(100, "dirichlet:0.1", 2, "0.5", 64).spelled(list(SWEPT)[:5])
-        '100 clients, Dirichlet 0.1, 2 means a client and class, shrinkage 0.5, projected to 64 dimensions'
+        '100 clients, Dirichlet 0.1, 2 means per client and class, shrinkage 0.5, projected to 64 dimensions'
         """
         return separator.join(spelled(key, getattr(self, key)) for key in keys)
 

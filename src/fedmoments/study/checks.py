@@ -201,7 +201,7 @@ def _check_starts(study: TuningStudy) -> None:
         raise InputError("there is nothing to tune: give at least one start and one optimiser")
     for start in study.starts:
         if is_file(start) and not Path(start).is_file():
-            raise InputError(f"the start {start} is no file")
+            raise InputError(f"the start {start} is not a file")
 
 
 def _check_heads(study: TuningStudy) -> None:
@@ -219,7 +219,7 @@ def _check_names(study: TuningStudy) -> None:
     starts: dict[str, str] = {}
     for start in study.starts:
         if all_names([start]) != (start,):
-            raise InputError(f"'{start}' is no start: name the heads to start from one by one")
+            raise InputError(f"'{start}' is not a start: name the heads to start from one by one")
         word = start_word(start)
         if word in starts:
             raise InputError(

@@ -75,7 +75,7 @@ class Memory:
     Attributes
     ----------
     found
-        How much of what was asked for was known; whoever uses a value that :meth:`find` returned counts it.
+        How much of what was requested was known; whoever uses a value that :meth:`find` returned counts it.
     added
         What was kept since it was made, as it stands in the file, by the digest of its key.
 

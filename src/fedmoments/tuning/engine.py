@@ -187,7 +187,7 @@ def unpack_parameters(data: bytes, whose: str) -> tuple[Arrays, Arrays | None, d
     for name, array in tensors.items():
         part, slash, rest = name.partition("/")
         if part not in parts or not slash or array.dtype.kind != "f":
-            raise InputError(f"{whose} sent '{name}' of type {array.dtype}, which is no parameter")
+            raise InputError(f"{whose} sent '{name}' of type {array.dtype}, which is not a parameter")
         parts[part][rest] = array
     controlled = header.get("controlled") is True
     return parts["parameters"], parts["control"] if controlled else None, dict(header)

@@ -80,10 +80,10 @@ class Checkpoint:
         if header.get("basis") != basis:
             raise InputError(
                 f"{path} is the checkpoint of another run (another plan, start, split or data): give another folder, "
-                "or delete it to begin anew"
+                "or delete it to start over"
             )
         groups: dict[str, Arrays] = {group: {} for group in _GROUPS}
-        with reading(f"{path} is no checkpoint"):
+        with reading(f"{path} is not a checkpoint"):
             for name, array in tensors.items():
                 group, _, rest = name.partition("/")
                 groups[group][rest] = array
@@ -190,7 +190,7 @@ def _resume(run: "_Run", checkpoint: Path, key: str) -> int | None:
     run.restore(saved)
     if run.round > run.plan.rounds:
         raise InputError(
-            f"{checkpoint} is of round {run.round}, but {run.plan.rounds} rounds were asked for: ask for more, or give "
+            f"{checkpoint} is of round {run.round}, but {run.plan.rounds} rounds were requested: ask for more, or give "
             "another folder"
         )
     return run.round

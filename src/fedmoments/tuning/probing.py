@@ -227,7 +227,7 @@ class FeatureEngine:
             client = name[len(_CONTROL) : -len(ending) - 1] if ending and name.startswith(_CONTROL) else None
             if client not in self._samples or ending is None:
                 raise InputError(
-                    f"'{name}' is no state of this engine: it was saved with other clients or another stage"
+                    f"'{name}' is not a state of this engine: it was saved with other clients or another stage"
                 )
             controls.setdefault(client, {})[ending] = array
         self._controls = {

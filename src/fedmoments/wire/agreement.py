@@ -116,7 +116,7 @@ def rows_of(spec: StatisticsSpec, rows: str) -> str:
     if rows not in ("int64", "budget"):
         raise InputError(
             f"beside scatter sketches with a budget ('{budget}') means travel in the code that it leaves them, but "
-            f"{rows!r} was asked for: leave rows out, or plan sketches by rank"
+            f"{rows!r} was requested: leave rows out, or plan sketches by rank"
         )
     if spec.means_per_client > 1:
         raise InputError(

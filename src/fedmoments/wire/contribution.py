@@ -118,7 +118,7 @@ class Contribution:
     statistics
         In fixed point: exactly what a ledger adds. Their arrays are views of the bytes that were decoded.
     withheld
-        How much the client's own policy kept back.
+        How much the client's own policy withheld.
     size
         Bytes of the whole contribution.
 
@@ -176,7 +176,7 @@ def encode(
     key
         Its identity key.
     withheld
-        How much its own policy kept back.
+        How much its own policy withheld.
 
     Raises
     ------

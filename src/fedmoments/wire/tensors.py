@@ -36,7 +36,7 @@ _MOST_WITHHELD = 2**63 - 1
 
 @dataclass(frozen=True)
 class Withheld:
-    """How much a client's own policy kept back; travels signed, so that what is missing is known to be missing.
+    """How much a client's own policy withheld; travels signed, so that what is missing is known to be missing.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ def test_a_swept_part_is_one_field(reports: dict[str, fm.Report]) -> None:
 def test_what_is_no_report_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text('{"rows": [')
-    with pytest.raises(FileFormatError, match=r"results\.json is no JSON of ours"):
+    with pytest.raises(FileFormatError, match=r"results\.json is not JSON of ours"):
         fm.read_report(path)
     path.write_text('{"rows": [], "format": 1}')
     with pytest.raises(InputError, match="format 1, but this release reads format 2"):

@@ -314,7 +314,7 @@ def test_ranks_and_buffers_that_cannot_be_are_refused() -> None:
     with pytest.raises(InputError, match="a buffer of 22 rows"):
         ScatterStream(50, 3, buffer=22)
     stream = streamed(narrow(90, 3), *samples(600, 90, 3))
-    with pytest.raises(InputError, match=r"0 to 3 rows.*4 were asked for"):
+    with pytest.raises(InputError, match=r"0 to 3 rows.*4 were requested"):
         stream.factor(4)
-    with pytest.raises(InputError, match="-1 were asked for"):
+    with pytest.raises(InputError, match="-1 were requested"):
         ScatterStream(3, 3).factor(-1)

@@ -128,7 +128,7 @@ def test_a_later_run_against_the_same_ledger_takes_in_who_was_missing(make: Made
 
 def test_too_few_clients_fail_the_run_and_lose_nothing(make: Made) -> None:
     plan = make(nodes=12)
-    with pytest.raises(DeploymentError, match=r"7 clients with samples were asked for .*, and the ledger has 5"):
+    with pytest.raises(DeploymentError, match=r"7 clients with samples were requested .*, and the ledger has 5"):
         run(plan, per_round=5, quorum=7)
     with FederationStore.open(plan.server.ledger) as store:
         assert store.status().clients == 5

@@ -254,7 +254,7 @@ def test_a_client_node_is_no_helper_and_a_helper_no_client(make: Made) -> None:
     ]
     replies = list(grid.send_and_receive([Message(content_of(told, b""), node, kind) for node, kind, told in kinds]))
     said = [str(reply.error.reason) for reply in replies]
-    assert "this node is no helper" in said[0]
+    assert "this node is not a helper" in said[0]
     assert "contributes nothing" in said[1]
     assert "evaluates nothing" in said[2]
 
@@ -407,6 +407,6 @@ def test_a_policy_can_ask_for_masks_and_for_noise(make: Made) -> None:
 
 def test_quorum_counts_the_members_of_batches(make: Made) -> None:
     plan = make(heads=HEADS, privacy=SUMS)
-    with pytest.raises(DeploymentError, match=r"12 clients .* were asked for .* has 9"):
+    with pytest.raises(DeploymentError, match=r"12 clients .* were requested .* has 9"):
         run(plan, nodes=[0, 1, 3], quorum=12)
     assert run(plan, quorum=12).fitted

@@ -214,7 +214,7 @@ def test_a_helper_that_opened_nothing_costs_nobody_its_place(make: Made, agreed:
 
 
 def answer_lost(message: Message, context: Context) -> Message:
-    """Open what is asked for, and lose the answer: the leader may have read it."""
+    """Open what is requested, and lose the answer: the leader may have read it."""
     fields, _ = read_content(message.content, most_bytes=2**30)
     reply = real.unmask(message, context)
     if fields["step"] in ("draw", "reveal", "admit"):  # nothing is opened there

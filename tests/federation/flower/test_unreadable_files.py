@@ -1,4 +1,4 @@
-"""Unreadable files and classes that rules keep back: named in the party's own record, counted for the server."""
+"""Unreadable files and classes that rules withhold: named in the party's own record, counted for the server."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_unreadable_files_are_named_at_home_and_counted_in_the_contribution(
     show_plan(tmp_path / "client.toml", settings, terms, json=False)
     plan = capsys.readouterr().out
     assert "withheld: 1 class, 5 samples" in plan
-    assert "kept back by this client's own rules, as too small: owl" in plan
+    assert "withheld by this client's own rules, as too small: owl" in plan
     assert "3 files could not be read, and would be left out: cat/x.png, dog/y.png, dog/z.png" in plan
     offer = Node(settings).contribute(terms, most_bytes=2**30)
     assert not offer.declined

@@ -131,7 +131,7 @@ def test_certificates_are_warned_of_and_refused_in_words(tmp_path: Path) -> None
         note(101)
     with pytest.raises(InputError, match="this machine's clock says"):
         note(-2)
-    with pytest.raises(InputError, match="is no certificate"):
+    with pytest.raises(InputError, match="is not a certificate"):
         expiry_note(authority.key, "it")
 
 

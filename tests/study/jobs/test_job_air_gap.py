@@ -16,7 +16,7 @@ MEASURE = ("--head", "gh-lda", "--fixed-point")
 
 @pytest.fixture
 def shots(tmp_path: Path, draw_photos: Callable[..., list[Path]]) -> str:
-    """A folder in one part, 8 images of each of 3 classes, and one file that is no image."""
+    """A folder in one part, 8 images of each of 3 classes, and one file that is not an image."""
     files = draw_photos(tmp_path / "shots", 8, seed=3)
     files[0].with_name("torn.jpg").write_bytes(b"no image")
     return "folder:shots"
@@ -100,7 +100,7 @@ def test_sentences_go_the_same_way(run: Any, sentences: str) -> None:
         (("measure", "shots", "--encode", "blocks", "--encoder", "x", "-o", "x"), "name the encoder by --encode"),
         (("measure", "folder:nowhere", "-o", "x"), "nowhere"),
         (("encode", "folder:shots", "--encoder", "blocks", "-o", "x.features"), "write to x.features.npz"),
-        (("encode", "-o", "x.npz"), "say what to encode"),
+        (("encode", "-o", "x.npz"), "nothing to encode"),
     ],
 )
 def test_what_cannot_be_done_is_said(run: Any, shots: str, words: tuple[str, ...], message: str) -> None:

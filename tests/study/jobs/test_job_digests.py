@@ -115,9 +115,9 @@ def test_too_many_numbers_are_measured_in_float64_and_said(
             "numbers: too many to measure client by client here (the most are 10,000 numbers" in each["digest_reason"]
         )
     assert details[1]["confusion"] == detail["confusion"]
-    text = run(*arguments).stdout
+    text = run(*arguments, "-v").stdout
     assert f"note: no digest of fedncm, gh-qda: {details[0]['digest_reason']}" in " ".join(text.split())
-    assert "as a federation would fit them" not in text
+    assert "digests that a federation arrives at" not in text
 
 
 @pytest.mark.parametrize(("factor", "why"), [(100.0, "a training sample has the norm"), (4.0, None)])
@@ -134,10 +134,10 @@ def test_features_beyond_the_norm_bound_do_not_stop_a_job(features: str, factor:
 
 def test_the_command_prints_sixteen_digits_of_each(features: str, run: Callable[..., Any]) -> None:
     arguments = ("simulate", features, "--heads", "fedcof,gh-lda", "--clients", "9,5", "--seeds", "2", "--seed", "4")
-    text = run(*arguments).stdout
+    text = run(*arguments, "-v").stdout
     details = json.loads(run(*arguments, "--json").stdout)["details"]
-    below = text[text.index("as a federation") :].split("\n")
-    assert below[0] == "as a federation would fit them, seed 4, 9 clients"
+    below = text[text.index("digests that") :].split("\n")
+    assert below[0] == "digests that a federation arrives at, seed 4, 9 clients"
     assert below[1] == "each client sends counts + gram + client_means"
     for line, detail in zip(below[3:5], details, strict=True):
         assert line.split() == [detail["head"], detail["digest"][:16], detail["statistics_digest"][:16]]

@@ -1,4 +1,4 @@
-"""Samples are hashed once in a run, however often their digests are asked for, and again when a file has changed."""
+"""Samples are hashed once in a run, however often their digests are requested, and again when a file has changed."""
 
 from collections import Counter
 from pathlib import Path

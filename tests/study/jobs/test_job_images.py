@@ -30,7 +30,7 @@ def test_a_folder_of_images_is_encoded_once(photos: str) -> None:
 
 @pytest.fixture
 def damaged(photos: str) -> list[str]:
-    """Four files that are no images, two of them of the test part."""
+    """Four files that are not images, two of them of the test part."""
     sound = Path("photos/train/red/0.jpg").read_bytes()
     bad = {"train/red/3.jpg": b"", "train/green/z.jpg": b"text", "test/blue/2.jpg": sound[:200], "test/red/5.jpg": b"x"}
     for name, content in bad.items():

@@ -91,7 +91,7 @@ def test_sentences_come_from_files_and_options(run: Any, model_of_sentences: str
     classifier = fm.load(model_of_sentences)
     assert all(each["class"] in classifier.class_names for each in found["predictions"])
     Path("new.bin").write_bytes(b"\xff\xfe\x00")
-    assert "new.bin: it is no text file" in run("predict", model_of_sentences, "new.bin", code=2).stderr
+    assert "new.bin: it is not a text file" in run("predict", model_of_sentences, "new.bin", code=2).stderr
 
 
 def test_an_encoder_with_another_fingerprint_is_refused(run: Any, model: str) -> None:

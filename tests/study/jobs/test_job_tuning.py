@@ -229,7 +229,7 @@ def test_the_narrowest_number_of_a_run_wins() -> None:
     ("change", "told"),
     [
         ({"starts": ("fedcov",)}, "file of a classifier. 'fedcov': did you mean 'fedcof'"),
-        ({"starts": ("none.safetensors",)}, "is no file"),
+        ({"starts": ("none.safetensors",)}, "is not a file"),
         ({"optimisers": ("adam",)}, "unknown optimiser 'adam'"),
         ({"plan": {"lrr": 1.0}}, "unknown number of a plan 'lrr'"),
         ({"plan": {"lr": -1.0}}, "lr must be 0 or more"),
@@ -239,7 +239,7 @@ def test_the_narrowest_number_of_a_run_wins() -> None:
         ({"starts": ()}, "at least one start"),
         ({"refit": ("ridge9",)}, "unknown head 'ridge9'"),
         ({"starts": ("random", "fedcof", "random")}, "'random' and 'random' would write the same files"),
-        ({"starts": ("all",)}, "'all' is no start"),
+        ({"starts": ("all",)}, "'all' is not a start"),
         ({"optimisers": ("fedavg", "fedavg")}, "every optimiser is run once"),
     ],
 )

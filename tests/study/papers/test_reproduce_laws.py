@@ -65,7 +65,7 @@ def claims(found: dict[str, Any]) -> dict[str, str]:
 
 
 def measured(name: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Run an experiment anew, with fewer draws where that is asked for."""
+    """Run an experiment anew, with fewer draws where that is requested."""
     changed = experiment(name)
     return run_experiment(
         type(changed)(**{**vars(changed), "settings": {**changed.settings, **(settings or {})}}), world()

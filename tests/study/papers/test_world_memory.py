@@ -103,7 +103,7 @@ def test_changed_settings_are_told(data: StudySettings) -> None:
     table = read_experiment("fedcof/t", TABLE)
     world = World(data, seeds=2, cache_dir=False)
     found = run_experiment(table, world, Request(changes={"clients": [5]}))
-    assert "clients is 5 instead of 10, 999, as was asked for" in found["deviations"]
+    assert "clients is 5 instead of 10, 999, as was requested" in found["deviations"]
     with pytest.raises(UnknownNameError, match="did you mean 'clients'"):
         run_experiment(table, world, Request(changes={"cleints": [5]}))
 

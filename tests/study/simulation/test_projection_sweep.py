@@ -197,7 +197,7 @@ def test_a_projection_to_more_dimensions_is_refused(features: Features, monkeypa
     simulate(features, ["fedncm"], clients=[2], projections=[DIM], seeds=1)
     monkeypatch.setattr(fm.Ledger, "of", None)
     with pytest.raises(
-        InputError, match=f"have {DIM}; {DIM + 1} were asked for: ask for 1 to {DIM}, or ask for 'full'"
+        InputError, match=f"have {DIM}; {DIM + 1} were requested: ask for 1 to {DIM}, or ask for 'full'"
     ):
         simulate(features, ["fedncm"], clients=[2], projections=[4, DIM + 1])
 

@@ -109,7 +109,7 @@ def test_under_noise_features_are_bounded_by_a_public_map() -> None:
 @pytest.mark.parametrize(
     ("agreed", "why"),
     [
-        (Agreed(epsilon=2.0, unit="client", client_norm=20.0), "hiding one client was asked for"),
+        (Agreed(epsilon=2.0, unit="client", client_norm=20.0), "hiding one client was requested"),
         (Agreed(epsilon=2.0, noise="local"), "cannot be released with differential privacy"),
         (Agreed(secure="sums"), "choose the modes two-phase or cohorts"),
     ],

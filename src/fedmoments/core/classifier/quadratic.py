@@ -1,7 +1,7 @@
 """Quadratic classifiers: log-densities of Gaussians with a covariance of their own, full, diagonal or low-rank.
 
 Each may live in a subspace: with a ``basis`` (d, k) features are (x − offset)·basis before anything else, and all other
-arrays have k dimensions instead of d. A linear term w_c·z on top of a Gaussian score is no classifier of a new kind,
+arrays have k dimensions instead of d. A linear term w_c·z on top of a Gaussian score is not a classifier of a new kind,
 because −½ (z−μ)ᵀP(z−μ) + w·z = −½ (z−μ′)ᵀP(z−μ′) + w·μ + ½ wᵀP⁻¹w with μ′ = μ + P⁻¹w; :meth:`plus_linear` moves it in.
 """
 
@@ -93,7 +93,7 @@ class DiagonalClassifier(Classifier, kind="diagonal"):
 
 
 def _away(classifier: "Gaussian", Z: Floats, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return z − μ_c (n, k) of features (n, d) and the class (n,) that is asked for each of them."""
+    """Return z − μ_c (n, k) of features (n, d) and the class (n,) that is requested each of them."""
     arrays = {name: array for name, array in classifier.arrays() if name in ("offset", "basis")}
     return np.asarray(_centred(np.asarray(Z, np.float64), arrays) - classifier.means[labels])
 

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def target_matrix(targets: ArrayLike) -> NDArray[np.float64]:
-    """Return targets as (n, m), refusing what is no number.
+    """Return targets as (n, m), refusing what is not a number.
 
     Examples
     --------

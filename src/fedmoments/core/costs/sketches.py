@@ -118,7 +118,7 @@ def plan_of(
     n_classes, dim
         C, and the dimension of the features as they are, which words like ``means`` refer to.
     projection
-        Dimensions that were asked for besides.
+        Dimensions that were requested besides.
 
     Examples
     --------

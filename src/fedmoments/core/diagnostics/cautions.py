@@ -1,7 +1,7 @@
 """What deserves a second look, in plain words, with what to do about it: one function a kind.
 
 Each looks at what was found and returns one caution for all classes that it concerns, worst first, or None. A figure
-that chance alone could show is no caution.
+that chance alone could show is not a caution.
 """
 
 from collections.abc import Callable, Iterable

@@ -222,7 +222,7 @@ class Spectrum:
     source
         Where the covariance comes from: ``exact`` or ``free``.
     shrinkage
-        As it was asked for.
+        As it was requested.
     dof
         ν, degrees of freedom behind it: N − C of an exact one, Σ(K_c − 1) of a free one.
     before, after

@@ -15,7 +15,7 @@ __all__ = ["class_whiteners", "log_determinants"]
 
 Floats = NDArray[np.float64]
 
-#: Reciprocal condition of a covariance of unit diagonal, below which it is inverted in float64 whatever was asked for.
+#: Reciprocal condition of a covariance of unit diagonal, below which it is inverted in float64 whatever was requested.
 LEAST_CONDITION = 1e-4
 #: Variances between this and its inverse are far from the ends of float32.
 MOST_SPAN = 1e24

@@ -18,7 +18,7 @@ Given = TypeVar("Given", bound=type[Head] | Head | Preset[Head])
 HEADS: Registry[Preset[Head]] = Registry(
     "head", group="fedmoments.heads", accept=preset_of(Head), built_in=scan("fedmoments.core.heads", "PRESETS")
 )
-#: Heads whose targets are no classes (:mod:`fedmoments.core.targets`): not for simulations of classes.
+#: Heads whose targets are not classes (:mod:`fedmoments.core.targets`): not for simulations of classes.
 TARGET_HEADS: Registry[Preset[Head]] = Registry(
     "head for targets",
     group="fedmoments.target_heads",
@@ -77,7 +77,7 @@ def head_names() -> tuple[str, ...]:
 
 
 def make_head(name: str, **hyper: Any) -> Head:
-    """Return the head of that name with these hyper-parameters, also one for targets that are no classes.
+    """Return the head of that name with these hyper-parameters, also one for targets that are not classes.
 
     Examples
     --------

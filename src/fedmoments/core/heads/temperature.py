@@ -9,7 +9,7 @@ the same mean of margins to the average class, s_c(μ_c) − Σ_r π_r s_r(μ_c)
 
 - σ²/(2g) is the temperature at which scores *are* the log-densities of Gaussians: 1 for LDA, whose g is ½σ². No honest
   model is surer of itself than that.
-- Real features are no Gaussians: classes have parts, tails and wrong labels, and the many weak directions that add up
+- Real features are not Gaussians: classes have parts, tails and wrong labels, and the many weak directions that add up
   to a Mahalanobis distance do not vary independently. Where classes overlap, margins are worth half of what Gaussians
   make of them (σ²/g); where they do not, the odds of a class at its own mean stay near e¹⁰, however far its rival is
   (g/10). In few dimensions Gaussians are nearly right, which the share d/(d + 64) says.
@@ -17,7 +17,7 @@ the same mean of margins to the average class, s_c(μ_c) − Σ_r π_r s_r(μ_c)
   one size, and about 3 with the 77 of BANKING77.
 
 Where the covariance is known by its diagonal, or by one number, features count as independent that are not. How they
-vary together is seen in the other class means: those of a third class are no samples of c, but differ from each other
+vary together is seen in the other class means: those of a third class are not samples of c, but differ from each other
 in the directions in which features differ at all. With b the deviation of m over the means of classes other than c and
 r, and κ² the variance inside classes over that of class means,
 

@@ -352,7 +352,7 @@ def from_description(description: Mapping[str, object]) -> FeatureMap:
     Traceback (most recent call last):
     fedmoments.errors.UnknownNameError: unknown feature map 'normalise': did you mean 'normalize'? Known are: ...
     """
-    given: object = description  # it may have come as JSON from elsewhere: the type hint is no proof
+    given: object = description  # it may have come as JSON from elsewhere: the type hint is not proof
     kind = given.get("kind") if isinstance(given, Mapping) else None
     if not isinstance(kind, str):
         raise InputError(

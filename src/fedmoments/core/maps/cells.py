@@ -12,7 +12,7 @@ from fedmoments.errors import InputError
 
 __all__ = ["LARGEST", "MISSING", "category_code", "cell_number", "cell_text", "cells_of", "is_tabular"]
 
-#: Code of a missing cell: the lowest float32, which is no number that anybody measured.
+#: Code of a missing cell: the lowest float32, which is not a number that anybody measured.
 MISSING = float(np.finfo(np.float32).min)
 #: Numbers of larger size are refused: their squares, and sums of these, would leave what computes safely.
 LARGEST = 1e30
@@ -96,7 +96,7 @@ def cells_of(given: Any, names: Sequence[str] | None = None) -> dict[str, Sequen
     Raises
     ------
     InputError
-        When it is no table, or lacks a column.
+        When it is not a table, or lacks a column.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class Numbers:
         _check_name(self.name, "a column")
         _check_flag(self.missing, f"missing of the column '{self.name}'")
         for what, value in (("center", self.center), ("scale", 1.0 if self.scale is None else self.scale)):
-            given: object = value  # it may have come as JSON from elsewhere: the type hint is no proof
+            given: object = value  # it may have come as JSON from elsewhere: the type hint is not proof
             if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) <= LARGEST:
                 raise InputError(f"{what} of the column '{self.name}' must be a number, but got {value!r:.80}")
         if self.scale is not None and not self.scale >= 1 / LARGEST:
@@ -321,7 +321,9 @@ def _code_column(column: Numbers | Categories, cells: Sequence[Any]) -> npt.NDAr
         try:
             code = known.get(key)
         except TypeError:
-            raise InputError(f"row {row + 1} of the column '{column.name}': {type(cell).__name__} is no cell") from None
+            raise InputError(
+                f"row {row + 1} of the column '{column.name}': {type(cell).__name__} is not a cell"
+            ) from None
         if code is None:
             try:
                 code = known[key] = column.code(cell)

@@ -223,7 +223,7 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     Raises
     ------
     FileFormatError
-        When the file is no JSON, or holds what does not belong there.
+        When the file is not JSON, or holds what does not belong there.
 
     Examples
     --------
@@ -233,5 +233,5 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     ...     read_report(Path(folder, "results.json")).data.name
     'toy'
     """
-    with reading(f"{path} is no JSON of ours"):
+    with reading(f"{path} is not JSON of ours"):
         return Report.from_dict(json.loads(Path(path).read_bytes()), str(path))

@@ -141,7 +141,7 @@ class Ledger:
         """
         if client in self._slots:
             raise LedgerError(
-                f"client {client!r} is in the ledger already: use replace to change its contribution, or leave first"
+                f"client {client!r} is already in the ledger: use replace to change its contribution, or leave first"
             )
         part = self._accepted(client, contribution)
         self.spec = self.spec.with_plan(part.spec.plan)  # of the first contribution, where none was agreed on
@@ -389,7 +389,7 @@ class Ledger:
                 "give leave() the contribution that it had joined with"
             )
         if slot not in self._digests:
-            raise LedgerError(f"client {client!r} joined for good, as it was asked for, so that it cannot leave")
+            raise LedgerError(f"client {client!r} joined for good, as it was requested, so that it cannot leave")
         part = self._accepted(client, contribution, leaving=self._count_of(client))
         # what joined before classes were added has the digest of fewer
         sizes = (n for n in (*self._former, self.n_classes) if part.classes.max(initial=-1) < n)

@@ -144,7 +144,7 @@ def _accept(given: Any, name: str | None) -> Moment:
         raise InputError("it must be a class made from fedmoments.Moment, or one of its objects")
     accepted: Moment = kind() if isinstance(given, type) else given
     if name is not None and name != accepted.name:
-        raise InputError(f"it calls itself '{accepted.name}', but '{name}' was asked for: files hold its own name")
+        raise InputError(f"it calls itself '{accepted.name}', but '{name}' was requested: files hold its own name")
     check_moment(accepted)
     return accepted
 

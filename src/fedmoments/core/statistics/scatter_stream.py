@@ -405,7 +405,7 @@ class ScatterStream:
         if rank < 0 or (rank > self.capacity and self._error > 0):
             raise InputError(
                 f"a stream that has compressed its rows has a factor of 0 to {self.capacity} rows, its capacity, but "
-                f"{rank} were asked for: give it a larger capacity before it begins"
+                f"{rank} were requested: give it a larger capacity before it begins"
             )
         late = self._centred()
         if self._gram is None:

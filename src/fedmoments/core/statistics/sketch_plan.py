@@ -322,7 +322,7 @@ class SketchPlan:
         return int(fits)
 
     def __str__(self) -> str:
-        # Neither share nor spare: they say how much a client keeps back, and a client that keeps back more by its own
+        # Neither share nor spare: they say how much a client withholds, and a client that withholds more by its own
         # policy contributes the same kind of statistics, of the same digest.
         size = f"budget {self.budget}" if self.budget is not None else f"rank {self.rank} in {self.code}"
         return f"{size}, rows a class" if self.by_class else size

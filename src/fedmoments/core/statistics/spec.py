@@ -146,7 +146,7 @@ class StatisticsSpec:
     def __or__(self, other: "StatisticsSpec") -> "StatisticsSpec":
         if self.sketch and other.sketch and self.sketch != other.sketch:
             raise InputError(
-                f"one upload has one scatter sketch, but {self.sketch} and {other.sketch} are asked for: choose one"
+                f"one upload has one scatter sketch, but {self.sketch} and {other.sketch} are requested: choose one"
             )
         shares = max(self.means_per_client, other.means_per_client)
         return StatisticsSpec(self.moments | other.moments, shares, self.sketch or other.sketch)

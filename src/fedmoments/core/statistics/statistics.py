@@ -318,7 +318,7 @@ class Statistics:
         if not spec <= self.spec:
             asked, held = told_apart(spec, self.spec)
             raise MissingMomentError(
-                f"statistics of {asked} were asked for, but these hold {held}: measure again with "
+                f"statistics of {asked} were requested, but these hold {held}: measure again with "
                 f"a spec that includes what is missing"
             )
         spec = spec.with_plan(self.spec.sketch)

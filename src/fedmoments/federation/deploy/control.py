@@ -273,7 +273,7 @@ def _error(said: str) -> str:
 
 
 def _wait_any(processes: list[Process], seconds: float) -> None:
-    """Wait until one of the processes ends, but not for ever."""
+    """Wait until one of the processes ends, but not forever."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and all(process.alive for process in processes):
         time.sleep(0.1)

@@ -1,7 +1,7 @@
 """Who may read a page of numbers: visitors with its token or, without one, whoever calls this machine by its own name.
 
 A web page elsewhere can give its own name this machine's address, and would then read what its visitor's machine shows:
-the name that was asked for tells.
+the name that was requested tells.
 """
 
 import hmac
@@ -38,7 +38,7 @@ class Gate:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         given = request.query_params.get("token") or request.cookies.get(COOKIE) or bearer
         if not hmac.compare_digest(given.encode(), self._token.encode()):
-            return PlainTextResponse("this page wants the token that 'server run' printed\n", 403)
+            return PlainTextResponse("this page needs the token that 'server run' printed\n", 403)
         if "token" not in request.query_params:
             return None
         answer = RedirectResponse(f"/{request.url.path.lstrip('/')}", 303)  # of "//elsewhere" a browser makes a host

@@ -1,4 +1,4 @@
-"""The terms of a federation on one machine: those of a study's first settings, behind the maps that were asked for."""
+"""The terms of a federation on one machine: those of a study's first settings, behind the maps that were requested."""
 
 from pathlib import Path
 

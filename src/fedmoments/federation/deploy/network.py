@@ -137,7 +137,7 @@ def why_silent(address: str, root_certificates: Path | None, timeout: float = 5.
             return f"its certificate is not signed by the one of this federation ({reason.verify_message})"
         if isinstance(reason, ssl.SSLError):
             return f"what answers there does not speak TLS as it should ({reason})"
-        return f"nobody answers there ({reason}): start it ('fedmoments server run'), or mend the address"
+        return f"nobody answers there ({reason}): start it ('fedmoments server run'), or correct the address"
     return ""
 
 

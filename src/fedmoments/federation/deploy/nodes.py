@@ -60,7 +60,7 @@ class SuperNode(Process):
     <fedmoments.federation.flower.executor>` of ours, which has the settings and the keys, and which nothing that the
     server sends can replace. The SuperNode has the key of its transport and nothing else of the party's: neither
     paths nor environment, and where the system can do that, it cannot open what is hidden from it.
-    A node that loses its SuperLink tries for ever to come back.
+    A node that loses its SuperLink keeps trying to come back.
 
     Parameters
     ----------

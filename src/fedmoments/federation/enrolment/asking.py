@@ -56,8 +56,8 @@ def enrol_with(kit: Kit, keys: ClientKeys, *, patience: float, on_absent: Callab
                 ) from error
             if time.monotonic() + AGAIN > end:
                 raise DeploymentError(
-                    f"nobody enrols at {kit.desk} ({error}): ask the operator whether the server runs, and start this "
-                    "command again; nothing was sent but the attempt to connect"
+                    f"no enrolment server answers at {kit.desk} ({error}): ask the operator whether it runs, and start "
+                    "this command again; nothing was sent but the attempt to connect"
                 ) from error
             if on_absent and not told:
                 on_absent(str(error))

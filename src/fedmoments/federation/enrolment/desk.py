@@ -94,7 +94,7 @@ async def _body(request: Request) -> bytes:
 
 def _asked(body: bytes) -> tuple[str, Card, str, bytes]:
     """Return token, card, the card's text and the proof that a body holds."""
-    with reading("this is no request to be enrolled"):
+    with reading("this is not a request to be enrolled"):
         content: Any = json.loads(body)
         token, text, proof = (content[key] for key in ("token", "card", "proof"))
         if not all(isinstance(part, str) for part in (token, text, proof)):

@@ -102,9 +102,9 @@ class Kit:
         Raises
         ------
         FileFormatError
-            When it is no kit, or a part of it cannot be.
+            When it is not a kit, or a part of it cannot be.
         """
-        with reading(f"{whose} is no start-up kit that can be used"):
+        with reading(f"{whose} is not a start-up kit that can be used"):
             if len(data) > MOST_BYTES:
                 raise InputError(f"it has more than {MOST_BYTES:,} bytes")
             content = _content(data)

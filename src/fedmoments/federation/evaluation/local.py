@@ -334,7 +334,7 @@ def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArr
 
 
 def _shares_of(scores: NDArray[np.floating[Any]], labels: Ints, temperature: float) -> NDArray[np.float64]:
-    """Return softmax(scores / temperature) of the class (n,) that is asked for each row."""
+    """Return softmax(scores / temperature) of the class (n,) that is requested each row."""
     own = scores[np.arange(len(labels)), labels].astype(np.float64) - scores.max(axis=1)
     with np.errstate(under="ignore"):
         return np.asarray(np.exp(own / temperature) * _confidences(scores, temperature))
@@ -355,7 +355,7 @@ def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEva
     if not noised:
         _check_totals(evaluation)
     elif any(array.any() for name, array in vars(evaluation).items() if name != "totals"):
-        raise _Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was asked for")
+        raise _Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was requested")
     return evaluation
 
 
@@ -382,7 +382,7 @@ def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
     try:
         tensors: dict[str, NDArray[Any]] = load(bytes(data))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _Flaw(Reason.BODY, f"is no safetensors file ({error})") from error
+        raise _Flaw(Reason.BODY, f"is not a safetensors file ({error})") from error
     if set(tensors) != set(_TENSORS):
         raise _Flaw(Reason.BODY, f"holds {sorted(tensors)} where {sorted(_TENSORS)} were expected")
     length = tensors["cells"].shape[:1] or (0,)

@@ -55,7 +55,7 @@ class Chooser:
     policy
         Of all clients of the node.
     terms
-        What is asked for.
+        What is requested.
     """
 
     def __init__(self, holdings: Holdings, policy: ClientPolicy, terms: Terms) -> None:

@@ -137,7 +137,7 @@ def unmask(message: Message, context: Context) -> Message:
     fields, data = read_content(message.content, most_bytes=UNMASK_BYTES)
     helper_node = helper_of(context)
     if helper_node is None:
-        raise InputError("this node is no helper: it has no key that opens masks")
+        raise InputError("this node is not a helper: it has no key that opens masks")
     try:
         terms = _terms(fields["terms"]).at(fields.get("attempt", 0))
         answer = helper_node.answer(terms, str(fields["step"]), data)

@@ -50,7 +50,7 @@ class RoundReport:
     accepted
         Contributions taken in, or known already.
     refused, declined, failures
-        The first `MOST_TOLD` contributions that were refused, clients that nodes kept back, and nodes that did not
+        The first `MOST_TOLD` contributions that were refused, clients that nodes withheld, and nodes that did not
         answer, each with the reason.
     counts
         How many of each there were.
@@ -262,7 +262,7 @@ class Collection:
         return [answers[place] for place in range(len(group.items))]
 
     def _note_declined(self, node: int, reply: Contributed) -> None:
-        """Log what a node kept back: one entry a reply, however many clients it names."""
+        """Log what a node withheld: one entry a reply, however many clients it names."""
         declined = [dict(entry) for entry in reply.declined]
         for entry in declined:
             self.report.tell("declined", {"node": node, **entry})

@@ -180,7 +180,7 @@ class EvaluationRound:
 
     def _key_of(self, client: str) -> PublicKey:
         if client not in self._keys:
-            raise InputError(f"nobody called {client!r} is enrolled")
+            raise InputError(f"no client called {client!r} is enrolled")
         return self._keys[client]
 
     # ---------------------------------------------------------------------------------------------- behind masks
@@ -219,7 +219,7 @@ class EvaluationRound:
         if not 0 <= correct <= samples <= max(self._samples, 1) or smallest < 0:
             raise PrivacyError(
                 f"{correct} right answers on {samples} samples came out, but {self._samples} samples were "
-                "contributed to these heads: a client claims what cannot be, and behind masks nobody can tell which"
+                "contributed to these heads: a client claims what cannot be, and the masks hide which client it was"
             )
 
 

@@ -107,7 +107,7 @@ def _load(reference: str) -> ClientApp:
     module, _, name = reference.partition(":")
     app = getattr(importlib.import_module(module), name)
     if not isinstance(app, ClientApp):
-        raise InputError(f"{reference} is no Flower client app, but a {type(app).__name__}")
+        raise InputError(f"{reference} is not a Flower client app, but a {type(app).__name__}")
     return app
 
 
@@ -161,7 +161,7 @@ def _work(place: _Place, control: socket.socket) -> NoReturn:
     client = _client(
         place, SuperExecAuthHttpInterceptor(master_secret=place.secret, protected_methods=frozenset({_ACQUIRE}))
     )
-    # An app of another kind must be refused, or the SuperNode waits for its answer for ever.
+    # An app of another kind must be refused, or the SuperNode waits for its answer forever.
     request = AcquireTaskRequest(supported_task_types=list(TaskType))
     while True:
         try:

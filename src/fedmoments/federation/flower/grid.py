@@ -1,4 +1,4 @@
-"""A grid in one process: runs the ClientApp of every node when its reply is asked for.
+"""A grid in one process: runs the ClientApp of every node when its reply is requested.
 
 The same two apps as in a deployment, without network, processes or a database. A client runs when the server pulls its
 reply, so that one reply is in memory at a time, however many nodes there are.

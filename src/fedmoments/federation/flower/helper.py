@@ -1,6 +1,6 @@
 """The helper's node: what the second server of secure sums does when the first one asks. Knows nothing of Flower.
 
-It holds the key that opens the seeds of masked reports, and a memory of what it unmasked, for ever. It answers for one
+It holds the key that opens the seeds of masked reports, and a permanent memory of what it unmasked. It answers for one
 federation, whose terms its operator read, and it never measures or contributes anything.
 """
 
@@ -100,7 +100,7 @@ class HelperNode:
         agreed = terms.privacy
         if terms.id != self.settings.federation:
             raise PolicyError(
-                f"this helper answers the federation {self.settings.federation[:16]}…, but was asked for "
+                f"this helper answers the federation {self.settings.federation[:16]}…, but was requested "
                 f"{terms.id[:16]}… ('{terms.name}'): let its operator read those terms first"
             )
         if agreed.helper != self.public:

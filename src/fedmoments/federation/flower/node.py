@@ -184,7 +184,7 @@ class Node:
         Parameters
         ----------
         terms
-            What is asked for.
+            What is requested.
         most_bytes
             Cap on the bundle; a single larger contribution goes alone, for the terms cap that.
         again

@@ -31,9 +31,9 @@ class Contributed:
     items
         Contributions, unchecked bytes.
     declined
-        Clients that the node kept back, with the reason, at most `MOST_DECLINED`.
+        Clients that the node withheld, with the reason, at most `MOST_DECLINED`.
     n_declined
-        How many it kept back in all.
+        How many it withheld in all.
     last
         The last client in the bundle.
     more

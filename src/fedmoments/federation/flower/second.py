@@ -126,7 +126,7 @@ class SecondCollection:
     def _read(self, item: bytes) -> Report:
         def key_of(client: str) -> Any:
             if client not in self._keys:
-                raise DeploymentError(f"nobody called {client!r} is enrolled")
+                raise DeploymentError(f"no client called {client!r} is enrolled")
             return self._keys[client]
 
         return read_report(item, self._context, self._broadcast.size, key_of)

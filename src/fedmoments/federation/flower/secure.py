@@ -116,7 +116,7 @@ class SecureRun:
         return [] if why else [report.report for report in waiting]
 
     def _require_helper(self, n: int) -> None:
-        """Wait for the helper before anything is asked for: a batch that was asked for takes nobody else in."""
+        """Wait for the helper before anything is requested: a batch that was requested takes nobody else in."""
         if self.helper.wait() is None:
             key = self._store.terms.privacy.helper
             raise DeploymentError(
@@ -166,8 +166,8 @@ class SecureRun:
         )
         raise LedgerError(
             f"the sum is such as no data have ({error}): the helper's answer was wrong, or somebody in it did not send "
-            "statistics, and behind masks nobody can tell who. All reports are kept: run again to ask the helper for "
-            "the same sum again. If that helps not, give the batch up with "
+            "statistics, and the masks hide which client it was. All reports are kept: run again to ask the helper for "
+            "the same sum again. If that does not help, give the batch up with "
             f"'fedmoments leave LEDGER {batch.name}': {again}"
         ) from error
 

@@ -187,7 +187,7 @@ def wait_for_nodes(
     helper: bool = False,
     live: Live | None = None,
 ) -> list[int]:
-    """Wait for as many nodes as were asked for, and for one more that is the helper; without that one, go on."""
+    """Wait for as many nodes as were requested, and for one more that is the helper; without that one, go on."""
     until = time.monotonic() + settings.wait
     while True:
         nodes = sorted(grid.get_node_ids())
@@ -236,7 +236,7 @@ def _require_quorum(store: FederationStore, settings: ServerSettings, run: Feder
             for fact in [*report.declined, *report.refused, *report.failures]
         ]
         raise DeploymentError(
-            f"{settings.quorum} clients with samples were asked for (quorum), and the ledger has {clients}. What was "
+            f"{settings.quorum} clients with samples were requested (quorum), and the ledger has {clients}. What was "
             "sent is kept: start the same command again when more are there, or with a lower --quorum, or let "
             f"'fedmoments refit' fit heads from what is in{_not_in(store, live)}. {' | '.join(troubles[:5])}"
         )

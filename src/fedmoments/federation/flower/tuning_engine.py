@@ -1,6 +1,6 @@
 """The clients of a deployment as an engine of tuning: one message to each client that is drawn, one update back.
 
-The clients and their numbers of samples are asked for once, and stay for the run: who joins later takes no part in it,
+The clients and their numbers of samples are requested once, and stay for the run: who joins later takes no part in it,
 and who is missing is missing in the rounds that draw it. A client that fails costs the round its own update; a round
 with fewer updates than the settings ask for fails the run, which can go on later from its checkpoint.
 """
@@ -258,7 +258,7 @@ class GridEngine:
         """Go on from there."""
         rounds = state.get(_ROUNDS)
         if rounds is None or rounds.shape != (len(self.clients),):
-            raise InputError("the checkpoint was made with other clients: give another folder, or begin anew")
+            raise InputError("the checkpoint was made with other clients: give another folder, or start over")
         self._last = {client: int(last) for client, last in zip(self.clients, rounds, strict=True) if last}
 
     # ---------------------------------------------------------------------------------------------- asking

@@ -2,7 +2,7 @@
 
 With SCAFFOLD a client's control variates must be those that the server counts on, whatever was lost on the way. The
 server says in which round it took in this client's last update, and the client goes on from what it had after that
-very round: it keeps the states after its last two. So a round that is asked for again, because the server was killed or
+very round: it keeps the states after its last two. So a round that is requested again, because the server was killed or
 an update never arrived, gives the same answer again.
 """
 
@@ -144,7 +144,9 @@ def answered_sums(folder: str, federation: str, node: str) -> list[str]:
     try:
         return [str(digest) for digest in json.loads(path.read_text("utf-8"))] if path.exists() else []
     except (ValueError, TypeError) as error:
-        raise FileFormatError(f"{path} is no list of requests ({error}): it says how much was told already") from error
+        raise FileFormatError(
+            f"{path} is not a list of requests ({error}): it says how much was told already"
+        ) from error
 
 
 def remember_sum(folder: str, federation: str, node: str, asked: str) -> None:

@@ -90,7 +90,7 @@ def read_greeting(content: RecordDict, task: Task, keys: Mapping[str, PublicKey]
     content
         Of the reply.
     task
-        What was asked for.
+        What was requested.
     keys
         Identity keys of all who may take part; others, and signatures that are not theirs, are refused, each by
         itself.
@@ -120,7 +120,7 @@ def read_greeting(content: RecordDict, task: Task, keys: Mapping[str, PublicKey]
 def _greeted(entry: Any, task: Task, keys: Mapping[str, PublicKey]) -> tuple[str, Numbers]:
     client = entry.get("client") if isinstance(entry, dict) else None
     if not isinstance(client, str) or client not in keys:
-        raise InputError("nobody of that name is enrolled in this federation, or it was revoked")
+        raise InputError("no client of that name is enrolled in this federation, or it was revoked")
     train: Any = entry.get("train")
     validation: Any = entry.get("validation")
     if not (_is_count(train) and _is_count(validation)):
@@ -139,7 +139,7 @@ def read_update(content: RecordDict, task: Task, asked: Asked) -> Update:
     Raises
     ------
     InputError
-        When they are not what was asked for: names, shapes, types, numbers that are not finite, another number of
+        When they are not what was requested: names, shapes, types, numbers that are not finite, another number of
         samples than the client said at first, a signature that is not its own.
     """
     plan, client = task.plan, asked.client
@@ -197,7 +197,7 @@ def read_sums(content: RecordDict, n: int) -> np.ndarray[Any, np.dtype[np.float6
     fields, _ = _read(lambda: read_content(content, most_bytes=0), "its sums")
     listed = fields.get("sums")
     if not isinstance(listed, list) or len(listed) != n:
-        raise InputError(f"its sums make no sense: {n} were asked for")
+        raise InputError(f"its sums make no sense: {n} were requested")
     return np.array([_loss(loss, "a node") for loss in listed])
 
 

@@ -110,9 +110,9 @@ class RunFolder:
             digest, form = document.pop("start_digest"), document.pop("format")
             begun = Begun(**document, clients=clients, start_bytes=(self.path / "start.safetensors").read_bytes())
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise FileFormatError(f"{path} is not sound ({error}): delete {self.path} to begin anew") from error
+            raise FileFormatError(f"{path} is not sound ({error}): delete {self.path} to start over") from error
         if form != FORMAT or begun.start_digest != digest:
-            raise FileFormatError(f"{self.path} was changed, or written by another version: delete it to begin anew")
+            raise FileFormatError(f"{self.path} was changed, or written by another version: delete it to start over")
         wanted = self.fresh(federation, b"").plan
         given = {"federation": federation, "start": self._settings.start, "hyper": dict(self._settings.hyper)}
         given["plan"] = {**wanted, **({} if "test_every" in self._settings.plan else _kept(begun.plan))}
@@ -120,7 +120,7 @@ class RunFolder:
             if getattr(begun, name) != value:
                 raise InputError(
                     f"{self.path} holds a run with another {name} ({_difference(getattr(begun, name), value)}): give "
-                    "another folder, or delete it to begin anew"
+                    "another folder, or delete it to start over"
                 )
         return begun
 
@@ -132,7 +132,7 @@ class RunFolder:
         return Begun(run, federation, plan, settings.start, dict(settings.hyper), start)
 
     def plan(self, begun: Begun) -> TuningPlan:
-        """Return the plan of a run, with as many rounds as are asked for now."""
+        """Return the plan of a run, with as many rounds as are requested now."""
         return replace(self._settings.tuning_plan, **_kept(begun.plan))
 
     def keep(self, begun: Begun) -> None:

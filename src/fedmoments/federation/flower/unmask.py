@@ -23,7 +23,7 @@ __all__ = ["RemoteHelper", "find_helper"]
 
 #: Seconds within which nodes must say whether they are the helper.
 ANSWER = 60.0
-#: How often a step is asked for when the helper's node goes away.
+#: How often a step is requested when the helper's node goes away.
 MOST_TRIES = 3
 #: Seconds between two looks for a helper that went away or has not come yet.
 LOOK = 2.0
@@ -54,7 +54,7 @@ def find_helper(grid: Grid, settings: ServerSettings, key: str, known: dict[int,
                 fields, _ = read_content(answer.content, most_bytes=0)
                 says = str(fields.get("helper", ""))[:64]
                 said[answer.node] = "another" if says == key and fields.get("proof") != proof else says
-            except Exception:  # a node chooses what it sends: then it is no helper
+            except Exception:  # a node chooses what it sends: then it is not a helper
                 said[answer.node] = ""
 
     new = [node for node in sorted(grid.get_node_ids()) if node not in said]

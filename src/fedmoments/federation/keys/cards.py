@@ -136,7 +136,7 @@ def reading_card(path: str | os.PathLike[str], whose: str, advice: str) -> Itera
     whose
         The party: "client" or "helper".
     advice
-        What to do about a file that is no card.
+        What to do about a file that is not a card.
 
     Raises
     ------

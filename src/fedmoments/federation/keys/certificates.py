@@ -33,7 +33,7 @@ def hosts_of(path: Path) -> list[str]:
     Raises
     ------
     InputError
-        When the file is no certificate of a server.
+        When the file is not a certificate of a server.
     """
     x509 = crypto("x509")
     try:
@@ -41,7 +41,7 @@ def hosts_of(path: Path) -> list[str]:
         names = known.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound) as error:
         raise InputError(
-            f"{path} is no certificate of a server ({error}): 'fedmoments keys server' makes one"
+            f"{path} is not a certificate of a server ({error}): 'fedmoments keys server' makes one"
         ) from error
     return [str(name.value) for name in names]
 

@@ -39,7 +39,7 @@ def expiry_note(path: Path, what: str, now: datetime.datetime | None = None) -> 
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError as error:
         raise InputError(
-            f"{path} is no certificate ({error}): ask for the file that 'fedmoments keys server' made"
+            f"{path} is not a certificate ({error}): ask for the file that 'fedmoments keys server' made"
         ) from error
     return _note(f"{what} ({path})", certificate.not_valid_before_utc, certificate.not_valid_after_utc, now)
 

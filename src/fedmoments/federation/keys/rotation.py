@@ -118,7 +118,7 @@ def rotation_of(path: str | os.PathLike[str]) -> Rotation | None:
     Raises
     ------
     FileFormatError
-        When it is no card.
+        When it is not a card.
     """
     card = read_card(path)
     if card.former is None:

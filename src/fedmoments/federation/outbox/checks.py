@@ -20,7 +20,7 @@ EVENTS = ("joined", "replaced", "left", "reported", "withdrawn")
 
 
 def facts_of(data: bytes, terms: Terms, client: str, version: int) -> dict[str, Any]:
-    """Return what the record tells of a contribution, ready for JSON, once it is the one that was asked for.
+    """Return what the record tells of a contribution, ready for JSON, once it is the one that was requested.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def facts_of(data: bytes, terms: Terms, client: str, version: int) -> dict[str, 
         withheld = {name: int(metadata[f"withheld_{name}"]) for name in ("classes", "samples")}
     except (RefusedError, KeyError, ValueError) as error:
         raise InputError(
-            f"what was made for client '{client}' is no contribution to '{terms.name}': {error}"
+            f"what was made for client '{client}' is not a contribution to '{terms.name}': {error}"
         ) from error
     if (header.client, header.version) != (client, version):
         raise InputError(

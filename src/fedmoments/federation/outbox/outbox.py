@@ -243,7 +243,7 @@ class Outbox:
         Raises
         ------
         LedgerError
-            When it is no receipt, is for something that this outbox did not make, or contradicts one that it holds.
+            When it is not a receipt, is for something that this outbox did not make, or contradicts one that it holds.
         """
         new = read_receipt(receipt)
         with self._database.writing() as connection:
@@ -428,7 +428,7 @@ class Outbox:
         self.sending("declined", terms, client, sentence=sentence[:MOST_TEXT])
 
     def sending(self, event: str, terms: Terms, client: str, **facts: Any) -> None:
-        """Record what is being sent that is no contribution, and is not kept.
+        """Record what is being sent that is not a contribution, and is not kept.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Batches: reports that are added up together, and the sums that stand in the ledger in their clients' place.
 
-A batch is written down before the helper is asked. So after a crash the very same sum is asked for again, which tells
+A batch is written down before the helper is asked. So after a crash the very same sum is requested again, which tells
 nobody anything new, and no report is lost or counted twice. A sum enters the ledger as the contribution of a client of
 its own, ``batch-…``, which is enrolled with a key that signs nothing else: checks, running sums, snapshots and the
 log hold for it as for any other. With an epsilon it enters with noise on it instead, and never without.

@@ -69,7 +69,7 @@ class MaskedLedger(ShownLog):
         Raises
         ------
         RefusedError
-            When nobody of that name is enrolled, or it was revoked.
+            When no client of that name is enrolled, or it was revoked.
         LedgerError
             When the key that is enrolled did not sign the new one.
         """
@@ -163,7 +163,7 @@ class MaskedLedger(ShownLog):
             with self._database.reading(settled=False) as connection:  # read before others have to wait
                 arrivals = [Arrival.of(data, source, partial(read, connection, rules)) for data, source in part]
             lost = f"the {what} was" if len(part) == 1 else f"{len(part)} {what}s were"
-            advice = "free space or mend the disk, then send it again"
+            advice = "free space or repair the disk, then send it again"
             with self._database.writing(f"{lost} not taken in", advice) as connection:
                 answers += take(connection, rules, arrivals)
         return [answer if isinstance(answer, RefusedError) else self.signed(answer) for answer in answers]

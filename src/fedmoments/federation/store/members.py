@@ -94,14 +94,14 @@ def revoke(connection: Connection, client: str) -> None:
     """Revoke a client inside a transaction; see `FederationStore.revoke`."""
     row = connection.execute("SELECT status, key, node_key FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
-        raise LedgerError(f"client {client!r} cannot be revoked, for nobody of that name is enrolled")
+        raise LedgerError(f"client {client!r} cannot be revoked, for no client of that name is enrolled")
     if row[0] == "enrolled":
         connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (client,))
         append(connection, "revoked", {"client": client, "key": row[1].hex(), "node_key": row[2]})
 
 
 def enrolled(connection: Connection) -> tuple[Enrolled, ...]:
-    """Return all who were ever enrolled, in order of name; sums of batches are no clients."""
+    """Return all who were ever enrolled, in order of name; sums of batches are not clients."""
     rows = connection.execute(
         "SELECT client, key, node_key, status FROM clients WHERE client NOT IN (SELECT client FROM parts) "
         "ORDER BY client"
@@ -115,13 +115,13 @@ def key_of(connection: Connection, client: str) -> PublicKey:
     Raises
     ------
     RefusedError
-        When nobody of that name is enrolled, or it was revoked.
+        When no client of that name is enrolled, or it was revoked.
     """
     row = connection.execute("SELECT key, status FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
         raise RefusedError(
             Reason.UNKNOWN_CLIENT,
-            f"nobody called {client!r} is enrolled in this federation: let its operator enrol your public key",
+            f"no client called {client!r} is enrolled in this federation: let its operator enrol your public key",
             client,
         )
     if row[1] != "enrolled":

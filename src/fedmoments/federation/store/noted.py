@@ -112,7 +112,7 @@ def _counter_problems(rows: dict[str, Any], replay: Replay) -> list[str]:
         return [] if not replay.counter else ["the notes 'counter' and 'journal' are missing"]
     seq, _, last = str(journal).partition(" ")
     if not _is_line(seq, last):
-        return [f"the note 'journal' is {journal!r:.80}, which is no line of a journal"]
+        return [f"the note 'journal' is {journal!r:.80}, which is not a line of a journal"]
     if noted != seq:
         return [f"the counter is {noted!r:.40}, but the journal has {seq} lines"]
     if int(seq) < (replay.counter or 0):

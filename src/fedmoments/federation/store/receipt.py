@@ -80,7 +80,7 @@ class Receipt:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"this is no receipt, for it is not JSON: {error}") from error
+            raise FileFormatError(f"this is not a receipt, for it is not JSON: {error}") from error
         if isinstance(value, dict):
             value = {"counter": 0, "signature": "", **value}  # receipts of the first build have none
         if not isinstance(value, dict) or set(value) != set(kinds):

@@ -1,4 +1,4 @@
-"""Releases: sums that were noised once, kept for ever, and the account of what they cost.
+"""Releases: sums that were noised once, kept permanently, and the account of what they cost.
 
 All that leaves a federation with an epsilon is computed from a release. It is made once for a state of the ledger, in
 the transaction that charges the account for it; whoever fits again from the same state computes from the same numbers

@@ -46,7 +46,7 @@ def check_snapshot(snapshot: Path, part: Path) -> str:
         raise LedgerError(f"there is no snapshot at {snapshot}")
     checksum_file = _checksum_file(snapshot)
     if not checksum_file.is_file():
-        raise FileFormatError(f"the snapshot {snapshot} lacks its checksum: {checksum_file} must stand beside it")
+        raise FileFormatError(f"the snapshot {snapshot} lacks its checksum: {checksum_file} must be in the same folder")
     noted = checksum_file.read_text(encoding="utf-8", errors="replace").split()[:1]
     shutil.copyfile(snapshot, part)
     checksum = _sha256(part)

@@ -32,7 +32,7 @@ class Contributor:
     bytes, classes, samples
         How much it holds.
     withheld_classes, withheld_samples
-        How much the client's own policy kept back, as it says.
+        How much the client's own policy withheld, as it says.
 
     Examples
     --------

@@ -308,7 +308,7 @@ class FederationStore(MaskedLedger):
         wanted = self.terms.spec if spec is None else spec
         if not wanted <= self.terms.spec:
             raise MissingMomentError(
-                f"statistics of {wanted} were asked for, but the federation '{self.terms.name}' collects "
+                f"statistics of {wanted} were requested, but the federation '{self.terms.name}' collects "
                 f"{self.terms.spec}: ask for less, or found a federation with other terms"
             )
         with self._database.reading(settled=False) as connection:

@@ -114,7 +114,7 @@ class LogHead:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"this is no head of a log, for it is not JSON: {type(error).__name__}") from error
+            raise FileFormatError(f"this is not a head of a log, for it is not JSON: {type(error).__name__}") from error
         return cls.from_dict(value)
 
     @classmethod

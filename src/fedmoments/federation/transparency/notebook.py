@@ -53,7 +53,7 @@ class Noted:
             first, head = value["first"], LogHead.from_dict(value["head"])
             proof = tuple(hashes_from(value["proof"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise FileFormatError(f"this is no line of a witness's notebook: {type(error).__name__}") from error
+            raise FileFormatError(f"this is not a line of a witness's notebook: {type(error).__name__}") from error
         if type(first) is not int or not 0 <= first <= head.size or not head.is_signed:
             raise FileFormatError("a line of a witness's notebook holds a head that its key did not sign")
         return cls(head, first, proof)
@@ -89,7 +89,7 @@ class Notebook:
         with self.path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise FileFormatError(f"{self.path} has more than {MOST_BYTES} bytes: it is no witness's notebook")
+            raise FileFormatError(f"{self.path} has more than {MOST_BYTES} bytes: it is not a witness's notebook")
         try:
             return [Noted.from_line(line) for line in data.split(b"\n")[:-1] if line]
         except FileFormatError as error:

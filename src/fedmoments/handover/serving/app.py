@@ -227,7 +227,7 @@ class _Service:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise _Refusal(400, f"the body is no JSON: {error}") from error
+            raise _Refusal(400, f"the body is not JSON: {error}") from error
         key = KEYS[model.takes]
         given = document.get(key) if isinstance(document, dict) else None
         if not isinstance(given, list):

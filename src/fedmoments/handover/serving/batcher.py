@@ -75,7 +75,7 @@ class Batcher:
         return await asyncio.gather(*(entry.answer for entry in entries), return_exceptions=True)
 
     async def run(self) -> None:
-        """Answer for ever."""
+        """Answer requests until stopped."""
         loop = asyncio.get_running_loop()
         kept: _Waiting | None = None
         while True:

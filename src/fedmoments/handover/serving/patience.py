@@ -1,4 +1,4 @@
-"""A server that waits for nobody for ever: headers arrive in time, and connections are so many at most.
+"""A server that waits for nobody forever: headers arrive in time, and connections are so many at most.
 
 uvicorn closes a connection that is silent after an answer, but not one that never began a request, or that sends its
 header a byte at a time. Here each has some seconds for the header of a request. Where there are too many connections,

@@ -91,4 +91,6 @@ def _pixels_of(data: bytes) -> int:
             return int(image.width * image.height)
     except Exception as error:  # decoders meet hostile bytes
         kinds = ", ".join(FORMATS)
-        raise InputError(f"it is no image that is read here ({kinds} or DICOM), or its beginning is damaged") from error
+        raise InputError(
+            f"it is not an image that is read here ({kinds} or DICOM), or its beginning is damaged"
+        ) from error

@@ -111,7 +111,7 @@ class Served:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     async def follow(self) -> None:
-        """Look at the file for ever, and take a new model when it is whole and readable."""
+        """Watch the file, and take a new model when it is whole and readable."""
         while True:
             await asyncio.sleep(LOOK)
             await self.look()

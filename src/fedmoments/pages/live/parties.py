@@ -23,7 +23,7 @@ def parties_section(view: LiveView) -> Html:
     rest = len(view.parties) - MOST
     return join(
         [
-            lead(counts or "Nobody was invited or enrolled yet."),
+            lead(counts or "No party has been invited or enrolled yet."),
             Table("Who is where", tuple(columns), tuple(_row(party, heads) for party in view.parties[:MOST])).html()
             if view.parties
             else None,

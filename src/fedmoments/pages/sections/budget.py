@@ -94,7 +94,7 @@ def _own_cell(point: BudgetPoint | None) -> Cell:
 
 
 def points_table(curves: BudgetCurves) -> Html:
-    """Return every point with all its figures, in a table that opens when it is asked for."""
+    """Return every point with all its figures, in a table that opens when it is requested."""
     titles = ("Budget", f"Accuracy{THIN}", "Bytes a client", "Dimensions", "Rank", "Seeds")
     columns = [Column("Head"), *(Column(title, number=True) for title in titles)]
     every = [(curve, point) for curve in curves.curves for point in curve.points]

@@ -132,7 +132,7 @@ def require_client_means(spec: StatisticsSpec, agreed: Agreed) -> None:
     if spec.sent != ("client_means",) or spec.means_per_client > 1 or agreed.unit != "sample":
         raise PrivacyError(
             "client means are released with differential privacy alone, one a class and hiding one sample, but "
-            f"{spec} hiding one {agreed.unit} was asked for: choose heads on sums of all clients (fedncm, fed3r, "
+            f"{spec} hiding one {agreed.unit} was requested: choose heads on sums of all clients (fedncm, fed3r, "
             "gh-lda, fedcof-oracle) for anything else"
         )
 

@@ -86,7 +86,7 @@ Ints = NDArray[np.int64]
 
 #: Largest s: 16 s still fit int64 beside the sum that the noise is added to. More than 16 s has a chance below 10⁻⁵⁵.
 MAX_SCALE = 2.0**58
-#: Numbers that are worked on at once: memory does not grow with what is asked for.
+#: Numbers that are worked on at once: memory does not grow with what is requested.
 BLOCK = 2**16
 #: exp(−1) in units of 2⁻⁶⁴, rounded: wrong by at most 2⁻⁶⁵.
 INVERSE_E = np.uint64(6786177901268885275)

@@ -39,7 +39,7 @@ __all__ = ["CentralNoise"]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-#: Noise of so many standard deviations does not happen: what is larger is no sum.
+#: Noise of so many standard deviations does not happen: what is larger is not a sum.
 MOST_SIGMAS = 100.0
 
 

@@ -40,7 +40,7 @@ Words = NDArray[np.uint64]
 #: Asks for a step with these bytes, and returns the answer, of so many bytes at most.
 Ask = Callable[[str, bytes, int], bytes]
 
-#: Sums that are asked for together have about so many bytes, questions and answers.
+#: Sums that are requested together have about so many bytes, questions and answers.
 MESSAGE_BYTES = 2**25
 #: The step by which masked results of tests on held-out samples are added up.
 TESTED = "tested"
@@ -124,7 +124,7 @@ class Remote:
     def _numbers(self, step: str, data: bytes, size: int) -> Words:
         numbers = self._ask(step, data, 8 * size)
         if len(numbers) != 8 * size:
-            raise DeploymentError(f"the helper answered with {len(numbers)} bytes, but {8 * size} were asked for")
+            raise DeploymentError(f"the helper answered with {len(numbers)} bytes, but {8 * size} were requested")
         return np.frombuffer(numbers, "<u8").astype(np.uint64)
 
     def _require_own(self, context: Context, own: Context | None = None) -> None:
@@ -226,7 +226,7 @@ def _request(data: bytes, asked: "Asked") -> SumRequest:
     if request.context != asked.context:
         raise PrivacyError("the request is for another federation, round or fingerprint than the terms beside it")
     if request.blocks and request.blocks[-1][1] > asked.layout.size:
-        raise PrivacyError(f"a vector of these terms has {asked.layout.size} numbers, and more were asked for")
+        raise PrivacyError(f"a vector of these terms has {asked.layout.size} numbers, and more were requested")
     return request
 
 

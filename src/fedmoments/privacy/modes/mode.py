@@ -100,7 +100,7 @@ class Mode(ABC):
     #: What the helper opens in one attempt only, whatever was given up: nothing (""), what a "client" reports, or
     #: anything of a "federation". See :mod:`fedmoments.privacy.secure.memory`.
     opens_once: str = "federation"
-    #: Steps that the helper is asked for, and which of them come before anybody reports.
+    #: Steps that the helper is requested, and which of them come before anybody reports.
     steps: tuple[str, ...] = ()
     preparing: ClassVar[tuple[str, ...]] = ()
     #: Whether the server reads every contribution.
@@ -184,7 +184,7 @@ class Mode(ABC):
         client, version, key
             Who sends it, which version of its contribution it is, and what signs it.
         withheld
-            What it kept back, as far as the server may know.
+            What it withheld, as far as the server may know.
         """
 
     def check_kept(self, client: str, *, kept: bool) -> None:

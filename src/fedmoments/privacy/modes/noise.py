@@ -76,7 +76,7 @@ class Noise:
         """Refuse terms under which it would hide less than they promise."""
 
     def check_grid(self, asked: "Asked") -> None:
-        """Refuse what is asked for where its noise does not fit the grid's 64 bits."""
+        """Refuse what is requested where its noise does not fit the grid's 64 bits."""
 
     def check_fits(self, fits: int) -> None:
         """Refuse to fit so many states of the sums, each a release, where fewer were planned for."""

@@ -1,4 +1,4 @@
-"""What a mode meets: what is asked for, the ledger, the other parties. Terms, ledgers, runs and simulations fit."""
+"""What a mode meets: what is requested, the ledger, the other parties. Terms, ledgers, runs and simulations fit."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -194,7 +194,7 @@ class Crowd:
     asked
         What is added up.
     parts
-        Client -> what it measured, in fixed point; made when it is asked for.
+        Client -> what it measured, in fixed point; made when it is requested.
     merged
         Returns the sum of all parts, in memory that need not grow with the clients.
     seed
@@ -231,13 +231,13 @@ class Crowd:
 
     @property
     def vectors(self) -> "Vectors":
-        """Client -> its dense vector, made when it is asked for."""
+        """Client -> its dense vector, made when it is requested."""
         return Vectors(self.parts, self.asked.layout)
 
 
 @dataclass(frozen=True)
 class Vectors(Mapping[str, Words]):
-    """Client -> its dense vector, made when it is asked for."""
+    """Client -> its dense vector, made when it is requested."""
 
     parts: Mapping[str, Statistics]
     layout: DenseLayout

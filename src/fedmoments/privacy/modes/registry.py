@@ -27,7 +27,7 @@ def _accept(given: Any, name: str | None) -> type[Mode]:
     if not (isinstance(given, type) and issubclass(given, Mode)):
         raise InputError("a privacy mode is a class made from fedmoments.privacy.modes.Mode")
     if name is not None and name != given.name:
-        raise InputError(f"it calls itself '{given.name}', but '{name}' was asked for: terms hold its own name")
+        raise InputError(f"it calls itself '{given.name}', but '{name}' was requested: terms hold its own name")
     return given
 
 

@@ -158,7 +158,7 @@ def _form(stats: Statistics, bound: FixedPoint | float) -> FixedPoint:
 
 
 def _bound(parts: list[Statistics], norm_bound: float | None) -> FixedPoint | float:
-    """Return the fixed point that was agreed on, or the norm bound; what is no number does not count."""
+    """Return the fixed point that was agreed on, or the norm bound; what is not a number does not count."""
     if not parts:
         raise InputError("there is no client: give the statistics of at least one, as {client: statistics}")
     if parts[0].fixed_point:
@@ -178,7 +178,7 @@ def _bound(parts: list[Statistics], norm_bound: float | None) -> FixedPoint | fl
 def _norm(stats: Statistics) -> float:
     """Return the root mean square norm of a client's features, or without second moments of its class means.
 
-    NaN where there are no samples, or where what was sent is no number.
+    NaN where there are no samples, or where what was sent is not a number.
     """
     if not len(stats.classes) or stats.class_counts.min() < 1 or stats.n_samples < 1:
         return np.nan

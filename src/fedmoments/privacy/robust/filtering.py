@@ -157,7 +157,7 @@ def _over_caps(
 
 
 def check_strictness(strictness: float) -> None:
-    """Refuse a strictness that is no number above 0."""
+    """Refuse a strictness that is not a number above 0."""
     if not (math.isfinite(strictness) and strictness > 0):
         raise InputError(f"strictness must be a finite number above 0, not {strictness!r}")
 

@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 KIND = "free scatter broadcast"
-#: Fewest bits that a scale can have: bounds beyond 2¹⁰⁰⁰ are no numbers.
+#: Fewest bits that a scale can have: bounds beyond 2¹⁰⁰⁰ are not numbers.
 LEAST_BITS = -900
 
 

@@ -102,7 +102,7 @@ class CohortHelper(ThresholdHelper):
     # ---------------------------------------------------------------------------------------------- dealing
 
     def draw(self, context: Context, roster: Roster, commitment: bytes) -> bytes:
-        """Return the helper's nonce for a federation, and remember round, roster and commitment: one of each, for ever.
+        """Return the helper's nonce for a federation, and remember round, roster and commitment: one of each, ever.
 
         Raises
         ------

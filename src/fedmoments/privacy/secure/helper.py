@@ -64,7 +64,7 @@ class Helper:
     array([2, 4], dtype=uint64)
     >>> helper.sum(SumRequest(context, request.reports[:1], [(0, 2)]))
     Traceback (most recent call last):
-    fedmoments.errors.PrivacyError: a batch must have 2 reports or more, but 1 was asked for: ...
+    fedmoments.errors.PrivacyError: a batch must have 2 reports or more, but 1 was requested: ...
     """
 
     def __init__(
@@ -228,7 +228,7 @@ def _require_size(envelopes: Sequence[Envelope], end: int) -> None:
     for envelope in envelopes:
         if end > envelope.size:
             raise PrivacyError(
-                f"coordinates up to {end} were asked for, but the report of client '{envelope.client}' has "
+                f"coordinates up to {end} were requested, but the report of client '{envelope.client}' has "
                 f"{envelope.size}: ask for coordinates that all reports have"
             )
     if len({envelope.size for envelope in envelopes}) > 1:

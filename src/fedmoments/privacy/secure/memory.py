@@ -1,4 +1,4 @@
-"""What the helper remembers for ever: which reports it unmasked where, and in which company.
+"""What the helper remembers permanently: which reports it unmasked where, and in which company.
 
 Four rules are kept, each within the transaction that remembers the batch:
 
@@ -80,7 +80,7 @@ class Memory:
     Raises
     ------
     FileFormatError
-        When the file is no helper's memory, or that of another key.
+        When the file is not a helper's memory, or that of another key.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Memory:
     def remember(
         self, request: SumRequest, reports: Mapping[str, str], noise: Callable[[], bytes] | None
     ) -> bytes | None:
-        """Remember a batch for ever, or recognise it; on the disk when this returns.
+        """Remember a batch permanently, or recognise it; on the disk when this returns.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Memory:
                     overlapping[batch] = _overlap(_unpacked(row[0]), request.blocks)
                 if overlapping[batch]:
                     raise PrivacyError(
-                        f"the report of client '{client}' was unmasked before at a coordinate that is asked for again: "
+                        f"the report of client '{client}' was unmasked before at a coordinate that is requested again: "
                         "every coordinate of a report is unmasked once, in one batch; ask for disjoint blocks, or "
                         "repeat the former request unchanged"
                     )

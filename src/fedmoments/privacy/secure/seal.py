@@ -1,6 +1,6 @@
 """Seeds sealed for the helper: HPKE (RFC 9180) in base mode with X25519, HKDF-SHA256 and ChaCha20-Poly1305.
 
-What a seed was made for is HPKE's ``info``: it is no part of the ciphertext, and whoever states another one cannot open
+What a seed was made for is HPKE's ``info``: not part of the ciphertext, and whoever states another one cannot open
 it. Sealing 32 bytes gives 80: an X25519 point, the ciphertext and its tag.
 """
 
@@ -99,7 +99,7 @@ class HelperKey:
 
 @lru_cache(16)
 def check_helper_key(public: str) -> bytes:
-    """Return the bytes of a helper's public key; refuse what is no key, or one whose secrets anybody can compute.
+    """Return the bytes of a helper's public key; refuse what is not a key, or one whose secrets anybody can compute.
 
     Points of small order and numbers that are not reduced are refused: sealed for them, a seed would be open to all.
 

@@ -173,7 +173,7 @@ class ThresholdHelper:
             story = (request.digest, masked.tobytes())
             if known and known != {story}:
                 raise PrivacyError(
-                    "the contributors of these reports were asked for before, with other reports or with another sum "
+                    "the contributors of these reports were requested before, with other reports or with another sum "
                     "of masked contributors: every report has one group, and a group one story"
                 )
             if not known:

@@ -1,4 +1,4 @@
-"""A data set's images, corrupted: decoded and corrupted when they are asked for, before an encoder prepares them."""
+"""A data set's images, corrupted: decoded and corrupted when they are requested, before an encoder prepares them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ _KEPT_BYTES = 128 * 2**20
 
 
 class CorruptedImages(Sequence[Any]):
-    """Images of a sequence, each decoded and corrupted when it is asked for.
+    """Images of a sequence, each decoded and corrupted when it is requested.
 
     An image that cannot be decoded comes as it is: the encoder that is given it says why it cannot be read.
 
@@ -74,7 +74,7 @@ class CorruptedImages(Sequence[Any]):
 def corrupt_samples(samples: Samples, name: str, severity: int, *, seed: int = 0) -> Samples:
     """Return the same samples, their images corrupted before an encoder prepares them.
 
-    Labels, names, domains and clients stay. Images are decoded and corrupted when they are asked for, as upright RGB
+    Labels, names, domains and clients stay. Images are decoded and corrupted when they are requested, as upright RGB
     of all their pixels (a short side above 512 is first shrunk to 512); arrays (h, w) and (h, w, 1) stay grey. The
     features of corrupted images are cached under the content of the corrupted pixels, so they are never confused with
     those of clean images or of another corruption, severity or seed, whatever changes in the code that made them. The
@@ -102,7 +102,7 @@ def corrupt_samples(samples: Samples, name: str, severity: int, *, seed: int = 0
     UnknownNameError
         When no corruption has that name.
     InputError
-        When the samples are no images, or severity or seed are not what they must be.
+        When the samples are not images, or severity or seed are not what they must be.
 
     Examples
     --------

@@ -25,7 +25,7 @@ SMALL_SIDE, IMAGENET_SIDE = 32, 224
 
 
 def strength(small: Five, large: Five, severity: int, side: int) -> float:
-    """Return a constant that is no length.
+    """Return a constant that is not a length.
 
     Parameters
     ----------

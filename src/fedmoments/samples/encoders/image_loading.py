@@ -1,4 +1,4 @@
-"""The way that every image family takes from a torch network to an encoder on the runtime that was asked for."""
+"""The way that every image family takes from a torch network to an encoder on the runtime that was requested."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def load_network(name: str, network: Any, images: ImagePreprocessing, pooling: s
 
 
 def checked_pooling(options: Options, name: str, allowed: tuple[str, ...]) -> str:
-    """Return the pooling that was asked for, or the first that is allowed.
+    """Return the pooling that was requested, or the first that is allowed.
 
     Examples
     --------

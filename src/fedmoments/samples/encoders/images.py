@@ -21,7 +21,7 @@ from fedmoments.samples.encoders.dicom import dicom_pixels, is_dicom
 __all__ = ["IMAGENET", "ImagePreprocessing", "open_image"]
 
 # How far a large image may be shrunk by fast means (a JPEG's own scaling, averaging of whole blocks) before the proper
-# filter: to this many times the size that is asked for. Pillow calls 2 "reasonable" and 3 "nearly as good as none".
+# filter: to this many times the size that is requested. Pillow calls 2 "reasonable" and 3 "nearly as good as none".
 _GAP = 2.0
 _SMALLEST, _LARGEST = 32, 4096
 _RULE = "centre square of crop × short side, whole when the short side is below size; Pillow, gap 2"

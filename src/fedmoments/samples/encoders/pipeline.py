@@ -166,7 +166,7 @@ def prepared_batches(
     batch_size
         Samples a batch; fewer when some cannot be prepared.
     readers
-        Threads; 0 prepares in the calling thread when a batch is asked for.
+        Threads; 0 prepares in the calling thread when a batch is requested.
 
     Yields
     ------

@@ -111,7 +111,7 @@ def is_local(argument: str, name: str) -> bool:
     if Path(argument).expanduser().is_dir():
         return True
     if argument.startswith((".", "/", "~")):
-        raise InputError(f"the encoder '{name}' is in no folder: there is no {argument}")
+        raise InputError(f"the encoder '{name}' cannot be loaded: the folder {argument} does not exist")
     return False
 
 

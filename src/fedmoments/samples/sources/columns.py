@@ -16,6 +16,13 @@ _GUESSES = {
     "image": ("image", "img", "picture", "image_path", "path", "file", "file_name", "filename"),
     "label": ("label", "labels", "class", "category", "target", "intent", "y"),
 }
+#: How a column that could not be guessed is named, on the command line.
+_WAYS = {
+    "text or image": "--text or --image; --features 'a,b*' for columns of numbers; --table draft for a raw table",
+    "label": "--label",
+}
+#: Columns that an error lists.
+MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ def choose_columns(
 def _named(whose: str, present: Sequence[str], what: str, name: str | None) -> str:
     """Return the name of a column that must be known."""
     if name is None:
-        raise InputError(f"which column of {whose} is {what}? Name it; the columns are {_listed(present)}")
+        raise InputError(
+            f"which column of {whose} is {what}? Name it: {_WAYS[what]}. The columns are {_listed(present)}"
+        )
     return name
 
 
@@ -126,7 +135,8 @@ def _check_given(whose: str, present: Sequence[str], given: Mapping[str, str | N
 
 
 def _listed(present: Sequence[str]) -> str:
-    return ", ".join(map(str, present))
+    more = f", … ({len(present)} in all)" if len(present) > MOST_NAMED else ""
+    return ", ".join(map(str, present[:MOST_NAMED])) + more
 
 
 def guess_column(what: str, present: Sequence[str], taken: str | None = None) -> str | None:

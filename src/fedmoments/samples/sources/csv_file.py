@@ -83,7 +83,7 @@ def load_csv(
 
 
 class _Csv:
-    """A file of cells with something between them; it is read from its start whenever rows are asked for."""
+    """A file of cells with something between them; it is read from its start whenever rows are requested."""
 
     def __init__(self, path: Path, delimiter: str | None) -> None:
         self.path, self.delimiter = path, delimiter

@@ -6,7 +6,7 @@ PATH/train/CLASS/…, PATH/test/CLASS/…      the same, with the test part give
 PATH/DOMAIN/CLASS/…                        with ``domains=True``; also below train and test
 =========================================  ==========================================================
 
-Hidden files are not looked at, files that are no images are reported. Links are followed, but no folder is read twice
+Hidden files are not looked at, files that are not images are reported. Links are followed, but no folder is read twice
 within a class.
 """
 

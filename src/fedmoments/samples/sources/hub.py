@@ -17,7 +17,7 @@ from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["SOURCES", "load_hub"]
 
-#: Parts that may be the test part, best first; the hub's test parts are sometimes kept back.
+#: Parts that may be the test part, best first; the hub's test parts are sometimes withheld.
 _TEST_PARTS = ("test", "validation", "valid", "dev")
 
 

@@ -44,7 +44,7 @@ def load_npy(argument: str, *, test_share: float = 0.2, seed: Seed = 0, strict: 
     """
     folder = Path(argument).expanduser()
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder: npy: takes one with x_train.npy and y_train.npy")
+        raise InputError(f"{folder} is not a folder: npy: takes one with x_train.npy and y_train.npy")
     files = {file.stem: file for file in sorted(folder.glob("*.npy"))}
     require_arrays(folder, list(files))
     arrays = {name: _mapped(file) for name, file in files.items()}

@@ -78,7 +78,7 @@ def load_parquet(
 
 
 class _Parquet:
-    """The Arrow data set of a file or folder; nothing but the schema is read until rows are asked for."""
+    """The Arrow data set of a file or folder; nothing but the schema is read until rows are requested."""
 
     def __init__(self, path: Path) -> None:
         arrow = require("pyarrow.dataset", "The data source 'parquet'", "tables", "pyarrow")

@@ -31,7 +31,7 @@ class Problems:
     >>> Problems(strict=True).add("row 3", "it has no label")
     Traceback (most recent call last):
     ...
-    fedmoments.errors.InputError: row 3: it has no label. This run is strict: mend it, or leave strict out
+    fedmoments.errors.InputError: row 3: it has no label. This run is strict: repair it, or leave strict out
     """
 
     def __init__(self, *, strict: bool) -> None:
@@ -41,7 +41,7 @@ class Problems:
     def add(self, where: str, why: str) -> None:
         """Note a problem, or raise it."""
         if self._strict:
-            raise InputError(f"{where}: {why}. This run is strict: mend it, or leave strict out")
+            raise InputError(f"{where}: {why}. This run is strict: repair it, or leave strict out")
         self.entries.append(Problem(where, why))
 
 
@@ -125,7 +125,7 @@ def assemble(
 
 
 def _samples(rows: Rows, names: tuple[str, ...], modality: Modality, problems: Problems) -> Samples:
-    """Return rows with labels as numbers; a label that is no class is a problem."""
+    """Return rows with labels as numbers; a label that is not a class is a problem."""
     number = {name: i for i, name in enumerate(names)}
     unknown = set(rows.labels) - set(number)
     samples = Samples(

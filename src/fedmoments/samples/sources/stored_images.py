@@ -1,4 +1,4 @@
-"""Images that stay where they are stored until they are asked for: a column of an Arrow table or of a data set."""
+"""Images that stay where they are stored until they are requested: a column of an Arrow table or of a data set."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -191,7 +191,7 @@ class SplitRecipe:
         split = self.scheme.split(request, *self.values)
         if wanted not in {None, split.n_clients}:
             raise InputError(
-                f"the split '{self.text}' gives {split.n_clients} clients on these data, but {wanted} were asked for: "
+                f"the split '{self.text}' gives {split.n_clients} clients on these data, but {wanted} were requested: "
                 "leave the number of clients (n_clients, --clients) out"
             )
         if groups is not None:

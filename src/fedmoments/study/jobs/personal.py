@@ -158,7 +158,7 @@ def personalise(
 
 
 def _solver(source: Broadcast, head: str | None, hyper: Mapping[str, Any]) -> Head | None:
-    """Return the head that is fitted from what was broadcast; None where a classifier was and none is asked for."""
+    """Return the head that is fitted from what was broadcast; None where a classifier was and none is requested."""
     return None if head is None and source.stats is None else make_head(head or "fedncm", **hyper)
 
 

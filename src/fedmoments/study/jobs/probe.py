@@ -139,7 +139,7 @@ def run_probe(
         Name of the encoder to compare with; by default the one that the tuned encoder names. Where only a head was
         tuned, there is none, and all heads are tested on the same features.
     dealt
-        Whether the split was asked for. If not, it is made only for heads from client means.
+        Whether the split was requested. If not, it is made only for heads from client means.
     out
         Folder for the refitted heads, a classifier file each; nothing is written without one.
     command
@@ -213,7 +213,7 @@ def _before(
 
 
 def _split(config: StudySettings, encoded: Encoded, *, dealt: bool) -> Split | None:
-    """Return who holds what, where it was asked for or a head depends on it."""
+    """Return who holds what, where it was requested or a head depends on it."""
     heads = choose_heads(all_names(config.heads), config.hyper)
     if not dealt and not any(head.needs.keeps_clients_apart for head in heads.values()):
         return None

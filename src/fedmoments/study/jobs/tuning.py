@@ -314,7 +314,7 @@ def _read_curve(path: Path, plan: TuningPlan, basis: str) -> TuningCurve | None:
             return None
         curve = from_plain(TuningCurve, document["curve"], str(path))
     except (ValueError, KeyError, TypeError, FileFormatError) as error:
-        raise FileFormatError(f"{path} is no curve of a run: delete it to run that anew") from error
+        raise FileFormatError(f"{path} is not a curve of a run: delete it to run that again") from error
     return curve if document.get("asked") == plan.to_dict() else None
 
 

@@ -337,7 +337,7 @@ def _check_misprint(experiment: Experiment, misprint: Misprint, whose: str) -> N
     rows, columns = [line.name for line in experiment.rows], [line.name for line in experiment.columns]
     block = experiment.block(misprint.block)
     if misprint.row not in rows or misprint.column not in columns:
-        raise FileFormatError(f"{whose}: a misprint stands at {misprint.row} / {misprint.column}, which is no cell")
+        raise FileFormatError(f"{whose}: a misprint is at {misprint.row} / {misprint.column}, which is not a cell")
     printed = block.values[rows.index(misprint.row)][columns.index(misprint.column)]
     if not math.isclose(printed, misprint.printed):
         raise FileFormatError(f"{whose}: a misprint says {misprint.printed} is printed, but the block has {printed}")

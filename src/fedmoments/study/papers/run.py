@@ -158,7 +158,7 @@ def _changed(settings: Mapping[str, Any], changes: Mapping[str, Any], world: Wor
     for name, value in changes.items():
         before = settings.get(name)
         instead = "" if before is None else f" instead of {_words(before)}"
-        world.deviate(f"{name} is {_words(value)}{instead}, as was asked for")
+        world.deviate(f"{name} is {_words(value)}{instead}, as was requested")
     return dict(changes)
 
 

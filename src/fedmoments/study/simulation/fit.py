@@ -191,7 +191,7 @@ def choice_of(classifier: Classifier) -> str | None:
 def fit_notes() -> Iterator[list[str]]:
     """Give a list that holds, once the block has ended, what was fitted in a lesser way than asked for, each once.
 
-    Only :class:`~fedmoments.errors.FitWarning` is kept back. Any other warning goes where warnings go.
+    Only :class:`~fedmoments.errors.FitWarning` is withheld. Any other warning goes where warnings go.
 
     Examples
     --------

@@ -82,7 +82,7 @@ def make_projection(
         return None
     if n_components > dim:
         raise InputError(
-            f"a projection has no more dimensions than the features, which have {dim}; {n_components} were asked for: "
+            f"a projection has no more dimensions than the features, which have {dim}; {n_components} were requested: "
             f"ask for 1 to {dim}, or {without} for the features as they are"
         )
     return RandomProjection(dim, n_components, seed)

@@ -6,7 +6,7 @@ In fixed point the statistics, and so the classifiers, are bit for bit those of 
 Whether that is possible is decided before anything is measured, once for a setting and seed: the norms of the features,
 how much they vary and how many numbers clients send are known.
 
-What clients of a simulation keep back: the policy of a deployed client, applied to every part of a split.
+What clients of a simulation withhold: the policy of a deployed client, applied to every part of a split.
 
 Merged statistics of one federation: measured in parts (clients in turns, moments beside others), served to heads.
 """
@@ -176,7 +176,7 @@ def choose_form(features: Features, split: Split, spec: StatisticsSpec, numbers:
     spec, numbers
         What every client sends, and how many numbers all of them send together.
     form
-        The fixed point that is asked for, or None for float64.
+        The fixed point that is requested, or None for float64.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def choose_form(features: Features, split: Split, spec: StatisticsSpec, numbers:
     'a training sample has the norm 5, more than the norm bound of 4 ...'
     """
     if form is None:
-        return Form(None, "it was asked for in float64")
+        return Form(None, "it was requested in float64")
     held = split.clients != DROPPED
     senders = int((split.sizes > 0).sum())
     if numbers + CLIENT_NUMBERS * senders > MOST_NUMBERS:

@@ -35,7 +35,7 @@ CLEAR = 4
 
 @dataclass(frozen=True)
 class _Measured(Mapping[str, Statistics]):
-    """Client -> what it measures, made when it is asked for: one client's statistics in memory at a time."""
+    """Client -> what it measures, made when it is requested: one client's statistics in memory at a time."""
 
     features: Features
     split: Split
@@ -165,7 +165,7 @@ class Shield:
         return HeadAsked(spec, self.form, context, names, self.features.dim)
 
     def _parts(self, spec: StatisticsSpec) -> Mapping[str, Statistics]:
-        """Return what every client sends: blurred, clipped and poisoned as is asked for."""
+        """Return what every client sends: blurred, clipped and poisoned as is requested."""
         own = self.protection
         blurred = own.obfuscation is not None
         parts: Mapping[str, Statistics] = _Measured(

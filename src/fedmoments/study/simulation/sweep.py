@@ -84,7 +84,7 @@ class Held:
     def _outcome(self, name: str, method: Method) -> Outcome:
         """Return what was found before, or find it now and remember it unless it failed: more memory may change that.
 
-        Who holds what is part of the key as it is, not as it was asked for: whoever made the split. Where the
+        Who holds what is part of the key as it is, not as it was requested: whoever made the split. Where the
         classifier is looked at, what is remembered counts only if it is of the same classifier: noise is drawn anew.
         """
         if self.memory is None:

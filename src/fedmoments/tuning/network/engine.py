@@ -302,7 +302,7 @@ class NetworkEngine:
         unknown = sorted(state.keys() - known.keys())
         if unknown:
             raise InputError(
-                f"'{unknown[0]}' is no state of this engine: it was saved with other clients or another stage"
+                f"'{unknown[0]}' is not a state of this engine: it was saved with other clients or another stage"
             )
         controls: dict[str, Arrays] = {}
         for key, array in state.items():

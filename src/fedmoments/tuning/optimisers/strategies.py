@@ -7,7 +7,7 @@ With Δ the mean of the clients' changes, weighted by n_k:
 - FedAdam: m ← β₁·m + (1−β₁)·Δ, v ← β₂·v + (1−β₂)·Δ², w ← w + η_t·m/(√v + τ), where in round t
   η_t = η·√(1−β₂^(t+1))/(1−β₁^(t+1)): Flower corrects for one round more than Adam does.
 
-Flower's FedAvg and FedProx have no server learning rate; where one is asked for, FedAvgM without momentum is the same.
+Flower's FedAvg and FedProx have no server learning rate; where one is requested, FedAvgM without momentum is the same.
 
 What every optimiser of the server can do.
 """

@@ -65,7 +65,7 @@ class IdentityEncoder(Encoder):
 
 def _load(_argument: str, options: Options) -> Encoder:
     if options.dim is None:
-        raise InputError("the encoder 'identity' must be told the dimension of the features: give dim")
+        raise InputError("the encoder 'identity' needs the dimension of the features: give dim")
     return IdentityEncoder(options.dim, options.batch_size)
 
 

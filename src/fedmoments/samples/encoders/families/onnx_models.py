@@ -23,7 +23,7 @@ def _load(argument: str, options: Options) -> Encoder:
     name = _PREFIX + argument
     path = Path(argument).expanduser()
     if not path.is_file():
-        raise InputError(f"the encoder '{name}' is in no file: there is no {path}")
+        raise InputError(f"the encoder '{name}' cannot be loaded: the file {path} does not exist")
     description = read_description(path)
     if description is not None:
         images, pooling = _as_exported(description, options, name)

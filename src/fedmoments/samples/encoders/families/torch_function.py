@@ -44,13 +44,13 @@ def _module(name: str, encoder: str) -> ModuleType:
             if error.name is not None and not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module is there, and something that it imports is not
             raise InputError(
-                f"the encoder '{encoder}' is in no module: '{name}' cannot be imported; give the path of a .py file, "
-                "or put its folder on PYTHONPATH"
+                f"the encoder '{encoder}' cannot be loaded: no module '{name}' can be imported; give the path of a .py "
+                "file, or put its folder on PYTHONPATH"
             ) from error
     path = Path(name).expanduser()
     spec = importlib.util.spec_from_file_location(f"_fedmoments_encoder_{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise InputError(f"the encoder '{encoder}' is in no file: there is no {path}")
+        raise InputError(f"the encoder '{encoder}' cannot be loaded: the file {path} does not exist")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -44,7 +44,7 @@ def body_of(encoder: Encoder) -> Any:
     >>> from fedmoments.samples.encoders import load_encoder
     >>> body_of(load_encoder("identity", dim=3))
     Traceback (most recent call last):
-    fedmoments.errors.InputError: the encoder 'identity' cannot be tuned: it is no network on torch. ...
+    fedmoments.errors.InputError: the encoder 'identity' cannot be tuned: it is not a network on torch. ...
     """
     if isinstance(encoder, TorchImageEncoder):
         return encoder.model.body
@@ -53,8 +53,8 @@ def body_of(encoder: Encoder) -> Any:
     if isinstance(encoder, SentenceEncoder):
         return _transformer_of(encoder)
     raise InputError(
-        f"the encoder '{encoder.name}' cannot be tuned: it is no network on torch. Image encoders and transformers of "
-        "text with runtime 'torch' can; features that are given, static word vectors and ONNX files have no gradients: "
+        f"the encoder '{encoder.name}' cannot be tuned: it is not a network on torch. Image encoders and transformers "
+        "of text with runtime 'torch' can; given features, static word vectors and ONNX files have no gradients: "
         "only the head behind them can be tuned (stage lp)"
     )
 
@@ -135,7 +135,7 @@ def _check_names(path: Any, state: Mapping[str, Any], own: Mapping[str, NDArray[
 def _file(name: str) -> Path:
     path = Path(name.removeprefix(_PREFIX)).expanduser()
     if not path.is_file():
-        raise InputError(f"the encoder '{name}' is in no file: there is no {path}")
+        raise InputError(f"the encoder '{name}' cannot be loaded: the file {path} does not exist")
     return path
 
 
@@ -210,7 +210,7 @@ def renewed(name: str, base: Encoder, body: Any, options: Options) -> Encoder:
         run = {"threads": options.threads, "batch_size": options.batch_size}
         base.model.to(options.device)
         return SentenceEncoder(name, given, weights, model=base.model, **run)
-    raise InputError(f"the encoder '{name}' cannot be loaded: {base.name} is no network on torch")
+    raise InputError(f"the encoder '{name}' cannot be loaded: {base.name} is not a network on torch")
 
 
 ENCODERS = (

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 #: What a law finds at one place: place, quantity, value.
 Finding = tuple[dict[str, Scalar], str, float]
 
-#: Partitions that are no scheme of a split.
+#: Partitions that are not scheme of a split.
 ONE_CLASS, ONE_SAMPLE = "one class a client", "one sample a client"
 #: Excess kurtosis of the independent coordinates that features are mixed from.
 _KURTOSIS = {"gaussian": 0.0, "exponential": 6.0}

@@ -80,7 +80,7 @@ class Curves:
     seeds
         All seeds.
     rounds
-        That were asked for.
+        That were requested.
     clients
         Who held samples.
     forward

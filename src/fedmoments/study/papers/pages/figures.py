@@ -49,7 +49,7 @@ class Drawing:
         At least one.
     noise
         Half the width of the band in which accuracies are not told apart, and in words what makes it; None where the
-        number of test samples is not known, and where values are no accuracies.
+        number of test samples is not known, and where values are not accuracies.
     """
 
     title: str
@@ -227,7 +227,7 @@ MOST_MARKERS = 14
 DODGE = 0.05
 #: Share of the distance between words that a group of bars fills, and share of its place that a bar fills.
 GROUP, BAR = 0.8, 0.9
-#: Values that are further apart than this factor have a logarithmic scale, where they are no shares.
+#: Values that are further apart than this factor have a logarithmic scale, where they are not shares.
 FACTOR = 300.0
 #: Values across that are ticks themselves, and the digits that they have at most; of more, round numbers are.
 MOST_TICKS, MOST_DIGITS = 10, 3
@@ -349,7 +349,7 @@ def _ends_of_bands(drawing: Drawing) -> list[float]:
 
 
 def _of_quantity(title: str, means: list[float], ends: list[float]) -> Scale:
-    """Return the scale of a quantity that is no share, logarithmic where it ranges far."""
+    """Return the scale of a quantity that is not a share, logarithmic where it ranges far."""
     least, most = min(means), max(means)
     if least >= 0:  # what is never negative has no spread below zero
         ends = [max(end, 0.0) for end in ends]

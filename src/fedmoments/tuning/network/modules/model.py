@@ -148,7 +148,7 @@ class TunedModel:
 
     @contextmanager
     def _learning_statistics(self, samples: int) -> Iterator[None]:
-        """Drop activations, normalise by the batch and learn running values, where that was asked for.
+        """Drop activations, normalise by the batch and learn running values, where that was requested.
 
         One sample has no variance: a batch of one is normalised by the running values, which it leaves alone.
         """
