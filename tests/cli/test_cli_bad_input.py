@@ -379,7 +379,7 @@ def test_bad_words_behind_encoders_are_refused(refuse: Any, arguments: Any) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "say what to measure"),
+        ((), "no moments to measure"),
         (("--head", "fed3r-rf"), "--fourier"),
         (("--head", "gh-lda", "--fourier", "8"), "belong together"),
         (("--head", "gh-lda", "--norm-bound", "8"), "--fixed-point"),

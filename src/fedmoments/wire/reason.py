@@ -35,7 +35,7 @@ class Reason(StrEnum):
     DIMENSION = "wrong-dimension", "features of another dimension, or another number of classes"
     FEDERATION = "wrong-federation", "made for other terms"
     CONTRIBUTION_VERSION = "bad-version", "a contribution that is not numbered from 1"
-    UNKNOWN_CLIENT = "unknown-client", "no client of that name is enrolled"
+    UNKNOWN_CLIENT = "unknown-client", "nobody of that name is enrolled"
     REVOKED_CLIENT = "revoked-client", "the client's key was revoked"
     SIGNATURE = "bad-signature", "not signed by the client's identity key"
     DIGEST = "wrong-digest", "the body is not the one that was signed"

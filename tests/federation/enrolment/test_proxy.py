@@ -49,7 +49,7 @@ def test_a_party_enrols_through_the_proxy_that_the_environment_names(
 def test_a_proxy_that_is_not_there_is_named_as_the_reason(through: Callable[[str], None], tmp_path: Path) -> None:
     through("http://127.0.0.1:9")
     place = Place(tmp_path / "server")
-    with place.web, pytest.raises(DeploymentError, match="nobody enrols"):
+    with place.web, pytest.raises(DeploymentError, match="no enrolment server answers"):
         enrol_with(place.kit(), make_client(tmp_path / "party", "clinic"), patience=0)
 
 

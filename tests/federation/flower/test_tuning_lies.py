@@ -180,7 +180,7 @@ def test_a_greeting_in_no_name_at_all_is_told_and_ends_nothing(make: Made, tmp_p
     found = run(plan, settings_of(plan, tmp_path / "out", plan={**ALL, "rounds": 1}), spoiled(spoil))
     assert found.tuned.points[-1].participants == 9
     (told,) = found.failures
-    assert "no client of that name is enrolled" in told["clients"][0]["why"]
+    assert "nobody of that name is enrolled" in told["clients"][0]["why"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_nobody_speaks_for_another_client(make: Made, tmp_path: Path) -> None:
     (told,) = [failure["clients"] for failure in found.failures]
     assert [each["client"] for each in told] == ["client-0000", "stranger"]
     assert "not signed with the identity key" in told[0]["why"]
-    assert "no client of that name is enrolled" in told[1]["why"]
+    assert "nobody of that name is enrolled" in told[1]["why"]
     assert found.tuned.points[-1].participants == 11  # client-0001 was not named
 
 

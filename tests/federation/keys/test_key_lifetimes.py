@@ -75,7 +75,7 @@ def test_nobody_else_rotates_a_key(store: FederationStore) -> None:
     for lie in lies:
         with pytest.raises(LedgerError, match="did not sign the new key"):
             store.rotate(lie)
-    with pytest.raises(RefusedError, match="nobody called"):
+    with pytest.raises(RefusedError, match="no client called"):
         store.rotate(replace(sound, client="nobody"))
     store.revoke("clinic")
     with pytest.raises(RefusedError, match="was revoked"):

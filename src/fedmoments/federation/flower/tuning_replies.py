@@ -120,7 +120,7 @@ def read_greeting(content: RecordDict, task: Task, keys: Mapping[str, PublicKey]
 def _greeted(entry: Any, task: Task, keys: Mapping[str, PublicKey]) -> tuple[str, Numbers]:
     client = entry.get("client") if isinstance(entry, dict) else None
     if not isinstance(client, str) or client not in keys:
-        raise InputError("no client of that name is enrolled in this federation, or it was revoked")
+        raise InputError("nobody of that name is enrolled in this federation, or it was revoked")
     train: Any = entry.get("train")
     validation: Any = entry.get("validation")
     if not (_is_count(train) and _is_count(validation)):

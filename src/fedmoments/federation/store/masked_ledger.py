@@ -69,7 +69,7 @@ class MaskedLedger(ShownLog):
         Raises
         ------
         RefusedError
-            When no client of that name is enrolled, or it was revoked.
+            When nobody of that name is enrolled, or it was revoked.
         LedgerError
             When the key that is enrolled did not sign the new one.
         """

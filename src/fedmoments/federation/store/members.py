@@ -94,7 +94,7 @@ def revoke(connection: Connection, client: str) -> None:
     """Revoke a client inside a transaction; see `FederationStore.revoke`."""
     row = connection.execute("SELECT status, key, node_key FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
-        raise LedgerError(f"client {client!r} cannot be revoked, for no client of that name is enrolled")
+        raise LedgerError(f"client {client!r} cannot be revoked, for nobody of that name is enrolled")
     if row[0] == "enrolled":
         connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (client,))
         append(connection, "revoked", {"client": client, "key": row[1].hex(), "node_key": row[2]})
@@ -115,7 +115,7 @@ def key_of(connection: Connection, client: str) -> PublicKey:
     Raises
     ------
     RefusedError
-        When no client of that name is enrolled, or it was revoked.
+        When nobody of that name is enrolled, or it was revoked.
     """
     row = connection.execute("SELECT key, status FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:

@@ -44,7 +44,7 @@ def _module(name: str, encoder: str) -> ModuleType:
             if error.name is not None and not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module is there, and something that it imports is not
             raise InputError(
-                f"the encoder '{encoder}' cannot be loaded: no module '{name}' can be imported; give the path of a .py "
+                f"the encoder '{encoder}' cannot be loaded: '{name}' cannot be imported; give the path of a .py "
                 "file, or put its folder on PYTHONPATH"
             ) from error
     path = Path(name).expanduser()
