@@ -1,19 +1,20 @@
 """The short way: measure every client, merge, solve; in one call."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.classifier import Classifier, target_matrix
 from fedmoments.core.gaussian import require
 from fedmoments.core.heads import Head, make_head, presets
 from fedmoments.core.heads.preset import label_of
 from fedmoments.core.heads.registry import TARGET_HEADS
 from fedmoments.core.maps import FeatureMap, compose
-from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
+from fedmoments.core.maps.power import AUTO, named_map
 from fedmoments.core.parties import Columns, Parties, parties_of
 from fedmoments.core.raw_parties import coded_parties, wants_table
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
@@ -155,9 +156,10 @@ def fit(
     feature_map
         Applied to features before anything else; the classifier carries it and applies it to what it scores. With
         statistics, the map that they were measured behind. Of data also a word: ``power`` (√x, then unit length),
-        ``auto`` (that where no feature is negative and features are skewed, which every client tells in two numbers)
-        or ``none``. By default none; ``auto`` for the heads that choose by themselves. ``table``: clients' data are raw
-        tables, with numbers, texts and gaps, and the map is made of a first exchange (:mod:`fedmoments.core.tables`).
+        ``auto`` (that where no feature is negative and features are skewed, mean 0 and deviation 1 where columns are in
+        units of their own, which every client tells in three numbers) or ``none``. By default none; ``auto`` for the
+        heads that choose by themselves. ``table``: clients' data are raw tables, with numbers, texts and gaps, and the
+        map is made of a first exchange (:mod:`fedmoments.core.tables`).
     means_per_client
         How many means of a class a client sends (heads that use client means).
     seed
@@ -285,14 +287,7 @@ def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | N
             "measured behind"
         )
     # What is not a matrix of numbers is refused where it is measured, with the name of its client.
-    return recommended_map(_shapes(held))
-
-
-def _shapes(pairs: Iterable[tuple[Any, Any]]) -> Iterator[FeatureShape]:
-    """Yield what features look like of those who have a matrix of numbers."""
-    for X, y in ((np.asarray(X), np.asarray(y)) for X, y in pairs):
-        if X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y):
-            yield FeatureShape.of(X, y)
+    return automatic_map(held)
 
 
 def _count_classes(parties: Parties) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.heads.choosing import map_rule_of
 from fedmoments.core.maps import FeatureMap, TableMap, compose
-from fedmoments.core.maps.power import AUTO, FeatureShape, named_map, recommended_map
+from fedmoments.core.maps.power import AUTO, named_map
 from fedmoments.samples.encoders.registry import find_entry
 
 __all__ = ["chosen_map"]
@@ -55,4 +56,4 @@ def chosen_map(
         return named_map(wanted)
     if find_entry(encoder).non_negative:
         return named_map("power")
-    return recommended_map([FeatureShape.of(X, y)]) if X is not None and y is not None else None
+    return automatic_map([(X, y)]) if X is not None and y is not None else None

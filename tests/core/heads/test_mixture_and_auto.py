@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 
 import fedmoments as fm
 from fedmoments.core.classifier import LinearClassifier, load_bytes
@@ -135,7 +135,7 @@ def test_law_the_order_of_clients_and_the_unit_of_features_change_no_prediction(
     np.testing.assert_array_equal(fm.fit("auto", scaled, n_classes=C).predict(1000.0 * X), one.predict(X))
 
 
-def test_a_thousand_clients_leave_a_small_mixture() -> None:
+def test_law_ten_thousand_clients_leave_a_small_mixture() -> None:
     parts = federation(4.0, n_clients=1000, n=6000)
     classifier = fm.make_head("mixture-sketch").fit(Statistics.merge(parts))
     assert isinstance(classifier, MixtureClassifier)
@@ -151,6 +151,30 @@ def test_auto_explains_its_choice_and_agrees_with_lda_under_label_skew() -> None
     assert auto.digest() == lda.digest()
     assert "labels alone" in auto.info["criterion"]
     assert auto.info["shift"] == Shift.of(stats, ClassGaussians(stats, "sketch").means).ratio
+
+
+def test_law_the_shift_statistic_varies_by_its_chance() -> None:
+    rng, ratios, chances = np.random.default_rng(0), [], []
+    for _ in range(200):
+        y = np.repeat(np.arange(C), 30)
+        X = rng.normal(size=(90, 4)) * [4.0, 1.0, 0.5, 0.1]
+        stats = Statistics.merge([Statistics.of(X[k::4], y[k::4], SPEC, n_classes=C) for k in range(4)])
+        gaussians = ClassGaussians(stats, "sketch")
+        shift = Shift.of(stats, gaussians.means, gaussians.raw_covariance())
+        ratios.append(shift.ratio)
+        chances.append(shift.chance)
+    assert np.std(ratios) == pytest.approx(np.mean(chances), rel=0.25)
+
+
+def test_few_clients_in_few_dimensions_are_not_taken_for_shift() -> None:
+    """F of the 90 samples of iris at ten clients is 1.7, of which chance alone explains most."""
+    X, y = load_iris(return_X_y=True)
+    train = np.arange(150) % 5 < 3
+    for seed in range(8):
+        split = parse_split("dirichlet-class:0.1").apply(y[train], n_clients=10, seed=seed)
+        holders = np.asarray(split.clients)
+        parties = {k: (X[train][holders == k], y[train][holders == k]) for k in np.unique(holders)}
+        assert fm.fit("auto", parties, n_classes=3).info["chosen"] == "lda-sketch"
 
 
 def test_auto_without_a_covariance_is_the_nearest_mean() -> None:

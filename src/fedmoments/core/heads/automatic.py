@@ -4,8 +4,8 @@ No test data, no extra round, no search. Three questions, in this order:
 
 1. Does any class have a spread? If not, the nearest mean.
 2. Do clients differ in more than their labels? F (:mod:`fedmoments.core.gaussian.shift`) is 0.9 to 1.15 under label
-   skew, however strong, and 1.8 to 140 where clients have cameras, styles or domains of their own: from 1.5 on, the
-   mixture of client modes.
+   skew, however strong, and 1.8 to 140 where clients have cameras, styles or domains of their own: from 1.5 on, and
+   three standard deviations above 1, the mixture of client modes.
 3. Do sketch rows belong to one class each? Clients send them so from 20 classes on, by a public rule
    (:class:`fedmoments.SketchPlan`), and then QDA in the Fisher subspace with covariances half pooled; else LDA.
 
@@ -30,6 +30,8 @@ __all__ = ["PRESETS", "Automatic"]
 
 #: F from which on clients differ in more than their labels.
 SHIFTED = 1.5
+#: How many standard deviations F has to be above 1 besides: few clients in few dimensions reach 1.7 by chance.
+CERTAIN = 3.0
 #: The head where no class has a spread.
 PLAIN = "fedncm"
 #: What is said where clients do not differ otherwise.
@@ -79,10 +81,11 @@ class Automatic(Head):
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        shift = Shift.of(stats, gaussians.means).ratio
         if gaussians.scatter.dof <= 0:
             return self._head(PLAIN).solve(stats).noting(chosen=PLAIN, criterion="no class has two samples")
-        if shift > SHIFTED and not gaussians.flat:
+        differing = Shift.of(stats, gaussians.means, gaussians.raw_covariance())
+        shift = differing.ratio
+        if shift > max(SHIFTED, 1.0 + CERTAIN * differing.chance) and not gaussians.flat:
             name, why = "mixture-sketch", "clients differ in more than their labels, so that each has modes of its own"
         elif stats.sketches.by_class and not gaussians.flat:
             name, why = "qda-sketch", f"{LABELS}, and sketch rows of each class tell its covariance"

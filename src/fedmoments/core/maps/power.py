@@ -25,7 +25,7 @@ from fedmoments.core.maps.checks import checked_positive
 from fedmoments.core.maps.normalize import Normalize
 from fedmoments.errors import InputError
 
-__all__ = ["AUTO", "MAP_WORDS", "FeatureShape", "Power", "named_map", "recommended_map"]
+__all__ = ["AUTO", "MAP_WORDS", "FeatureShape", "Power", "has_own_units", "named_map", "recommended_map"]
 
 #: The word for the map that the rule recommends.
 AUTO = "auto"
@@ -33,6 +33,9 @@ AUTO = "auto"
 MAP_WORDS = ("none", "power", AUTO)
 #: Skewness of an exponential distribution, from which on the square root is taken.
 SKEWED = 2.0
+#: Largest standard deviation of a column over the median one, from which on columns have units of their own. It is 1.3
+#: to 7 behind encoders and 400 to 20,000 in tables of measurements.
+OWN_UNITS = 30.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Power(FeatureMap, kind="power"):
 
 @dataclass(frozen=True)
 class FeatureShape:
-    """What one client tells of its features: two numbers, from which the map is chosen.
+    """What one client tells of its features: three numbers, from which the map is chosen.
 
     Parameters
     ----------
@@ -79,6 +82,9 @@ class FeatureShape:
         than there is, so that it is measured against what as many samples of an exponential distribution show.
     n_samples
         How many samples stand behind it: two of each class are spent on its mean and spread.
+    disparity
+        Largest standard deviation inside classes of a column, over the median one of columns that vary, less what
+        chance adds: the logarithm of the largest of d deviations, each of n samples, is about √(log d/n) too large.
 
     Examples
     --------
@@ -90,6 +96,7 @@ class FeatureShape:
     non_negative: bool
     skewness: float
     n_samples: int
+    disparity: float = 1.0
 
     @classmethod
     def of(cls, X: npt.ArrayLike, y: npt.ArrayLike) -> "FeatureShape":
@@ -97,20 +104,26 @@ class FeatureShape:
         features, labels = np.asarray(X, np.float64), np.asarray(y)
         _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
         behind = int(np.maximum(counts - 2, 0).sum())
-        if not behind or bool((features < 0).any()):
-            return cls(non_negative=not bool((features < 0).any()), skewness=0.0, n_samples=behind)
+        non_negative = not bool((features < 0).any())
+        if not behind:
+            return cls(non_negative, 0.0, 0)
         sums = np.zeros((len(counts), features.shape[1]))
         np.add.at(sums, places, features)
         away = features - (sums / counts[:, None])[places]
         second = np.einsum("nd,nd->d", away, away) / (counts - 1).sum()
-        third = np.einsum("nd,nd,nd->d", away, away, away) / ((counts - 1) * (counts - 2) / counts).sum()
-        with np.errstate(all="ignore"):
-            skewness = third / second**1.5
         # Equal samples differ from their mean by its rounding alone, which has a skewness, too.
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(features).max(axis=0)
-        varied = np.isfinite(skewness) & (second > rounding**2)
-        typical = float(np.median(skewness[varied])) if varied.any() else 0.0
-        return cls(non_negative=True, skewness=typical * SKEWED / _exponential(behind), n_samples=behind)
+        varied = np.isfinite(second) & (second > rounding**2)
+        if not varied.any():
+            return cls(non_negative, 0.0, behind)
+        second, away = second[varied], away[:, varied]
+        chance = np.sqrt(np.log(len(second)) / behind)
+        disparity = float(np.exp(max(0.5 * np.log(second.max() / np.median(second)) - chance, 0.0)))
+        if not non_negative:
+            return cls(non_negative, 0.0, behind, disparity)
+        third = np.einsum("nd,nd,nd->d", away, away, away) / ((counts - 1) * (counts - 2) / counts).sum()
+        typical = float(np.median(third / second**1.5))
+        return cls(non_negative, typical * SKEWED / _exponential(behind), behind, disparity)
 
 
 def _exponential(n_samples: int) -> float:
@@ -142,6 +155,21 @@ def recommended_map(shapes: Iterable[FeatureShape]) -> FeatureMap | None:
         return None
     skewness = np.average([shape.skewness for shape in told], weights=[shape.n_samples for shape in told])
     return named_map("power") if skewness >= SKEWED else None
+
+
+def has_own_units(shapes: Iterable[FeatureShape]) -> bool:
+    """Say whether columns are in units of their own, by the geometric mean of what clients tell, weighted by samples.
+
+    Examples
+    --------
+    >>> has_own_units([FeatureShape(False, 0.0, 90, disparity=400.0), FeatureShape(False, 0.0, 10, disparity=4.0)])
+    True
+    """
+    told = [shape for shape in shapes if shape.n_samples]
+    if not told:
+        return False
+    sizes = np.log([shape.disparity for shape in told])
+    return bool(np.average(sizes, weights=[shape.n_samples for shape in told]) >= np.log(OWN_UNITS))
 
 
 def named_map(word: str) -> FeatureMap | None:
