@@ -33,7 +33,7 @@ from fedmoments.core.api import fit
 from fedmoments.core.statistics import Statistics
 from fedmoments.federation.deploy.network import choose_port
 from fedmoments.federation.flower.holdings import Held
-from fedmoments.federation.flower.node import measure_held
+from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.encoders import load_encoder

@@ -349,6 +349,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 def _check_labels(targets: NDArray[Any], known: NDArray[Any]) -> None:
     unknown = targets[~np.isin(targets, known)]
     if len(unknown):
+        arrived = unknown[0].item()
         raise InputError(
-            f"labels must be among the classes {known}, but {unknown[0]!r} arrived; name it in classes if it is new"
+            f"labels must be among the classes {known}, but {arrived!r} arrived: if new, name it in classes"
         )

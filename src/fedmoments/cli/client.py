@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedmoments.cli.client_changes import Changes, bound_to, require_part, withdraws
+from fedmoments.cli.client_folder import ClientFolder
 from fedmoments.cli.client_plan import show_plan
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
-from fedmoments.cli.joining import Config, Joining, PlanOnly, TermsFile, keep_settings, read_terms
+from fedmoments.cli.joining import Config, Joining, PlanOnly, TermsFile, read_terms
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import fail, print_json, print_line
 from fedmoments.errors import InputError
@@ -62,8 +63,9 @@ def client(
     again sends the same contribution, byte for byte. Nothing is trained here unless --allow-tuning allows it.
     The file record.jsonl lists what left and what it reveals.
 
-    A client that took part before may change: --add, --forget, --accept-terms, --withdraw. Its settings are then in
-    NAME/client.toml, or in the file of --config. Without --server, changes are sent at the next start.
+    A client that took part before starts again with its name alone: its folder has settings, terms and the way to the
+    server. It may change: --add, --forget, --accept-terms, --withdraw. Without --server, changes are sent at the next
+    start.
     """
     settings = settings.also(**_part(part))
     if name.endswith(KIT):
@@ -73,8 +75,12 @@ def client(
     if changes and join.server is None and not plan:
         changes.keep(settings.build(), config)
         return
-    agreed = read_terms(terms or changes.accepted_file)
+    folder = _folder(name, settings)
+    if config is None:
+        settings = folder.over(settings)
+    agreed = folder.terms(read_terms(terms or changes.accepted_file))
     if not plan:
+        join = folder.joining(join)
         join.require()
     path, own = _bound(name, settings, config, agreed, plan=plan)
     if plan:
@@ -82,6 +88,12 @@ def client(
     elif not changes.withdraw or withdraws(own):
         require_part(own)
         _take_part(own, path, join, json=json)
+
+
+def _folder(name: str, settings: Given[ClientSettings]) -> ClientFolder:
+    """Return the folder of a client: as it was typed, as a file says, or its name."""
+    said = settings.base.folder if settings.base is not None else ""
+    return ClientFolder(Path(settings.values.get("folder") or said or name))
 
 
 def _with_kit(
@@ -92,12 +104,14 @@ def _with_kit(
 
     if any(more) or settings.values.get("keys"):
         raise InputError("a kit brings terms and makes its own keys: leave --config, --terms and --keys out")
-    if "data" not in settings.values:
-        raise InputError(f"no data to measure: fedmoments client {file} --data DATA")
     kit = unpack(file, settings.values.get("folder"), join)
-    path, own = _own(kit.name, settings.also(**kit.values(settings.values)), None, kit.terms)
+    folder = ClientFolder(kit.folder)
+    if "data" not in settings.values and folder.settings_file is None:
+        raise InputError(f"no data to measure: fedmoments client {file} --data DATA")
+    terms = folder.terms(kit.terms)
+    path, own = _own(kit.name, folder.over(settings.also(**kit.values(settings.values))), None, terms)
     if not (yes and json and not plan):
-        show_plan(path, own, kit.terms, json=json)
+        show_plan(path, own, terms, json=json)
     if plan:
         return
     kit.consent(yes=yes)
@@ -106,11 +120,11 @@ def _with_kit(
     _take_part(own, path, kit.join, json=json)
 
 
-def _require_terms_elsewhere(config: Path | None, *, plan: bool) -> None:
+def _require_terms_elsewhere(*, known: bool, plan: bool) -> None:
     """Refuse to go on without --terms: a plan needs them, and only a settings file may be bound to some already."""
     if plan:
         raise InputError("--plan shows what the terms of a federation ask for: give --terms FILE with it")
-    if config is None:
+    if not known:
         raise InputError("give the federation's terms, --terms FILE: requests under other terms are declined")
 
 
@@ -119,7 +133,7 @@ def _bound(
 ) -> tuple[Path, ClientSettings]:
     """Return this client's settings and their file, once they are bound to the terms that were read."""
     if terms is None:
-        _require_terms_elsewhere(config, plan=plan)
+        _require_terms_elsewhere(known=settings.base is not None, plan=plan)
     path, own = _own(name, settings, config, terms)
     if terms and not _is_bound(own, terms) and not (plan and not own.federation):
         raise InputError(
@@ -130,21 +144,21 @@ def _bound(
 
 def _own(name: str, given: Given[ClientSettings], config: Path | None, terms: Any) -> tuple[Path, ClientSettings]:
     """Return this client's settings and their file, which is written unless one says all of them."""
-    if config is None:
+    if given.base is None:
         if not {"keys", "data"}.issubset(given.values):
             raise InputError("a client needs --keys FOLDER and --data DATA, or --config FILE that names both")
         bound = {} if terms is None else bound_to(terms)
         own = given.build(name=name, folder=given.values.get("folder", name), **bound)
     else:
-        own = given.build()
+        own, file = given.build(), config or Path(given.base.folder) / "client.toml"
         if own.name not in ("", name):
-            raise InputError(f"{config} is of client '{own.name}', not of '{name}'")
+            raise InputError(f"{file} is of client '{own.name}', not of '{name}'")
         if not own.folder:
-            raise InputError(f"{config} names no folder, so that nothing would be kept until it is acknowledged")
+            raise InputError(f"{file} names no folder, so that nothing would be kept until it is acknowledged")
     _require_own(own, terms)
     if config is not None and not given.values:
         return config.resolve(), own
-    return keep_settings(own, own.folder, "client.toml"), own
+    return ClientFolder(Path(own.folder)).keep(own, terms), own
 
 
 def _is_bound(own: ClientSettings, terms: Any) -> bool:
@@ -195,7 +209,11 @@ def _take_part(own: ClientSettings, path: Path, join: Joining, *, json: bool) ->
     node = join.node(place, config, key, secrets=[keys], private=samples)
     watch = ClientWatch(place, node)
     with join.showing(watch.numbers):
-        outcome = watch.run(stay=join.stay, timeout=join.timeout)
+        try:
+            outcome = watch.run(stay=join.stay, timeout=join.timeout)
+        finally:
+            if node.node_id is not None:  # a wrong address is not kept
+                ClientFolder(place).keep_way(join)
     if json:
         print_json({"client": own.name, "acknowledged": outcome.good, **outcome.document()})
     else:

@@ -1,14 +1,16 @@
 """What changes at a client that took part before: terms that it accepts, data that come and go."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedmoments.cli.client_folder import SETTINGS, ClientFolder
 from fedmoments.cli.given import Given
-from fedmoments.cli.joining import keep_settings, read_terms
+from fedmoments.cli.joining import read_terms
 from fedmoments.cli.output import fail, plural, print_line
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
+from fedmoments.samples.reading import read_data
 from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.files import absolute_data
 from fedmoments.settings.option import option
@@ -65,15 +67,18 @@ class Changes:
             given = given.also(**self._accepted(base))
         if self.add:
             new = [text for text in self.add if absolute_data(text, Path.cwd()) not in (base.data, *base.also)]
+            for text in new:  # now, not when its client is started again
+                read_data(replace(base, data=absolute_data(text, Path.cwd()), also=(), test=None))
             given = given.also(also=[*base.also, *new])
-            print_line(f"{base.name} measures {', '.join(new) or 'nothing'} besides")
+            print_line(f"{base.name} also measures {', '.join(new)}" if new else f"{base.name} measures that already")
         if self.forget:
             self._forget(given.build(), Path(self.forget))
         return config, given
 
     def keep(self, own: ClientSettings, config: Path | None) -> None:
         """Write changed settings into the client's folder: they count from the next start."""
-        keep_settings(own, own.folder, config.name if config else "client.toml")
+        name = config.name if config else SETTINGS
+        ClientFolder(Path(own.folder)).keep(own, read_terms(self.accepted_file), name)
         if self.withdraw:
             withdraws(own)
 
@@ -114,10 +119,12 @@ def _changed_settings(name: str, given: Given[ClientSettings]) -> Path:
     InputError
         When there is none.
     """
-    place = Path(str(given.values.get("folder", name))) / "client.toml"
-    if not place.is_file():
-        raise InputError(f"{place} is not there: what changes at a client needs its settings; name them with --config")
-    return place
+    folder = ClientFolder(Path(str(given.values.get("folder", name))))
+    if folder.settings_file is None:
+        raise InputError(
+            f"{folder.place / SETTINGS} is not there: changes at a client need its settings; name them with --config"
+        )
+    return folder.settings_file
 
 
 def withdraws(own: ClientSettings) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from fedmoments.cli.client_folder import ROOT, TERMS
 from fedmoments.cli.federation_runs import tell
-from fedmoments.cli.joining import JOIN, Joining
+from fedmoments.cli.joining import JOIN, Joining, read_terms
 from fedmoments.cli.output import fail, visible
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
@@ -90,15 +91,19 @@ class Unpacked:
         tell(f"enrolled as {self.name}")
 
 
-def _require_own(place: Path, parts: Mapping[Path, bytes], kit: Path) -> None:
+def _require_own(place: Path, kit: Any, file: Path) -> None:
     """Refuse a folder that is somebody else's, or of another federation than the kit."""
-    if place.exists() and any(place.iterdir()) and not (place / "terms.json").is_file():
-        raise InputError(f"{place} exists and is not a client's folder: choose another one with --folder")
-    for path, data in parts.items():
-        if path.exists() and path.read_bytes() != data:
-            raise InputError(
-                f"{path} is of another federation or server than {kit}: choose another folder with --folder"
-            )
+    terms, root = place / TERMS, place / ROOT
+    if not terms.is_file():
+        if place.exists() and any(place.iterdir()):
+            raise InputError(f"{place} exists and is not a client's folder: choose another one with --folder")
+        return
+    strange = [terms] if read_terms(terms).id != kit.terms.id else []
+    strange += [root] if root.exists() and root.read_bytes() != kit.ca.encode("ascii") else []
+    if strange:
+        raise InputError(
+            f"{strange[0]} is of another federation or server than {file}: choose another folder with --folder"
+        )
 
 
 def unpack(file: Path, folder: str | None, join: Joining) -> Unpacked:
@@ -122,12 +127,12 @@ def unpack(file: Path, folder: str | None, join: Joining) -> Unpacked:
         raise InputError("a kit brings the server's certificate: leave --ca and --insecure out")
     kit = read_kit(existing_file(file))
     place = Path(folder or kit.name).absolute()
-    parts = {place / "terms.json": f"{kit.terms.to_json()}\n".encode(), place / "ca.crt": kit.ca.encode("ascii")}
-    _require_own(place, parts, file)
+    _require_own(place, kit, file)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path, data in parts.items():
-        write_whole(path, data)
-    unpacked = Unpacked(kit, place, replace(join, server=join.server or kit.server, ca=str(place / "ca.crt")))
+    if not (place / TERMS).exists():  # else those that follow from the kit's may have been accepted since
+        write_whole(place / TERMS, f"{kit.terms.to_json()}\n".encode())
+    write_whole(place / ROOT, kit.ca.encode("ascii"))
+    unpacked = Unpacked(kit, place, replace(join, server=join.server or kit.server, ca=str(place / ROOT)))
     if not unpacked.keys.identity.exists():
         named = os.environ.get(PASSPHRASE_FILE)
         make_client(unpacked.keys.folder, kit.name, read_passphrase(named) if named else None)

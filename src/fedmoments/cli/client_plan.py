@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedmoments.cli.client_folder import TERMS
 from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.output import SHOWN, fail, plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.errors import FedMomentsError
@@ -81,6 +82,10 @@ def _show(
         _show_contribution(contribution, terms)
         _show_kept_back(notes)
     data, _, unknown = read_own(settings, accepted_terms(settings, terms))
+    if settings.also:
+        print_line(f"measured are {settings.data} and, added since, {', '.join(settings.also)}")
+    if unused := sorted(set(settings.classes) - set(data.class_names)):
+        print_line(f"warning: --alias names {', '.join(unused)}, but no class of these data is called so")
     if unknown:
         print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
     held_out = len(data.test)
@@ -88,7 +93,10 @@ def _show(
         print_line(_testing_text(policy, terms, held_out))
     print_line(_tuning_text(policy, terms))
     print_line(f"wrote {path}; nothing left this machine")
-    print_line(f"'fedmoments audit --config {path} --terms FILE' says what it would reveal")
+    file = path.with_name(TERMS)
+    print_line(
+        f"'fedmoments audit --config {path} --terms {file if file.exists() else 'FILE'}' says what it would reveal"
+    )
 
 
 def _counted(classes: Mapping[str, int]) -> str:

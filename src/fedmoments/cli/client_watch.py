@@ -354,7 +354,8 @@ def _event_text(line: dict[str, Any]) -> str:
     if event == "acknowledged":
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
-        return f"{who}: tested {plural(line.get('heads', 1), 'head')} on {line['samples']:,} samples, sent coarse sums"
+        told = "sent coarse sums" if any(line.get("told", [1])) else "too few of any class to tell a result"
+        return f"{who}: tested {plural(line.get('heads', 1), 'head')} on {plural(line['samples'], 'sample')}, {told}"
     if event in ("tuned", "scored"):
         return f"{who}: {_tuned(line)}"
     if event == "audited":

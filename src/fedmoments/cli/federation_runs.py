@@ -262,6 +262,9 @@ def show_results(report: "Report") -> None:
     ]
     columns = ["head", "accuracy", "bytes per client", "classifier digest", "statistics digest"]
     print_table(columns, rows, right=["accuracy", "bytes per client"])
+    untold = [(row.head, row.outcomes[0].reason) for row in report.rows if row.accuracy is None]
+    for reason in dict.fromkeys(reason for _, reason in untold if reason):
+        print_line(f"note: {', '.join(head for head, why in untold if why == reason)}: {reason}")
     _show_spread(report)
     _show_troubles(report)
 

@@ -100,15 +100,12 @@ def amend(
     *,
     json: Json = False,
 ) -> None:
-    """Add classes to the signed terms. Contributions stay valid; parties that accept may send the new classes.
-
-    Write a comma after a single name.
-    """
+    """Add classes to the signed terms. Contributions stay valid; parties that accept may send the new classes."""
     from fedmoments.files import write_whole
 
     public = ledger.with_name(f"{ledger.name}.terms.json")
     with open_ledger(ledger) as store:
-        terms = store.amend(class_names(classes))
+        terms = store.amend(class_names(classes, alone=True))
     write_whole(public, f"{terms.to_json()}\n".encode())
     if json:
         print_json({"terms_file": str(public), "id": terms.id, "terms": terms.digest, "classes": list(terms.classes)})

@@ -210,15 +210,28 @@ def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:
     return {declared.name: getattr(settings, declared.name) for declared in fields(part)}
 
 
-def class_names(text: str) -> tuple[str, ...]:
-    """Return class names from a file, one a line, or from a list with commas."""
+def class_names(text: str, *, alone: bool = False) -> tuple[str, ...]:
+    """Return class names from a file, one a line, or from a list with commas.
+
+    Parameters
+    ----------
+    text
+        As it was typed.
+    alone
+        Whether one name without a comma will do; what looks like a file that is not there does not.
+
+    Examples
+    --------
+    >>> class_names("cat, dog"), class_names("yak", alone=True)
+    (('cat', 'dog'), ('yak',))
+    """
     path = Path(text)
     if path.is_file():
         try:
             return tuple(line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip())
         except UnicodeDecodeError as error:
             raise FileFormatError(f"{path} is not in UTF-8 (byte {error.start}): save it as UTF-8") from error
-    if "," not in text:
+    if "," not in text and not (alone and text.strip() and not {".", "/", "\\"} & set(text)):
         raise InputError(f"--classes takes a file with one class a line, or names with commas; '{text}' is neither")
     return tuple(listed(text, str, "--classes"))
 

@@ -13,6 +13,7 @@ from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain
 from fedmoments.core.observations.parts import (
     UNTESTED,
+    UNTOLD,
     Data,
     FederationEvents,
     HeadDetail,
@@ -135,7 +136,7 @@ def federation_report(
             setting,
             fit.sends,
             fit.head.settings(),
-            (_outcome(fit, tested.get(name), status.clients, sent),),
+            (_outcome(fit, tested.get(name), UNTOLD if name in evaluations else UNTESTED, status.clients, sent),),
             detail=place,
         )
         for place, (name, fit) in enumerate(fitted.items())
@@ -168,8 +169,8 @@ def _holders(held: Sequence[tuple[str, Mapping[int, int]]]) -> Holders:
     return Holders(len(held), np.array(cells, np.int64).reshape(-1, 3), tuple(client for client, _ in held))
 
 
-def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, n_clients: int, sent: int) -> Outcome:
-    """Return what the one run gave of a head; ``sent`` are the bytes of all clients."""
+def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, reason: str, n_clients: int, sent: int) -> Outcome:
+    """Return what the one run gave of a head, or the reason why it has no result; ``sent`` are all clients' bytes."""
     return Outcome(
         seed=0,
         accuracy=None if evaluation is None else evaluation.accuracy,
@@ -177,7 +178,7 @@ def _outcome(fit: Fitted, evaluation: LocalEvaluation | None, n_clients: int, se
         up_floats=0,
         up_counts=0,
         fit_seconds=fit.seconds,
-        reason=UNTESTED if evaluation is None else None,
+        reason=reason if evaluation is None else None,
         coded_bytes=sent,
     )
 

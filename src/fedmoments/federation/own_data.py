@@ -157,8 +157,8 @@ def label_table(
     unknown = [name for name, label in zip(mine, labels, strict=True) if label == UNKNOWN]
     if unknown and not ignore_unknown:
         raise OwnDataError(
-            "this client's data hold classes that the federation does not have; which ones, stands in its own record",
-            f"they are {_listed(unknown)}; the federation's classes are {_listed(agreed, 10)}. "
+            "this client's data hold classes that the federation does not have; its own record names them",
+            f"{_listed(unknown)}. The federation's classes are {_listed(agreed, 10)}. "
             f"{_suggested(unknown, agreed)}Leave them out with --ignore-unknown, or ask the server to amend its terms",
         )
     return np.array(labels, np.int64)

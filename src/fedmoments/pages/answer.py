@@ -11,7 +11,7 @@ from html import unescape
 
 from fedmoments.core.observations import Report, Row
 from fedmoments.core.observations.interval import ERRORS, standard_error, wilson
-from fedmoments.core.observations.parts import UNTESTED
+from fedmoments.core.observations.parts import UNTESTED, UNTOLD
 from fedmoments.pages.formats import bytes_, count, list_of, percent, points, times
 from fedmoments.pages.markup import Html, Node, join, tag
 from fedmoments.pages.reading import Panel, is_drawn, name_of, parties_words, place_of, rival_words
@@ -249,8 +249,8 @@ def _nothing(rows: tuple[Row, ...], *, baselines: bool) -> Html:
         return join(["No head was run, only baselines."])
     reasons = [reason for row in rows for reason in row.reasons]
     reason = reasons[0] if reasons else None
-    if reasons and set(reasons) == {UNTESTED}:
-        return join([f"{count(len(rows), 'head')} fitted, not tested: {UNTESTED}."])
+    if reasons and reasons[0] in (UNTESTED, UNTOLD) and len(set(reasons)) == 1:
+        return join([f"{count(len(rows), 'head')} fitted, not tested: {reasons[0]}."])
     return join(["No head could be fitted", f": {reason}" if reason else "", "."])
 
 

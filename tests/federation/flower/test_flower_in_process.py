@@ -16,6 +16,7 @@ from fedmoments.federation.deploy.local import LocalFederation, run_local
 from fedmoments.federation.flower import client_app as real
 from fedmoments.federation.flower.grid import InProcessGrid, run_in_process
 from fedmoments.federation.flower.holdings import Holdings
+from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.flower.messages import (
     ACKNOWLEDGE,
     CONTRIBUTE,
@@ -31,7 +32,7 @@ from fedmoments.federation.flower.messages import (
     content_of,
     read_content,
 )
-from fedmoments.federation.flower.node import Node, identity_of, measure_held
+from fedmoments.federation.flower.node import Node, identity_of
 from fedmoments.federation.flower.server import FederationRun, run_federation
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore, Receipt

@@ -8,7 +8,7 @@ from fedmoments.core.statistics import FixedPoint, SketchPlan
 from fedmoments.errors import PolicyError
 from fedmoments.federation import Terms
 from fedmoments.federation.flower.holdings import Held
-from fedmoments.federation.flower.node import measure_held
+from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.samples.fingerprint import Fingerprint
 

@@ -18,7 +18,7 @@ from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
 from fedmoments.federation.flower.live import Live
 from fedmoments.federation.flower.messages import ACKNOWLEDGE, CONTRIBUTE, content_of
 from fedmoments.federation.flower.replies import Contributed, cleaned, read_contributed
-from fedmoments.federation.outbox.outbox import LEFT
+from fedmoments.federation.outbox import LEFT
 from fedmoments.federation.store import FederationStore
 from fedmoments.settings.server import ServerSettings
 from fedmoments.wire.withdrawal import is_withdrawal, withdrawn_by

@@ -5,22 +5,21 @@ own disk until it is acknowledged, and writes down what left.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics import Accumulator, Statistics
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, LedgerError, PolicyError, in_full
-from fedmoments.federation.flower.attempts import source_of
 from fedmoments.federation.flower.choosing import Chooser, Chosen
-from fedmoments.federation.flower.holdings import Held, holdings_of
+from fedmoments.federation.flower.holdings import holdings_of
+from fedmoments.federation.flower.measured import facts_of_report, measure_held, source_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
+from fedmoments.federation.outbox.absent import NoOutbox
 from fedmoments.federation.outbox.differences import require_wide_change, sample_keys
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.own_data import accepted_terms, measuring
@@ -28,16 +27,17 @@ from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.files import write_whole
 from fedmoments.privacy.secure.broadcast import Broadcast
-from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.samples.encoders.registry import require_trusted
 from fedmoments.settings.client import ClientSettings
-from fedmoments.wire import IdentityKey, Withheld, pack_bundle
+from fedmoments.wire import IdentityKey, pack_bundle
 from fedmoments.wire.withdrawal import Withdrawal, make_withdrawal
 
+#: What says what a client sends, and for what.
+_Saying = Callable[[str], tuple[bytes | None, Terms | None]]
 #: Where a party finds terms with classes that it has not accepted yet.
 AMENDED = "amended.terms.json"
 
-__all__ = ["AMENDED", "Node", "Offer", "facts_of_report", "identity_of", "left_sentence", "measure_held"]
+__all__ = ["AMENDED", "Node", "Offer", "identity_of", "left_sentence"]
 
 
 @dataclass(frozen=True)
@@ -100,58 +100,6 @@ def identity_of(settings: ClientSettings, client: str) -> IdentityKey:
     return load_identity(Path(settings.keys) / f"{client}.identity")
 
 
-def measure_held(
-    held: Held, terms: Terms, policy: ClientPolicy | None = None, *, noise: str | None = None
-) -> Statistics:
-    """Measure one client's features behind the terms' feature map, in fixed point.
-
-    Parameters
-    ----------
-    held
-        The samples.
-    terms
-        What is measured.
-    policy
-        Whether thin means are merged, how many rows of a sketch may leave, and whether counts are blurred, before
-        anything is rounded; None: nothing of it.
-    noise
-        Seeds the noise on counts; None takes it from the system's cryptographic generator.
-    """
-    accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
-    feature_map = terms.fingerprint.feature_map
-    for block in blocks(len(held.y)):
-        X = held.X[block]
-        accumulator.update(feature_map(X) if feature_map else X, held.y[block])
-    stats = accumulator.statistics()
-    if policy is not None and policy.merges:
-        stats = merge_rows(stats, policy.min_count)
-    if policy is not None:
-        stats = policy.limited(stats)
-    if policy is not None and policy.obfuscation is not None:
-        stats = policy.obfuscation.apply(stats, seed=noise)
-    measured = stats.quantized(terms.fixed_point)
-    return terms.privacy.mode.noise.clipped(measured)
-
-
-def facts_of_report(
-    data: bytes, terms: Terms, client: str, version: int, *, stats: Statistics, withheld: Withheld
-) -> dict[str, Any]:
-    """Return what a client's own record tells of a masked report; the server learns nothing of it but its size."""
-    return {
-        "federation": terms.id,
-        "name": terms.name,
-        "client": client,
-        "version": version,
-        "digest": sha256(data).hexdigest(),
-        "moments": list(terms.spec.sent),
-        "bytes": len(data),
-        "classes": len(stats.classes),
-        "samples": stats.n_samples,
-        "withheld": {"classes": withheld.classes, "samples": withheld.samples},
-        **terms.privacy.mode.record,
-    }
-
-
 class Node:
     """One party's machine, serving one client or several.
 
@@ -202,30 +150,49 @@ class Node:
         except (FedMomentsError, OSError, ValueError) as error:
             who = self.settings.name or "all clients of this node"
             return Offer(pack_bundle([]), (), (self.decline(terms, who, error),))
-        seen = self._watch(terms)
+
+        def say(client: str) -> tuple[bytes | None, Terms | None]:
+            leaving = self._leaving(terms, client)
+            if leaving is not None:
+                return leaving, None
+            data = self._contribution(terms, client)
+            return None if not again and self.outbox.acknowledged(terms.id, client) else data, terms
+
+        return self._offer(terms, self._not_in_a_sum(terms, clients, given_up), say, self._watch(terms), most_bytes)
+
+    def _offer(self, terms: Terms, clients: Iterable[str], say: _Saying, seen: int, most_bytes: int) -> Offer:
+        """Return what clients say, as much as fits; an error of one stops no other.
+
+        Parameters
+        ----------
+        terms, clients, seen, most_bytes
+            What is asked, of whom, which head of the log was seen last, and the cap on the bundle.
+        say
+            Returns what a client sends: None if that was acknowledged before, nothing if it has left by its own word;
+            and what the record tells is being sent for.
+        """
         sent: dict[str, bytes] = {}
         held: list[str] = []
         declined: list[dict[str, str]] = []
         room, more = most_bytes, False
-        clients = self._not_in_a_sum(terms, clients, given_up)
         with self.outbox.batch():  # on the disk before anything leaves: the bundle is returned after the block
             for client in clients:
                 try:
-                    data, is_leaving = self._says(terms, client)
+                    data, of = say(client)
                 except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
                     declined.append(self.decline(terms, client, error))
                     continue
-                if not is_leaving and not again and self.outbox.acknowledged(terms.id, client):
+                if data is None:
                     held.append(client)
                     continue
                 if data and sent and len(data) > room:
                     more = True
                     break
-                if data:  # nothing is left to say of a client that has left by its own word
+                if data:
                     room -= len(data)
                     sent[client] = data
-                if not is_leaving:
-                    self.outbox.sent(terms, client)
+                if of is not None:
+                    self.outbox.sent(of, client)
         bundle = pack_bundle(list(sent.values()))
         return Offer(bundle, tuple(sent), tuple(declined), more=more, seen=seen, held=() if more else tuple(held))
 
@@ -233,11 +200,6 @@ class Node:
         """Return the clients whose report is not in a sum that stands: of a first attempt, all of them."""
         known = self.outbox.acknowledged
         return tuple(one for one in clients if not terms.attempt or one in given_up or not known(terms.id, one))
-
-    def _says(self, terms: Terms, client: str) -> tuple[bytes, bool]:
-        """Return a client's withdrawal, where it leaves, or its contribution, and whether it leaves."""
-        leaving = self._leaving(terms, client)
-        return (self._contribution(terms, client), False) if leaving is None else (leaving, True)
 
     def _leaving(self, terms: Terms, client: str) -> bytes | None:
         """Return a client's withdrawal, where it withdraws, nothing once that is done, and None where it takes part.
@@ -263,24 +225,10 @@ class Node:
         self.require_terms(terms)
         self.policy.require(terms)
         phase = SecondPhase(terms, Broadcast.from_bytes(broadcast))
-        seen = self._watch(terms, phase.id)
         clients = _behind(after, holdings_of(self.settings, terms).clients)
-        sent: dict[str, bytes] = {}
-        declined: list[dict[str, str]] = []
-        room = most_bytes
-        with self.outbox.batch():
-            for client in clients:
-                try:
-                    data = self._second(phase, client)
-                except (FedMomentsError, OSError, ValueError, ArithmeticError) as error:
-                    declined.append(self.decline(terms, client, error))
-                    continue
-                if len(data) > room and sent:
-                    return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), more=True, seen=seen)
-                room -= len(data)
-                sent[client] = data
-                self.outbox.sent(cast("Terms", phase), client)
-        return Offer(pack_bundle(list(sent.values())), tuple(sent), tuple(declined), seen=seen)
+        of = cast("Terms", phase)
+        seen = self._watch(terms, phase.id)
+        return self._offer(terms, clients, lambda client: (self._second(phase, client), of), seen, most_bytes)
 
     def decline(self, terms: Terms, client: str, error: Exception) -> dict[str, str]:
         """Write down why something is not sent; return it, with what of it the server may know as ``why``."""
@@ -416,44 +364,3 @@ class Node:
 
         described = None if mode.reads_contributions else describe
         return self.outbox.prepare(terms, client, source, make, described, samples=keys)
-
-
-class NoOutbox:
-    """Stands for an outbox in a simulation, where nothing is kept: a contribution is made anew, the same bytes."""
-
-    def prepare(
-        self,
-        terms: Terms,  # noqa: ARG002
-        client: str,  # noqa: ARG002
-        source: str,  # noqa: ARG002
-        make: Callable[[int], bytes],
-        describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,  # noqa: ARG002
-        *,
-        samples: bytes | None = None,  # noqa: ARG002
-    ) -> bytes:
-        """Make the first version."""
-        return make(1)
-
-    def batch(self) -> AbstractContextManager[None]:
-        """Group nothing."""
-        return nullcontext()
-
-    def acknowledged(self, terms_id: str, client: str) -> bool:  # noqa: ARG002
-        """Remember no receipt."""
-        return False
-
-    def sources(self, terms_id: str, client: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Remember no source."""
-        return ()
-
-    def measured(self, terms_id: str, client: str) -> tuple[bytes, ...]:  # noqa: ARG002
-        """Remember no sample."""
-        return ()
-
-    def departure(self, terms_id: str, client: str) -> None:
-        """Remember nobody who left."""
-
-    def _forget(self, *_: object, **__: object) -> None:
-        """Keep nothing."""
-
-    sent = acknowledge = refused = declined = audited = sending = _forget

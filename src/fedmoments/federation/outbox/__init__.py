@@ -1,5 +1,6 @@
 """What a client keeps on its own disk: the very bytes it sent, the receipts for them, and a record of all that left."""
 
-from fedmoments.federation.outbox.outbox import Newest, Outbox, Refusal
+from fedmoments.federation.outbox.kept import LEFT, Newest, Refusal
+from fedmoments.federation.outbox.outbox import Outbox
 
-__all__ = ["Newest", "Outbox", "Refusal"]
+__all__ = ["LEFT", "Newest", "Outbox", "Refusal"]
