@@ -147,7 +147,8 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 def __getattr__(name: str) -> Any:
     # scipy takes a while to import: `import fedmoments` waits until a name is used.
     if name in _ROOM_OF:
-        return getattr(import_module(_ROOM_OF[name]), name)
+        globals()[name] = value = getattr(import_module(_ROOM_OF[name]), name)
+        return value
     raise AttributeError(f"module 'fedmoments' has no attribute '{name}'")
 
 

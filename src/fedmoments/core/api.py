@@ -16,7 +16,7 @@ from fedmoments.core.heads.registry import TARGET_HEADS
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, named_map
 from fedmoments.core.parties import Columns, Parties, parties_of
-from fedmoments.core.raw_parties import coded_parties, wants_table
+from fedmoments.core.raw_parties import TABLE, coded_parties, wants_table
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.core.targets import TargetHead, with_targets
 from fedmoments.errors import InputError
@@ -99,18 +99,32 @@ def measure(
     >>> ledger.pool().counts
     array([1, 1])
     """
-    columns = Columns(label, client, features)
-    raw = wants_table(clients, feature_map)
-    parties = coded_parties(clients, columns, feature_map)[0] if raw else parties_of(clients, columns)
+    parties, _ = _parties(clients, Columns(label, client, features), feature_map)
     n_classes = _count_classes(parties) if n_classes is None else n_classes
+    return _measured(
+        parties.data, spec, n_classes, feature_map=feature_map, seed=seed, fixed_point=fixed_point, fold=fold
+    )
+
+
+def _measured(
+    data: ByClient,
+    spec: StatisticsSpec,
+    n_classes: int,
+    *,
+    feature_map: FeatureMap | None,
+    fixed_point: FixedPoint | None,
+    seed: int = 0,
+    fold: bool = True,
+) -> Ledger:
+    """Return the ledger of what clients measure, whose labels are numbers already."""
     ledger: Ledger | None = None
-    for name, data in parties.data.items():
-        if isinstance(data, Statistics):
-            part = data
+    for name, given in data.items():
+        if isinstance(given, Statistics):
+            part = given
         else:
             try:
-                mapped = np.asarray(feature_map(data[0]) if feature_map else data[0])
-                part = Statistics.of(mapped, data[1], spec, n_classes=n_classes, seed=seed)
+                mapped = np.asarray(feature_map(given[0]) if feature_map else given[0])
+                part = Statistics.of(mapped, given[1], spec, n_classes=n_classes, seed=seed)
             except InputError as error:
                 raise InputError(f"client {name!r}: {error}") from error
         if ledger is None:
@@ -184,41 +198,40 @@ def fit(
     >>> float((classifier.predict(X) == y).mean())
     1.0
     """
-    chosen = _head_of(head, hyper)
-    columns = Columns(label, client, features)
+    chosen, name = _head_of(head, hyper)
     parties: Parties | None = None
-    if wants_table(clients, feature_map):
-        parties, feature_map = coded_parties(clients, columns, feature_map, class_names)
-    elif not isinstance(clients, Ledger | Statistics):
-        parties = parties_of(clients, columns, class_names)
-    name = head if isinstance(head, str) else label_of({**presets(), **TARGET_HEADS}, head)
-    if isinstance(chosen, TargetHead):
-        model = _fit_targets(chosen, parties, clients, feature_map, fixed_point).noting(head=name)
-        return model.named(class_names) if class_names is not None else model
+    if feature_map == TABLE or not isinstance(clients, Ledger | Statistics):
+        parties, feature_map = _parties(clients, Columns(label, client, features), feature_map, class_names)
     given = _public_map(chosen, parties, feature_map)
+    if isinstance(chosen, TargetHead):
+        return _named(_fit_targets(chosen, parties, clients, given, fixed_point).noting(head=name), class_names)
     source: Ledger | Statistics
     if parties is None:
         source, full_map = _measured_before(clients, budget), given
-        _require_map(chosen, source, full_map)
     else:
         n_classes = _count_classes(parties) if n_classes is None else n_classes
         full_map = _whole_map(chosen, parties.data, given, n_classes, fixed_point)
-        plan = budget or (SketchPlan(rows="automatic") if chosen.needs.has_sketch else None)
-        spec = spec_for(chosen, means_per_client=means_per_client, budget=plan)
-        source = measure(
-            parties.data,
-            spec,
-            n_classes=n_classes,
-            feature_map=full_map,
-            seed=seed,
-            fixed_point=fixed_point,
-            fold=True,
-        )
-        _require_map(chosen, source, full_map)
+        if budget is None and chosen.needs.has_sketch:
+            budget = SketchPlan(rows="automatic")
+        spec = spec_for(chosen, means_per_client=means_per_client, budget=budget)
+        source = _measured(parties.data, spec, n_classes, feature_map=full_map, seed=seed, fixed_point=fixed_point)
         class_names = class_names if class_names is not None else parties.class_names or None
+    _require_map(chosen, source, full_map)
     classifier = chosen.fit(source).mapped(full_map)
-    classifier = classifier.noting(head=name, settings=chosen.suited(source.spec).settings())
+    return _named(classifier.noting(head=name, settings=chosen.suited(source.spec).settings()), class_names)
+
+
+def _named(classifier: Classifier, class_names: Sequence[str] | None) -> Classifier:
     return classifier if class_names is None else classifier.named(class_names)
+
+
+def _parties(
+    clients: Clients, columns: Columns, feature_map: FeatureMap | str | None, class_names: Sequence[str] | None = None
+) -> tuple[Parties, FeatureMap | str | None]:
+    """Return clients' data, coded where they are raw tables, and the map that they are measured behind."""
+    if feature_map is not None and wants_table(clients, feature_map):
+        return coded_parties(clients, columns, feature_map, class_names)
+    return parties_of(clients, columns, class_names), feature_map
 
 
 def _require_map(head: Head, source: Ledger | Statistics, feature_map: FeatureMap | None) -> None:
@@ -232,10 +245,9 @@ def _require_map(head: Head, source: Ledger | Statistics, feature_map: FeatureMa
 
 
 def _fit_targets(
-    head: TargetHead, parties: Parties | None, measured: Any, given: FeatureMap | str | None, form: FixedPoint | None
+    head: TargetHead, parties: Parties | None, measured: Any, feature_map: FeatureMap | None, form: FixedPoint | None
 ) -> Classifier:
     """Fit a head for targets: from data, or from what was measured of features and targets together."""
-    feature_map = _public_map(head, parties, given)
     source = measured
     if parties is not None:
         texts = parties.class_names
@@ -263,13 +275,13 @@ def _measured_before(measured: Any, budget: str | SketchPlan | None) -> Any:
     return measured
 
 
-def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> Head:
-    """Return the head of a name and its hyper-parameters, or the head that was given."""
+def _head_of(head: str | Head, hyper: Mapping[str, Any]) -> tuple[Head, str]:
+    """Return the head of a name and its hyper-parameters, or the head that was given, and what it is called."""
     if isinstance(head, str):
-        return make_head(head, **hyper)
+        return make_head(head, **hyper), head
     if hyper:
         raise InputError(f"{head} has its hyper-parameters already; {', '.join(hyper)} belong to a head given by name")
-    return head
+    return head, label_of({**presets(), **TARGET_HEADS}, head)
 
 
 def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | None) -> FeatureMap | None:
@@ -278,9 +290,9 @@ def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | N
         return given
     held: list[Any] = list(parties.data.values()) if parties is not None else []
     is_data = parties is not None and not any(isinstance(part, Statistics) for part in held)
-    word = given or (AUTO if is_data and head.map_rule == AUTO else "none")
+    word = given or (head.map_rule if is_data else "none")
     if word != AUTO:
-        return named_map(word)
+        return None if word == "none" else named_map(word)
     if not is_data:
         raise InputError(
             "feature_map='auto' looks at features, but what was measured already arrived: give the map that it was "
@@ -319,8 +331,7 @@ def _whole_map(
                 "clients' features first: give features only, or choose the map's parameters yourself"
             )
         maps = compose(*(each for each in (given, behind) if each))
-        ledger = measure(data, needs, n_classes=n_classes, feature_map=maps, fixed_point=form, fold=True)
-        return ledger.statistics()
+        return _measured(data, needs, n_classes, feature_map=maps, fixed_point=form).statistics()
 
     first = np.asarray(next(iter(data.values()))[0])
     if first.ndim != 2:

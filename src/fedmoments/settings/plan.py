@@ -52,6 +52,10 @@ _NUMBERS = {
 }
 
 
+def _is_positive(value: Any, *, or_zero: bool = False) -> bool:
+    return _is_number(value) and (0 < value < math.inf or (or_zero and value == 0))
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -216,14 +220,14 @@ class TuningPlan:
                 raise InputError(f"{name} must be {allowed}, not {value!r}")
 
     def _check_rates(self) -> None:
-        for rate in self.grid("lr"):
-            if rate != AUTO and not (_is_number(rate) and 0 <= rate < math.inf):
-                raise InputError(f"lr must be 0 or more, 'auto', or several such with commas between, not {self.lr!r}")
-        for rate in self.grid("server_lr"):
-            if rate is not None and not (_is_number(rate) and 0 < rate < math.inf):
-                raise InputError(f"server_lr must be above 0, or several such, not {self.server_lr!r}")
-        scale = self.feature_scale
-        if scale is not None and not (_is_number(scale) and 0 < scale < math.inf and self.stage == "lp"):
+        if not all(rate == AUTO or _is_positive(rate, or_zero=True) for rate in self.grid("lr")):
+            raise InputError(f"lr must be 0 or more, 'auto', or several such with commas between, not {self.lr!r}")
+        if not all(rate is None or _is_positive(rate) for rate in self.grid("server_lr")):
+            raise InputError(f"server_lr must be above 0, or several such, not {self.server_lr!r}")
+        self._check_scale(self.feature_scale)
+
+    def _check_scale(self, scale: Any) -> None:
+        if scale is not None and not (_is_positive(scale) and self.stage == "lp"):
             raise InputError(f"feature_scale must be above 0, and is for stage 'lp' alone, not {scale!r}")
 
     def grid(self, name: str) -> tuple[Any, ...]:
@@ -289,7 +293,7 @@ class TuningPlan:
         given = self.temperature
         if given is None or given == "auto":
             return
-        if isinstance(given, str) or not (_is_number(given) and 0 < given < math.inf):
+        if not _is_positive(given):
             raise InputError(f"temperature must be a number above 0, or 'auto', not {given!r}")
 
     @property

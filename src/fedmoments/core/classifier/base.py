@@ -136,7 +136,7 @@ class Classifier(ABC):
 
     def _mapped(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return features (n, d) as an array, and behind the feature map; refuse what cannot be scored."""
-        table = table_of(self.feature_map)
+        table = table_of(self.feature_map) if self.feature_map else None
         features = np.asarray(table.code(X) if table is not None and is_tabular(X) else X)
         if features.ndim != 2:
             raise InputError(

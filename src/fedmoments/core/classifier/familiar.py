@@ -93,13 +93,12 @@ class Familiar:
                 f"what a classifier has seen are means (C, d), variances (d,) and shares (C,), but these are of shapes "
                 f"{self.means.shape}, {self.variances.shape} and {self.shares.shape}"
             )
-        sound = np.isfinite(self.means[self.shares > 0]).all() and (self.variances > 0).all()
-        if not sound or not (self.shares >= 0).all() or not np.isclose(self.shares.sum(), 1.0):
+        sound = [np.isfinite(self._present), self.variances > 0, self.shares >= 0, np.isclose(self.shares.sum(), 1.0)]
+        if not all(np.all(each) for each in sound):
             raise InputError(
                 "what a classifier has seen has finite means, variances above 0 and shares that sum to 1, but other "
                 "numbers arrived"
             )
-
         if self.level is not None and (self.level.shape != (1,) or not 0.0 < self.level[0] < math.inf):
             raise InputError("the variance of what a classifier has seen along its mean is one number above 0, or none")
 

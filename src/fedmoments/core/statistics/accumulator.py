@@ -20,19 +20,46 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.floats import is_single
 from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics.cell_sums import CellSums, ExactSums, FloatSums, sample_keys
+from fedmoments.core.statistics.cell_sums import CellSums, ExactSums, sample_keys
 from fedmoments.core.statistics.checks import check_features, check_labels, running_positions
 from fedmoments.core.statistics.fixed_point import SLACK, FixedPoint
-from fedmoments.core.statistics.moments import Layout, cell_sums, moment
+from fedmoments.core.statistics.moments import Layout, Moment, cell_sums, moment
 from fedmoments.core.statistics.shares import deal_shares
 from fedmoments.core.statistics.sketching import sketch_of, stream_of
 from fedmoments.core.statistics.spec import StatisticsSpec, told_apart
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import FixedPointOverflowError, InputError, MergeError
 
-__all__ = ["Accumulator", "whole_or_shares"]
+__all__ = ["Accumulator", "FloatSums", "whole_or_shares"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+class FloatSums:
+    """Sums in float64, as the moments themselves make them: quick, and in the last digits as samples are ordered.
+
+    Examples
+    --------
+    >>> sums, norms = FloatSums(), moment("class_norms")
+    >>> work = sums.workspace(norms, 1, 2)
+    >>> sums.add(norms, work, np.array([[3.0, 4.0]]), np.array([0]))
+    >>> sums.finish(norms, work)
+    array([[25.]])
+    """
+
+    def workspace(self, moment: Moment, n_cells: int, dim: int) -> NDArray[Any]:
+        """Return the moment's own workspace."""
+        return moment.workspace(n_cells, dim)
+
+    def add(self, moment: Moment, work: NDArray[Any], X: Floats, cells: Ints) -> None:
+        """Let the moment accumulate."""
+        moment.add(work, X, cells)
+
+    def finish(self, moment: Moment, work: NDArray[Any]) -> NDArray[Any]:
+        """Return the moment's array in float64."""
+        finished = moment.finish(work)
+        return finished.copy() if np.may_share_memory(finished, work) else finished
 
 
 class Accumulator:

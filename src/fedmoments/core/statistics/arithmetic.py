@@ -59,15 +59,15 @@ def add_up(items: list["Statistics"]) -> "Statistics":
     classes = np.unique(np.concatenate([item.classes for item in items]))
     places = [np.searchsorted(classes, item.classes) for item in items]
     counts = _joined(Layout.CLASS, [item.class_counts[:, None] for item in items], places, len(classes))[:, 0]
-    arrays = {
-        name: _joined(moment(name).layout, [item.arrays[name] for item in items], places, len(classes))
-        for name in first.arrays
-    }
+
+    def joined(name: str) -> NDArray[Any]:
+        return _joined(moment(name).layout, [item.arrays[name] for item in items], places, len(classes))
+
     return replace(
         first,
         classes=classes,
         class_counts=counts,
-        arrays=arrays,
+        arrays={name: joined(name) for name in first.arrays},
         rounded=all(item.rounded for item in items),
         clients=frozenset().union(*(item.clients or () for item in items)),
         **_side_by_side(items),

@@ -1,8 +1,7 @@
-"""How an accumulator adds up: in float64, or exactly, in whole numbers.
+"""How an accumulator adds up exactly, in whole numbers.
 
-:class:`FloatSums` is quick; what it gives depends on the order of the samples in the last digits. :class:`ExactSums`
-rounds what **each sample** contributes to a public grid and adds whole numbers, so that sums do not depend on the
-order of the samples, on batches, nor on how a stream was cut into shards, **bit for bit**.
+:class:`ExactSums` rounds what **each sample** contributes to a public grid and adds whole numbers, so that sums do not
+depend on the order of the samples, on batches, nor on how a stream was cut into shards, **bit for bit**.
 
 A Gram matrix is exact, too, at the speed of BLAS. Of every feature x with ‖x‖ ≤ R ≤ 2^r two whole numbers are taken,
 
@@ -24,7 +23,7 @@ from fedmoments.core.linalg import BLOCK_ROWS, blocks, packed_size
 from fedmoments.core.statistics.fixed_point import RANGE_BITS, SLACK, FixedPoint
 from fedmoments.core.statistics.moments import ClassGrams, Gram, Layout, Moment, cell_sums
 
-__all__ = ["CellSums", "ExactSums", "FloatSums", "sample_keys"]
+__all__ = ["CellSums", "ExactSums", "sample_keys"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,33 +44,6 @@ class CellSums(Protocol):
 
     def finish(self, moment: Moment, work: NDArray[Any]) -> NDArray[Any]:
         """Return the moment's array, packed."""
-
-
-class FloatSums:
-    """Sums in float64, as the moments themselves make them.
-
-    Examples
-    --------
-    >>> from fedmoments.core.statistics.moments import moment
-    >>> sums, norms = FloatSums(), moment("class_norms")
-    >>> work = sums.workspace(norms, 1, 2)
-    >>> sums.add(norms, work, np.array([[3.0, 4.0]]), np.array([0]))
-    >>> sums.finish(norms, work)
-    array([[25.]])
-    """
-
-    def workspace(self, moment: Moment, n_cells: int, dim: int) -> NDArray[Any]:
-        """Return the moment's own workspace."""
-        return moment.workspace(n_cells, dim)
-
-    def add(self, moment: Moment, work: NDArray[Any], X: Floats, cells: Ints) -> None:
-        """Let the moment accumulate."""
-        moment.add(work, X, cells)
-
-    def finish(self, moment: Moment, work: NDArray[Any]) -> NDArray[Any]:
-        """Return the moment's array in float64."""
-        finished = moment.finish(work)
-        return finished.copy() if np.may_share_memory(finished, work) else finished
 
 
 class ExactSums:

@@ -173,15 +173,16 @@ class Federation:
     @cached_property
     def is_folded(self) -> bool:
         """Whether client means are folded into one scatter as they are made: kept, they would take gigabytes."""
-        rows = 8 * self._cells.nnz * self.dim
+        if self.means_per_client > 1 or self.features.names is not None or self.protection.acts_after_measuring:
+            return False
         own = [head for head in self._heads if not head.has_own_map and head.needs.keeps_clients_apart]
-        kept = [
-            head
-            for head in own
-            if not head.folds_means and room_of(self._sent(head), self.dim, self._cells, self.plan) <= self.memory_limit
-        ]
-        plain = self.means_per_client == 1 and self.features.names is None and not self.protection.acts_after_measuring
-        return plain and rows > min(MOST_MEANS, self.memory_limit) and bool(own) and not kept
+        rows = 8 * self._cells.nnz * self.dim
+        return bool(own) and rows > min(MOST_MEANS, self.memory_limit) and not any(map(self._keeps_means, own))
+
+    def _keeps_means(self, head: Head) -> bool:
+        """Whether a head takes no scatter in place of client means, and there is room for these."""
+        room = room_of(self._sent(head), self.dim, self._cells, self.plan)
+        return not head.folds_means and room <= self.memory_limit
 
     @property
     def numbers(self) -> int:
@@ -245,7 +246,6 @@ class Federation:
         spec
             What is looked at.
         """
-        train, held = self.mapped.train, np.flatnonzero(self.split.clients != DROPPED)
         if self.is_folded and "client_means" in spec.moments:
             raise NotEnoughDataError(
                 f"the {self._cells.nnz:,} means of its clients were folded into one scatter as they were made: kept, "
@@ -253,14 +253,19 @@ class Federation:
             )
         received = None if self.shield else self.merged.to_float()
         lacking = [name for name in spec.sent if received is None or name not in received.spec.moments]
-        beside = received
-        if received is None or any(MOMENTS[name].layout.apart for name in lacking):
-            means = spec.means_per_client if "client_means" in lacking else 1
-            beside = self._measured(StatisticsSpec.of(*lacking, means_per_client=means), None)
-        elif lacking:  # sums over all samples, whoever holds them
-            extra = StatisticsSpec.of(*lacking)
-            beside = Statistics.of(train.X[held], train.y[held], extra, n_classes=self.features.n_classes)
+        if received is not None and not lacking:
+            return side_by_side(spec, received, received, lacking)
+        beside = self._beside(lacking, spec.means_per_client, apart=received is None)
         return side_by_side(spec, received, beside, lacking)
+
+    def _beside(self, moments: Sequence[str], means_per_client: int, *, apart: bool) -> Statistics:
+        """Measure moments client by client, or, where they need not be kept apart, as sums over all samples."""
+        means = means_per_client if "client_means" in moments else 1
+        extra = StatisticsSpec.of(*moments, means_per_client=means)
+        if apart or any(MOMENTS[name].layout.apart for name in moments):
+            return self._measured(extra, None)
+        train, held = self.mapped.train, np.flatnonzero(self.split.clients != DROPPED)
+        return Statistics.of(train.X[held], train.y[held], extra, n_classes=self.features.n_classes)
 
     def received(self, head: Head) -> Statistics:
         """Return the merged statistics that a head without a map of its own is fitted from, as clients send them."""
@@ -440,14 +445,17 @@ class Federation:
         before += [(needs.settled(self.features.n_classes), width) for needs, width in head.earlier(self.dim)]
         for first, columns in before:
             pilot, pilot_coded = coded_size(first, columns, self._cells, first.plan or self.plan)
-            if coded is not None or pilot_coded is not None:
-                coded = sum(
-                    part.floats * BYTES_PER_NUMBER if own is None else own
-                    for part, own in ((size, coded), (pilot, pilot_coded))
-                )
+            coded = _both((size, coded), (pilot, pilot_coded))
             size += pilot
         return size, coded
 
     def _bytes(self, head: Head, dim: int) -> int:
         sent = self._sent(head)
         return room_of(folded_spec(sent) if self.is_folded and head.folds_means else sent, dim, self._cells, self.plan)
+
+
+def _both(*parts: tuple[PayloadSize, int | None]) -> int | None:
+    """Return the bytes of several parts, some of which are coded; None where none is."""
+    if all(coded is None for _, coded in parts):
+        return None
+    return sum(size.floats * BYTES_PER_NUMBER if coded is None else coded for size, coded in parts)

@@ -136,16 +136,15 @@ def simulate_rounds(
     turns = _turns(holders, participation, federation.seed)
     points: dict[str, list[RoundAccuracy]] = {name: [] for name in shared}
     seen = 0
-    groups = [group for _, group in turns]
-    for (number, group), total in zip(turns, federation.in_turns(groups), strict=True):
+    for (number, group), total in zip(turns, federation.in_turns([group for _, group in turns]), strict=True):
         seen += len(group)
-        served: dict[StatisticsSpec, Statistics] = {}
-        for name, head in shared.items():
-            accuracy = None if seen == len(holders) else _accuracy(head, total, served, federation)
-            points[name].append(RoundAccuracy(number, seen, accuracy))
+        # once every client was seen, it is the federation's own fit, below
+        accuracies = {} if seen == len(holders) else _accuracies(shared, total, federation)
+        for name, mine in points.items():
+            mine.append(RoundAccuracy(number, seen, accuracies.get(name)))
         if progress:
             progress(seen, len(holders))
-    if seen == len(holders) and turns:  # the last point, at which every client was seen, is the federation's own fit
+    if turns and seen == len(holders):
         for name, mine in points.items():
             mine[-1] = replace(mine[-1], accuracy=federation.outcome(shared[name]).accuracy)
     how = (participation.per_round, participation.replacement, federation.seed)
@@ -171,6 +170,11 @@ def _turns(holders: Ints, participation: Participation, seed: int) -> list[tuple
             pending[:] = False
             reported = n_seen
     return turns
+
+
+def _accuracies(heads: Mapping[str, Head], merged: Statistics, federation: Federation) -> dict[str, float | None]:
+    served: dict[StatisticsSpec, Statistics] = {}
+    return {name: _accuracy(head, merged, served, federation) for name, head in heads.items()}
 
 
 def _accuracy(
