@@ -17,7 +17,16 @@ from fedmoments.cli.app import app
 from fedmoments.core.classifier.version import Version, version_of
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.interval import wilson
-from fedmoments.core.observations.parts import Data, FederationEvents, HeadDetail, Holders, PrivacyCard, Reliability
+from fedmoments.core.observations.parts import (
+    Data,
+    FederationEvents,
+    HeadDetail,
+    Holders,
+    PrivacyCard,
+    Reliability,
+    SiteAccuracy,
+    Spread,
+)
 from fedmoments.handover.card import TO_FILL_IN, model_card
 from fedmoments.handover.evidence import Evidence
 
@@ -34,7 +43,7 @@ def test_the_interval_is_that_of_wilson(samples: int, data: Any) -> None:
 def recorded(classifier: fm.Classifier) -> Evidence:
     """Return the evidence of a federation of two parties with telling names."""
     detail = HeadDetail("fedncm", None, np.array([[8, 2], [0, 5]]), Reliability(ece=0.031), digest=classifier.digest())
-    spread = {"fedncm": {"sites": [{"accuracy": 0.8, "samples": 10}, {"accuracy": 1.0, "samples": 5}]}}
+    spread = {"fedncm": Spread(sites=(SiteAccuracy(0.8, 10), SiteAccuracy(1.0, 5)))}
     report = Report(
         data=Data("trial", train=123),
         details=(detail,),

@@ -198,18 +198,14 @@ def read_results(out: Path) -> "Report":
 def _troubles_of(report: "Report") -> list[dict[str, str]]:
     """Return who declined, was refused or failed in the rounds of a run, and why."""
     rounds = report.federation.rounds if report.federation else ()
-    entries = [entry for told in rounds for kind in ("declined", "refused", "failures") for entry in told[kind]]
-    return [
-        {
-            "who": str(entry.get("client") or f"node {entry.get('node')}"),
-            "why": plain(str(entry.get("why") or entry.get("sentence") or entry.get("reason"))),
-        }
-        for entry in entries
-    ]
+    troubles = [each for told in rounds for each in (*told.declined, *told.refused, *told.failures)]
+    return [{"who": trouble.who, "why": plain(trouble.because)} for trouble in troubles]
 
 
 def results_document(report: "Report") -> dict[str, Any]:
     """Return what commands print of a run, ready for JSON: one entry a head, and how many took part."""
+    from fedmoments.core.observations.codec import to_plain
+
     details = {detail.head: detail for detail in report.details}
     federation, card = report.federation, report.privacy
     if federation is None or card is None:
@@ -233,8 +229,8 @@ def results_document(report: "Report") -> dict[str, Any]:
         "tested": report.data.test,
         "heads": heads,
         "troubles": _troubles_of(report),
-        "failed_evaluations": list(federation.failures),
-        "spread": dict(federation.spread),
+        "failed_evaluations": to_plain(federation.failures),
+        "spread": to_plain(federation.spread),
         "privacy": {"mode": card.mode, "agreed": card.agreed, "spent": card.spent},
         "left_out": dict(card.dropped),
     }
@@ -272,10 +268,11 @@ def show_results(report: "Report") -> None:
 def _show_spread(report: "Report") -> None:
     """Print how far the results of nodes lie apart."""
     for name, spread in (report.federation.spread if report.federation else {}).items():
-        if spread.get("nodes", 0) > 1:
-            low, middle, high = (f"{100 * spread[key]:.2f}" for key in ("lowest", "median", "highest"))
-            share = f"none has more than {100 * spread['largest_share']:.0f} % of the tested samples"
-            print_line(f"{name}: {low} to {high} % on {spread['nodes']} nodes, median {middle}; {share}")
+        if (spread.nodes or 0) > 1:
+            known = (spread.lowest, spread.median, spread.highest, spread.largest_share)
+            low, middle, high, share = (100 * (value or 0.0) for value in known)
+            most = f"none has more than {share:.0f} % of the tested samples"
+            print_line(f"{name}: {low:.2f} to {high:.2f} % on {spread.nodes} nodes, median {middle:.2f}; {most}")
 
 
 def _show_troubles(report: "Report", most: int = 5) -> None:
@@ -289,5 +286,4 @@ def _show_troubles(report: "Report", most: int = 5) -> None:
     if len(troubles) > most:
         print_line(f"note: … and {len(troubles) - most:,} more, all in federation.json")
     for failure in report.federation.failures[:most] if report.federation else ():
-        who = failure.get("client") or f"node {failure['node']}"
-        print_line(f"note: {who} did not test the heads: {plain(failure['reason'])}")
+        print_line(f"note: {failure.who} did not test the heads: {plain(failure.because)}")

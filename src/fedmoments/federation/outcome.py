@@ -10,7 +10,7 @@ import numpy as np
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
-from fedmoments.core.observations.codec import from_plain
+from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.parts import (
     UNTESTED,
     UNTOLD,
@@ -152,13 +152,16 @@ def federation_report(
         fingerprint=terms.fingerprint.digest,
         encoder=terms.encoder_note,
     )
+    identity = {"id": terms.id, "name": terms.name, "state": state}
     return Report(
         rows,
         data,
         details=tuple(_detail(name, fit, tested.get(name)) for name, fit in fitted.items()),
         holders=_holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
         privacy=privacy_card_of(terms, status, source),
-        federation=FederationEvents(terms.id, terms.name, state, **mode.noise.publishable(events)),
+        federation=from_plain(
+            FederationEvents, to_plain(identity | mode.noise.publishable(events)), "the server's record"
+        ),
         bytes_per_number=8,
     )
 

@@ -28,8 +28,8 @@ class Evidence:
     def sites(self) -> tuple[tuple[int, int], ...]:
         """Right answers and samples of each site that tested it, where the report tells them."""
         federation = self.report.federation
-        spread = federation.spread.get(self.detail.head, {}) if federation else {}
-        return tuple((round(site["accuracy"] * site["samples"]), site["samples"]) for site in spread.get("sites", ()))
+        spread = federation.spread.get(self.detail.head) if federation else None
+        return tuple((round(site.accuracy * site.samples), site.samples) for site in (spread.sites if spread else ()))
 
     @property
     def outcome(self) -> tuple[int, int]:

@@ -93,7 +93,8 @@ def _tested(report: Report, row: Row) -> str:
     if report.federation is None or not n or accuracy is None:
         return ""
     low, high = wilson(round(accuracy * n), n)
-    nodes = report.federation.spread.get(row.head, {}).get("nodes")
+    spread = report.federation.spread.get(row.head)
+    nodes = spread.nodes if spread else None
     who = f"{count(nodes, 'node')} tested" if nodes else "Clients tested"
     return (
         f" {who} {row.head} on {count(n, 'sample')} held out: its accuracy on such samples lies "

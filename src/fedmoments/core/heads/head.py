@@ -6,22 +6,30 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.gaussian import Shrinkage, covariance_source, require
+from fedmoments.core.classifier.familiar import LEAST_LEVEL, LEAST_SHARE, Familiar
+from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_source, require
 from fedmoments.core.gaussian.precision import check_any_left
-from fedmoments.core.heads.familiarity import familiar_of
+from fedmoments.core.gaussian.scatter import RowScatter
 from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.core.statistics.scale import feature_exponent, times_power
 from fedmoments.errors import InputError
 
-__all__ = ["Head"]
+__all__ = ["Head", "familiar_of"]
 
 #: Features from 2^−32 to 2^32 are solved for as they are, others multiplied by a power of two first.
 ORDINARY = 32
 #: Absolute amounts become no larger than this power of two, and no smaller than its inverse.
 MOST_POWER = 256
+#: Where variances inside classes come from, the best first.
+SPREADS = ("exact", "diagonal", "sketch", "energy", "free", "spherical")
+#: Those that know how features vary together, the best first.
+TOGETHER = ("exact", "sketch", "energy", "free")
 
 
 @dataclass(frozen=True)
@@ -190,3 +198,48 @@ def _times_power(amount: float, exponent: int) -> float:
     """Return amount·2^exponent, but no more than so large or small that it is everything or nothing beside features."""
     fraction, own = math.frexp(amount)
     return math.ldexp(fraction, max(min(own + exponent, MOST_POWER), -MOST_POWER))
+
+
+def familiar_of(stats: Statistics, needs: StatisticsSpec) -> Familiar | None:
+    """Return what was seen by a head that needs ``needs``; None where that holds no spread inside classes.
+
+    What else travelled along does not count: one name of a head is one classifier.
+
+    Examples
+    --------
+    >>> stats = Statistics.of([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1], StatisticsSpec.of("gram"), n_classes=2)
+    >>> familiar_of(stats, StatisticsSpec.of("gram")).variances
+    array([2.])
+    >>> familiar_of(stats, StatisticsSpec()) is None
+    True
+    """
+    source = next((name for name in SPREADS if covariance_source(name).pooled_needs <= needs), None)
+    if source is None:
+        return None
+    gaussians = ClassGaussians(stats, source)
+    pooled = gaussians.scatter
+    if isinstance(pooled, RowScatter):
+        variances = pooled.spread / max(pooled.dof, 1.0)
+    else:
+        variances = np.diagonal(pooled.scaled(1.0)) / max(pooled.weight, 1.0)
+    variances = np.maximum(variances, LEAST_SHARE * float(variances.mean()))
+    if not (np.isfinite(variances).all() and (variances > 0).all()) or not np.isfinite(gaussians.means).all():
+        return None
+    shares = stats.counts / stats.n_samples
+    return Familiar(gaussians.means, variances, shares, _level(stats, needs))
+
+
+def _level(stats: Statistics, needs: StatisticsSpec) -> NDArray[np.float64] | None:
+    """Return the variance (1,) of all samples along their mean, where they have a level and it is known."""
+    source = next((name for name in TOGETHER if covariance_source(name).pooled_needs <= needs), None)
+    if source is None:
+        return None
+    gaussians = ClassGaussians(stats, source)
+    mean, scatter = gaussians.global_mean, gaussians.scatter
+    size = float(np.linalg.norm(mean))
+    if not (0.0 < size < np.inf and scatter.weight > 0):
+        return None
+    along = mean / size
+    between = stats.counts / stats.n_samples @ np.square(gaussians.centred_means @ along)
+    variance = float(scatter.along(along[None])[0]) / scatter.weight + float(between)
+    return np.array([variance]) if 0.0 < variance <= (size / LEAST_LEVEL) ** 2 else None

@@ -1,7 +1,7 @@
 """What a report holds beside its table: the data, who holds what, and what single heads and clients did."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,7 +26,11 @@ __all__ = [
     "Reliability",
     "RoundAccuracy",
     "RoundCurve",
+    "ServerRound",
+    "SiteAccuracy",
     "SplitReport",
+    "Spread",
+    "Trouble",
     "round_observations",
 ]
 
@@ -384,17 +388,107 @@ class PrivacyCard:
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """A node or a client that took no part, or a contribution that was refused, and why.
+
+    Parameters
+    ----------
+    node, client
+        Whose it is, as far as the server knows; ``all`` nodes together where results were only seen added up.
+    reason
+        In a word, or as the node's machine said it.
+    why, sentence
+        In full: of a client that kept its contribution back, and of the server that refused one.
+    version, federation
+        Of the contribution that was refused.
+    code, kind
+        Of the message that a node did not answer.
+
+    Examples
+    --------
+    >>> Trouble(7, reason="no answer").who, Trouble(7, "lab", why="too few samples").because
+    ('node 7', 'too few samples')
+    """
+
+    node: int | str | None = None
+    client: str | None = None
+    reason: str | None = None
+    why: str | None = None
+    sentence: str | None = None
+    version: int | None = None
+    federation: str | None = None
+    code: int | None = None
+    kind: str | None = None
+
+    @property
+    def who(self) -> str:
+        """The client's name, or the node's number."""
+        return self.client or f"node {'?' if self.node is None else self.node}"
+
+    @property
+    def because(self) -> str:
+        """What is known of the reason."""
+        return self.sentence or self.why or self.reason or "no reason given"
+
+    def flattened(self) -> dict[str, Any]:
+        """Return what is known, for JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) is not None}
+
+
+@dataclass(frozen=True)
+class ServerRound:
+    """What one round of asking brought; ``counts`` are all that was refused, declined or failed, of which some is told.
+
+    ``bytes`` are those of contributions that arrived, unknown where they would tell too much; ``asked`` are nodes.
+    """
+
+    number: int = 0
+    asked: tuple[int, ...] = ()
+    accepted: int = 0
+    refused: tuple[Trouble, ...] = ()
+    declined: tuple[Trouble, ...] = ()
+    failures: tuple[Trouble, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class SiteAccuracy:
+    """Accuracy of a head on the samples of one site."""
+
+    accuracy: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far the accuracies of nodes lie apart, and the largest share of tested samples that one of them has.
+
+    Of results that were only seen added up, nothing is known but from how many ``clients`` they are.
+    """
+
+    nodes: int | None = None
+    lowest: float | None = None
+    median: float | None = None
+    highest: float | None = None
+    largest_share: float | None = None
+    sites: tuple[SiteAccuracy, ...] = ()
+    clients: int | None = None
+
+
+@dataclass(frozen=True)
 class FederationEvents:
     """A federation that ran: its terms and state, and what its server told of rounds and of nodes that failed.
 
-    Entries of ``rounds`` and ``failures`` are the server's own record, as ``federation.json`` keeps it; ``unfitted``
-    says why heads could not be fitted, ``spread`` how far the nodes' results of each head lie apart.
+    ``failures`` are nodes that did not test the heads; ``unfitted`` says why heads could not be fitted, ``spread`` how
+    far the nodes' results of each head lie apart.
     """
 
     id: str = ""
     name: str = ""
     state: str = ""
-    rounds: tuple[Mapping[str, Any], ...] = ()
-    failures: tuple[Mapping[str, Any], ...] = ()
+    rounds: tuple[ServerRound, ...] = ()
+    failures: tuple[Trouble, ...] = ()
     unfitted: Mapping[str, str] = field(default_factory=dict)
-    spread: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    spread: Mapping[str, Spread] = field(default_factory=dict)

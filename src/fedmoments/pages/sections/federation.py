@@ -1,9 +1,7 @@
 """What happened in a federation: its rounds, and whatever went wrong, by name."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.parts import ServerRound, Spread, Trouble
 from fedmoments.pages.blocks import bullets, pairs
 from fedmoments.pages.formats import bytes_, seconds
 from fedmoments.pages.markup import Html, join
@@ -45,34 +43,31 @@ def federation_section(report: Report) -> Html | None:
     )
 
 
-def _spread(head: str, spread: Mapping[str, Any]) -> str:
+def _spread(head: str, spread: Spread) -> str:
     """Say how far the results of nodes lie apart, or how many clients a masked sum is over."""
-    if "nodes" not in spread:
-        return f"{head} was tested by {spread.get('clients', '?')} clients, whose results were only seen added up"
-    low, middle, high, share = (
-        f"{100 * (spread.get(key) or 0.0):.1f}" for key in ("lowest", "median", "highest", "largest_share")
-    )
+    if spread.nodes is None:
+        clients = "?" if spread.clients is None else spread.clients
+        return f"{head} was tested by {clients} clients, whose results were only seen added up"
+    known = (spread.lowest, spread.median, spread.highest, spread.largest_share)
+    low, middle, high, share = (f"{100 * (value or 0.0):.1f}" for value in known)
     return (
-        f"{head} has {low} to {high} % on {spread['nodes']} nodes, median {middle}; no node has more than {share} % of "
+        f"{head} has {low} to {high} % on {spread.nodes} nodes, median {middle}; no node has more than {share} % of "
         "the tested samples"
     )
 
 
-def _row(entry: Mapping[str, Any]) -> Row:
-    counts = entry.get("counts", {})
-    numbers = [len(entry["asked"]), entry["accepted"]]
-    numbers += [counts.get(key, len(entry[key])) for key in TROUBLES]
-    size, took = entry["bytes"], entry["seconds"]
+def _row(told: ServerRound) -> Row:
+    numbers = [len(told.asked), told.accepted]
+    numbers += [told.counts.get(key, len(getattr(told, key))) for key in TROUBLES]
     cells = [Cell(str(number), kind="number") for number in numbers]
-    cells += [number_cell(size, bytes_(size)), number_cell(took, seconds(took))]
-    return Row(Cell(str(entry["number"]), kind="number"), tuple(cells))
+    cells += [number_cell(told.bytes, bytes_(told.bytes)), number_cell(told.seconds, seconds(told.seconds))]
+    return Row(Cell(str(told.number), kind="number"), tuple(cells))
 
 
-def _troubles(entry: Mapping[str, Any]) -> list[str]:
-    return [_trouble(trouble, words) for key, (_, words) in TROUBLES.items() for trouble in entry[key]]
+def _troubles(told: ServerRound) -> list[str]:
+    return [_trouble(trouble, words) for key, (_, words) in TROUBLES.items() for trouble in getattr(told, key)]
 
 
-def _trouble(trouble: Mapping[str, Any], what: str) -> str:
-    who = f"Client {trouble['client']}" if trouble.get("client") else f"Node {trouble.get('node', '?')}"
-    why = trouble.get("sentence") or trouble.get("why") or trouble.get("reason") or "no reason given"
-    return f"{who} {what}: {why}"
+def _trouble(trouble: Trouble, what: str) -> str:
+    who = f"Client {trouble.client}" if trouble.client else trouble.who.capitalize()
+    return f"{who} {what}: {trouble.because}"

@@ -145,14 +145,20 @@ def simulate_rounds(
         if progress:
             progress(seen, len(holders))
     if turns and seen == len(holders):
-        for name, mine in points.items():
-            mine[-1] = replace(mine[-1], accuracy=federation.outcome(shared[name]).accuracy)
+        _end_with_own_fit(points, shared, federation)
     how = (participation.per_round, participation.replacement, federation.seed)
     return tuple(RoundCurve(name, *how, tuple(mine), federation.split.scheme) for name, mine in points.items())
 
 
 def _without_own_map(heads: Mapping[str, Head]) -> dict[str, Head]:
     return {name: head for name, head in heads.items() if not head.has_own_map}
+
+
+def _end_with_own_fit(
+    points: Mapping[str, list[RoundAccuracy]], heads: Mapping[str, Head], federation: Federation
+) -> None:
+    for name, mine in points.items():
+        mine[-1] = replace(mine[-1], accuracy=federation.outcome(heads[name]).accuracy)
 
 
 def _turns(holders: Ints, participation: Participation, seed: int) -> list[tuple[int, Ints]]:
