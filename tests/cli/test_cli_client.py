@@ -254,14 +254,27 @@ def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Sta
     assert "clinic: the server acknowledged version 1" in printed.err
 
 
-def test_a_client_that_was_acknowledged_before_may_go_when_the_server_is_gone(stage: Stage) -> None:
+def test_a_client_that_was_acknowledged_before_may_go_when_the_server_is_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.contribute()
     with socket.create_server(("127.0.0.1", 0)) as server:
         stage.port = server.getsockname()[1]  # nobody listens there any more
+    monkeypatch.setattr(client_watch, "RETURN", 0.6)
     outcome = stage.watch().run(stay=False, timeout=HANG)
     assert outcome.good
     assert outcome.events == []
     assert outcome.contributions[0]["receipt"]["event"] == "joined"
+
+
+def test_a_client_that_was_not_asked_yet_stays_while_the_server_is_switched_off_and_on(stage: Stage) -> None:
+    stage.contribute()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stage.port = server.getsockname()[1]
+    timer = later(5 * client_watch.LINGER, stage.close)
+    assert stage.watch().run(stay=False, timeout=HANG).good
+    timer.join(0)
+    assert (stage.folder / FINISHED).exists()  # it stayed until the run was closed
 
 
 def test_without_a_receipt_a_client_waits_and_then_says_so(stage: Stage) -> None:

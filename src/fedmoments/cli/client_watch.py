@@ -24,6 +24,8 @@ OFTEN = 10.0
 SETTLE = 5.0
 #: Seconds that a node stays after a refusal or after having declined, for the server may still ask for a test.
 LINGER = 30.0
+#: Seconds for which a node that was not asked yet waits for a server that went away: a machine starts again in less.
+RETURN = 600.0
 _RAISED = re.compile(r"fedmoments\.errors\.(\w+): (.+)")
 _DECIDING = ("sent", "acknowledged", "refused", "declined")
 
@@ -178,9 +180,10 @@ class ClientWatch:
             return bool(trouble) or settled or closed > LINGER
         if waiting.troubled.seconds(now=bool(trouble)) > LINGER:
             return True
-        gone = waiting.gone.seconds(now=settled and self._lost()) > LINGER
+        patience, holds = (LINGER, "all that was asked for") if self._asking() else (RETURN, "what was sent before")
+        gone = waiting.gone.seconds(now=settled and self._lost()) > patience
         if gone:
-            tell("the server is gone, and holds all that was requested")
+            tell(f"the server cannot be reached any more; it has {holds}")
         return gone
 
     def numbers(self) -> tuple[dict[str, Any], str]:
