@@ -318,3 +318,12 @@ def test_ranks_and_buffers_that_cannot_be_are_refused() -> None:
         stream.factor(4)
     with pytest.raises(InputError, match="-1 were requested"):
         ScatterStream(3, 3).factor(-1)
+
+
+@pytest.mark.parametrize("rows", [30, 48])
+def test_a_scatter_that_overflows_is_named(rows: int) -> None:
+    stream = ScatterStream(12, capacity=4)
+    with np.errstate(all="ignore"):
+        stream.update(1e300 * np.random.default_rng(0).normal(size=(rows, 12)), np.zeros(rows, np.int64))
+        with pytest.raises(InputError, match="overflows float64: its features are too large"):
+            stream.factor(4)

@@ -341,9 +341,15 @@ class Classifier(ABC):
         grown = {name: 0 if name in inside else degree for name, degree in self.degrees.items()}
         for name in ("weights", "bias") if score_degree else ():
             grown[name] = grown.get(name, 0) + score_degree
-        scaled: dict[str, Any] = {
-            name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
-        }
+        with np.errstate(over="ignore", under="ignore"):
+            scaled: dict[str, Any] = {
+                name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
+            }
+        if any((np.isfinite(arrays[name]) & ~np.isfinite(array)).any() for name, array in scaled.items()):
+            raise InputError(
+                f"features of size 2^{exponent} cannot be scored in float64: their variances leave what it holds; "
+                "multiply them by a constant first"
+            )
         seen = self.familiar.times_power(exponent) if self.familiar else None
         warmth = math.ldexp(self.temperature, score_degree * exponent)
         return replace(self, temperature=warmth, familiar=seen, ranks=None, **scaled)

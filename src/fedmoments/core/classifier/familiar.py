@@ -204,10 +204,15 @@ class Familiar:
             return math.sqrt(max(-2.0 * math.log(2.0 * share), 0.0))
         return float(chdtri(FREEDOM, share)) / FREEDOM - (kind == "relative")
 
-    def times_power(self, exponent: int) -> "Familiar":
-        """Return what was seen of features multiplied by 2^exponent."""
-        level = None if self.level is None else np.ldexp(self.level, 2 * exponent)
-        return Familiar(np.ldexp(self.means, exponent), np.ldexp(self.variances, 2 * exponent), self.shares, level)
+    def times_power(self, exponent: int) -> "Familiar | None":
+        """Return what was seen of features multiplied by 2^exponent; None where variances leave what float64 holds."""
+        with np.errstate(over="ignore", under="ignore"):
+            grown = [np.ldexp(self.means, exponent), np.ldexp(self.variances, 2 * exponent)]
+            level = None if self.level is None else np.ldexp(self.level, 2 * exponent)
+        spreads = grown[1:] if level is None else [grown[1], level]
+        if not all(np.isfinite(array).all() for array in (*grown, *spreads)) or any((s <= 0).any() for s in spreads):
+            return None
+        return Familiar(grown[0], grown[1], self.shares, level)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return what a classifier file holds of it; means in single precision."""

@@ -463,6 +463,10 @@ def _eigenpairs(gram: Floats, most: int) -> tuple[Floats, Floats]:
     options = {"subset_by_index": (size - most, size - 1)} if few else {"driver": "evd"}
     values, vectors = eigh(gram, lower=False, overwrite_a=True, check_finite=False, **options)
     values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
+    if not values.size or not np.isfinite(values[0]):
+        raise InputError(
+            "the scatter of a client's samples overflows float64: its features are too large; divide them by a constant"
+        )
     keep = values > max(float(values[0]), 0.0) * _NOISE * size
     return values[keep], vectors[:, keep]
 
