@@ -1,4 +1,4 @@
-"""FedYogi, FedDyn and MimeLite: their formulas in plain numpy, and the laws that say what they must equal."""
+"""FedYogi, FedDyn, MimeLite and Mime: formulas in plain numpy, and the laws that say what they must equal."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from tests.tuning.probing_workshop import PRESENT, clients, start
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.settings.optimisers import Optimiser
 from fedmoments.settings.plan import TuningPlan
+from fedmoments.tuning.draws import batches
 from fedmoments.tuning.engine import Arrays, Update
 from fedmoments.tuning.optimisers import make_optimiser
 from fedmoments.tuning.probing import FeatureEngine
@@ -25,7 +26,10 @@ def run(plan: TuningPlan, rounds: int, drawn: Any = None) -> tuple[Arrays, Featu
     optimiser, arrays = make_optimiser(plan, engine.samples), head.arrays(np.float64)
     for number in range(1, rounds + 1):
         names = engine.clients if drawn is None else drawn(number, engine.clients)
-        arrays = optimiser.step(number, arrays, engine.train(number, arrays, optimiser.control(arrays), names))
+        control = optimiser.control(arrays)
+        if plan.asks_first:
+            control = optimiser.informed(arrays, engine.train(number, arrays, None, names))
+        arrays = optimiser.step(number, arrays, engine.train(number, arrays, control, names))
     return arrays, engine, optimiser
 
 
@@ -87,16 +91,20 @@ def test_law_feddyns_server_holds_the_mean_of_what_clients_keep_whoever_took_par
         assert np.abs(mean).max() > 1e-4
 
 
-def test_law_feddyn_ends_at_the_solution_of_pooled_data_where_fedavg_drifts() -> None:
+@pytest.mark.parametrize(
+    "other", [{"optimiser": "feddyn", "alpha": 1.0}, {"optimiser": "mime", "server_momentum": 0.0, "server_lr": 0.5}]
+)
+def test_law_rounds_end_at_the_solution_of_pooled_data_where_fedavg_drifts(other: dict[str, Any]) -> None:
     X, y = pooled()
     left = {}
-    for optimiser in ("fedavg", "feddyn"):
-        plan = TuningPlan(optimiser=optimiser, alpha=1.0, lr=0.1, batch_size=0, epochs=25, weight_decay=0.1)
+    for more in ({"optimiser": "fedavg"}, other):
+        optimiser = more["optimiser"]
+        plan = TuningPlan(**more, lr=0.1, batch_size=0, epochs=25, weight_decay=0.1)
         arrays, engine, _ = run(plan, 60)
         slope = gradient(engine.start.inputs(X, np.float64), y, arrays, engine.start.temperature)
         left[optimiser] = max(float(np.abs(slope[name] + 0.1 * PRESENT * arrays[name]).max()) for name in NAMES)
-    assert left["feddyn"] < 1e-3
-    assert left["feddyn"] < 0.01 * left["fedavg"]
+    assert left[other["optimiser"]] < 1e-3
+    assert left[other["optimiser"]] < 0.01 * left["fedavg"]
 
 
 def test_mimelite_follows_its_formula() -> None:
@@ -125,6 +133,47 @@ def test_mimelite_follows_its_formula() -> None:
         np.testing.assert_allclose(found[name], w[name], rtol=1e-9, atol=1e-11)
 
 
+def test_mime_follows_its_formula_batch_by_batch_whoever_takes_part() -> None:
+    numbers: dict[str, Any] = {"server_momentum": 0.7, "server_lr": 0.5, "lr": 0.2, "momentum": 0.4}
+    plan = TuningPlan(optimiser="mime", **numbers, batch_size=3, epochs=2, weight_decay=0.05)
+
+    def drawn(number: int, names: Any) -> list[str]:
+        return [name for place, name in enumerate(names) if (place + number) % 3]
+
+    found, engine, _ = run(plan, 3, drawn)
+    head, parts, T = engine.start, clients(), engine.start.temperature
+    samples = {name: (head.inputs(X, np.float64), y) for name, (X, y) in parts.items() if len(y)}
+
+    def slope(X: Any, y: Any, arrays: Arrays) -> Arrays:
+        raw = gradient(X, y, arrays, T)
+        return {name: raw[name] + 0.05 * PRESENT * arrays[name] for name in NAMES}
+
+    w, m = head.arrays(np.float64), {name: np.zeros_like(a) for name, a in head.arrays(np.float64).items()}
+    for number in (1, 2, 3):
+        names = drawn(number, engine.clients)
+        total = sum(len(samples[name][1]) for name in names)
+        told = {name: slope(*samples[name], w) for name in names}
+        c = {k: sum(len(samples[name][1]) / total * told[name][k] for name in names) for k in NAMES}
+        ends = {k: 0.0 * w[k] for k in NAMES}
+        for name in names:
+            X, y = samples[name]
+            own, velocity = dict(w), {k: 0.0 * w[k] for k in NAMES}
+            drawn_rows = batches(len(y), 3, seed=plan.seed, round_number=number, client=name, epochs=2)
+            for rows in drawn_rows:
+                here, there = slope(X[rows], y[rows], own), slope(X[rows], y[rows], w)
+                step = {k: 0.3 * (here[k] - there[k] + c[k]) + 0.7 * m[k] for k in NAMES}
+                velocity = {k: 0.4 * velocity[k] + step[k] for k in NAMES}
+                own = {k: own[k] - 0.2 * velocity[k] for k in NAMES}
+            ends = {k: ends[k] + len(y) / total * own[k] for k in NAMES}
+        w, m = (
+            {k: w[k] + 0.5 * (ends[k] - w[k]) for k in NAMES},
+            {k: 0.7 * m[k] + 0.3 * c[k] for k in NAMES},
+        )
+    for name in NAMES:
+        np.testing.assert_allclose(found[name], w[name], rtol=1e-9, atol=1e-11)
+        assert np.abs(found[name] - head.arrays(np.float64)[name]).max() > 1e-3
+
+
 def test_what_does_not_belong_is_refused() -> None:
     with pytest.raises(InputError, match="feddyn has no learning rate of the server"):
         make_optimiser(TuningPlan(optimiser="feddyn", server_lr=0.1), SIZES)
@@ -133,5 +182,11 @@ def test_what_does_not_belong_is_refused() -> None:
         make_optimiser(TuningPlan(optimiser="feddyn"), SIZES).step(1, now, [Update("a", 4, 1, 0.1, now)])
     with pytest.raises(InputError, match="client a sent no gradient"):
         make_optimiser(TuningPlan(optimiser="mimelite"), SIZES).step(1, now, [Update("a", 5, 1, 0.1, now)])
+    with pytest.raises(InputError, match="client a sent no gradient of its samples, which mime needs"):
+        make_optimiser(TuningPlan(optimiser="mime"), SIZES).informed(now, [Update("a", 5, 0, 0.1, {})])
+    with pytest.raises(InputError, match="no client told its gradient"):
+        make_optimiser(TuningPlan(optimiser="mime"), SIZES).informed(now, [])
+    with pytest.raises(InputError, match="'fedavg' has one exchange a round"):
+        make_optimiser(TuningPlan(), SIZES).informed(now, [])
     with pytest.raises(UnknownNameError, match="rule of a client's steps"):
         Optimiser("mine", make_optimiser, local="scafold")

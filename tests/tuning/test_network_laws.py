@@ -235,6 +235,27 @@ def test_scaffold_steps_along_the_servers_control_variate_where_the_clients_own_
     close(dict(update.arrays), {name: first[name] - plan.step * control[name] for name in first}, first)
 
 
+def test_mimes_steps_subtract_the_gradient_of_their_batch_at_what_was_sent(
+    encoder: Any, parts: dict[str, Any], start: Start
+) -> None:
+    plan = TuningPlan(stage="ft", lr=0.01, batch_size=0, epochs=3, optimiser="mime", server_momentum=0.4)
+    engine = NetworkEngine(plan, start, encoder, parts)
+    first, client = engine.initial(), "a"
+    (told,) = engine.train(1, first, None, [client])
+    assert (told.arrays, told.steps) == ({}, 0)
+    assert told.control is not None
+    moved = {name: 0.5 * array for name, array in told.control.items()}
+    (update,) = engine.train(1, first, moved, [client])
+    assert (update.control, update.steps) == (None, 3)
+    own = first
+    for _ in range(3):  # one batch: told anew at every step, it is the gradient of the batch there
+        (here,) = engine.train(1, own, None, [client])
+        assert here.control is not None
+        steps = {n: 0.6 * (here.control[n] - told.control[n]) + moved[n] for n in moved}
+        own = {n: (array - 0.01 * steps[n]).astype(np.float32) for n, array in own.items()}
+    close(update.arrays, own, first)
+
+
 def test_scaffold_goes_on_from_its_state_bit_for_bit(encoder: Any, parts: dict[str, Any], start: Start) -> None:
     plan = TuningPlan(stage="ft", lr=1e-3, batch_size=2, optimiser="scaffold", momentum=0.5)
 

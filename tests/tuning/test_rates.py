@@ -48,6 +48,7 @@ def test_the_spread_is_that_of_an_eigendecomposition_of_the_pooled_covariance() 
         {"optimiser": "scaffold", "momentum": 0.5},
         {"optimiser": "feddyn", "alpha": 0.2},
         {"optimiser": "mimelite"},
+        {"optimiser": "mime"},
     ],
     ids=lambda more: more.get("optimiser", "fedavg"),
 )

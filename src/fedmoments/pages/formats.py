@@ -42,6 +42,7 @@ METHODS = {
     "fedprox": "FedProx",
     "feddyn": "FedDyn",
     "mimelite": "MimeLite",
+    "mime": "Mime",
     "fedpft": "FedPFT",
     "scaffold": "SCAFFOLD",
     "ccvr": "CCVR",

@@ -16,7 +16,7 @@ __all__ = ["LOCAL_RULES", "OPTIMISERS", "Optimiser", "register_optimiser"]
 Given = TypeVar("Given")
 
 #: What clients add to their gradients: see ``fedmoments.tuning.local_rules``.
-LOCAL_RULES = ("plain", "scaffold", "feddyn", "mimelite")
+LOCAL_RULES = ("plain", "scaffold", "feddyn", "mimelite", "mime")
 #: Rules by which a client remembers something from one of its rounds to the next.
 _REMEMBERING = ("scaffold", "feddyn")
 
@@ -58,6 +58,11 @@ class Optimiser:
     def remembers(self) -> bool:
         """Whether clients keep something from one of their rounds to the next."""
         return self.local in _REMEMBERING
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether a round has two exchanges: clients tell their gradients before any of them makes a step."""
+        return self.local == "mime"
 
     @property
     def priced_as(self) -> str:

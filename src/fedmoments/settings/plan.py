@@ -95,7 +95,7 @@ class TuningPlan:
     server_lr
         Of the server's step; None stands for 0.01 with FedAdam and FedYogi, and 1 otherwise; several as in ``lr``.
     server_momentum
-        Of FedAvgM, and of MimeLite's clients.
+        Of FedAvgM, and of the clients of MimeLite and Mime.
     beta_1, beta_2, tau
         Of FedAdam and FedYogi: decay of the two averages, and what is added to the root.
     mu
@@ -140,7 +140,7 @@ class TuningPlan:
 
     stage: str = _number("lp", "Train the head (lp), everything (ft) or the encoder alone (feat).", metavar="STAGE")
     optimiser: str = _number(
-        "fedavg", "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold or mimelite.", metavar="NAME"
+        "fedavg", "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold, mimelite or mime.", metavar="NAME"
     )
     rounds: int = _number(200, "Maximum number of rounds.", metavar="N", common=6)
     fraction: float = _number(1.0, "Share of the clients that train per round.", metavar="SHARE")
@@ -164,7 +164,7 @@ class TuningPlan:
         kind="numbers or auto",
         shown="0.01 with fedadam and fedyogi, otherwise 1",
     )
-    server_momentum: float = _number(0.9, "Momentum of fedavgm and mimelite.", metavar="M")
+    server_momentum: float = _number(0.9, "Momentum of fedavgm, mimelite and mime.", metavar="M")
     beta_1: float = _number(0.9, "Decay of the running mean in fedadam and fedyogi.", metavar="B")
     beta_2: float = _number(0.999, "Decay of the running mean square in fedadam and fedyogi.", metavar="B")
     tau: float = _number(1e-3, "Constant that fedadam and fedyogi add to the root.", metavar="T")
@@ -323,6 +323,11 @@ class TuningPlan:
     def controlled(self) -> bool:
         """Whether arrays travel beside the parameters, both ways: SCAFFOLD, MimeLite."""
         return OPTIMISERS[self.optimiser].controlled
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether clients tell their gradients in an exchange of its own before a round's steps: Mime."""
+        return OPTIMISERS[self.optimiser].asks_first
 
     @property
     def method(self) -> str:

@@ -164,7 +164,7 @@ class TuningStudy(StudySettings):
     )
     optimisers: tuple[str, ...] = option(
         ("fedavg",),
-        "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold, mimelite.",
+        "fedavg, fedavgm, fedadam, fedyogi, fedprox, feddyn, scaffold, mimelite, mime.",
         metavar="NAME,…",
         common=3,
     )

@@ -92,10 +92,10 @@ class Update:
     loss
         Mean over its steps of the loss before each step.
     arrays
-        All parameters that were sent to it, after its steps.
+        All parameters that were sent to it, after its steps; none where it was asked for its gradient alone.
     control
         What it sends beside them, of the names that are optimised: the change of its control variates with SCAFFOLD,
-        its gradient with MimeLite; None otherwise.
+        its gradient with MimeLite and in the first exchange of Mime; None otherwise.
     up, down
         Bytes of the message that it sent and of that which it was sent; 0 in one process, where none travel.
     """
@@ -116,6 +116,10 @@ def require_request(plan: TuningPlan, known: Collection[str], control: Arrays | 
     Examples
     --------
     >>> require_request(TuningPlan(), ["clinic"], None, ["clinic"])
+
+    The first exchange of a round of Mime comes without any: clients answer with their gradients.
+
+    >>> require_request(TuningPlan(optimiser="mime"), ["clinic"], None, ["clinic"])
     """
     for client in clients:
         if client not in known:
@@ -124,7 +128,7 @@ def require_request(plan: TuningPlan, known: Collection[str], control: Arrays | 
         raise InputError(
             f"every client trains once in a round, but {len(clients)} names arrived that are not all different"
         )
-    if plan.controlled != (control is not None):
+    if plan.controlled != (control is not None) and not (plan.asks_first and control is None):
         must, came = ("must", "none") if plan.controlled else ("must not", "some")
         raise InputError(
             f"a round of '{plan.optimiser}' {must} come with the server's control variates, but {came} arrived"
@@ -145,7 +149,10 @@ class Engine(Protocol):
     def train(
         self, round_number: int, arrays: Arrays, control: Arrays | None, clients: Sequence[str]
     ) -> Sequence[Update]:
-        """Let some clients train from the given parameters; return what arrived, in the order of the names."""
+        """Let some clients train from the given parameters; return what arrived, in the order of the names.
+
+        A plan that asks first is called without ``control`` for gradients at the parameters, and with it for steps.
+        """
 
     def validate(self, arrays: Arrays) -> Score:
         """Return sums over the validation shares of all clients."""

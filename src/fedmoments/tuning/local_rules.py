@@ -11,6 +11,9 @@ it, and c_k what the client kept from its last round (0 at first), a step of :mo
 | scaffold | 1 | 0 | c − c_k | mean of g over the round | its change |
 | feddyn | 1 | α | −c_k | c_k − α·(w − w₀) | – |
 | mimelite | 1 − β | 0 | β·c | – | g of all samples at w₀ |
+| mime | 1 − β | 0 | c − (1 − β)·g₀ | – | – |
+
+g₀ is the gradient of the same batch at w₀. Mime's clients tell g of all samples at w₀ before, in another exchange.
 """
 
 from dataclasses import dataclass
@@ -37,7 +40,7 @@ class LocalRule:
     weight
         Of raw gradients in a step.
     momentum
-        β of MimeLite.
+        β of MimeLite and Mime.
     alpha
         α of FedDyn.
 
@@ -56,13 +59,18 @@ class LocalRule:
     @classmethod
     def of(cls, plan: TuningPlan) -> "LocalRule":
         """Return the rule of a plan."""
-        beta = plan.server_momentum if plan.local_rule == "mimelite" else 0.0
+        beta = plan.server_momentum if plan.local_rule in {"mimelite", "mime"} else 0.0
         return cls(plan.local_rule, 1.0 - beta, beta, plan.alpha)
 
     @property
     def measures(self) -> str:
         """Which gradient of a round is wanted: the ``mean`` of all steps, the ``first`` (all samples at w₀), none."""
         return {"scaffold": "mean", "mimelite": "first"}.get(self.name, "")
+
+    @property
+    def anchored(self) -> bool:
+        """Whether every step subtracts the gradient of its batch at w₀."""
+        return self.name == "mime"
 
     def added(self, server: Floats | None, own: Floats | None) -> Floats | None:
         """Return what is added to every step; ``own`` may stand for several clients, in the first axis."""
@@ -72,7 +80,7 @@ class LocalRule:
             return np.asarray(-own)
         if self.name == "mimelite" and server is not None:
             return np.asarray(self.momentum * server, server.dtype)
-        return None
+        return server if self.anchored else None
 
     def kept(self, own: Floats | None, gradient: Floats | None, moved: Floats) -> Floats | None:
         """Return what the client keeps after a round in which its parameters moved; None where it keeps nothing."""

@@ -234,11 +234,11 @@ class _Run:
             seed=self.plan.seed,
         )
         chosen = [names[index] for index in drawn]
-        control = self.optimiser.control(self.arrays)
         if number == 1 and self.plan.validation == 0:
             self.bill += self.prices.opening
         self.round = number
         try:
+            control = self._control(number, chosen)
             updates = self.engine.train(number, self.arrays, control, chosen)
         except DivergedError as error:
             self.stopped = f"diverged: {error}"
@@ -253,6 +253,14 @@ class _Run:
         weights = [update.samples for update in updates]
         train_loss = float(np.average([update.loss for update in updates], weights=weights))
         self._note({"train_loss": train_loss}, updates)
+
+    def _control(self, number: int, chosen: Sequence[str]) -> Arrays | None:
+        """Return what is sent beside the parameters: with Mime after the clients have told their gradients."""
+        if not self.plan.asks_first:
+            return self.optimiser.control(self.arrays)
+        told = self.engine.train(number, self.arrays, None, chosen)
+        self.bill += self.prices.of_asking(len(chosen), self.arrays, told)
+        return self.optimiser.informed(self.arrays, told)
 
     def _meet(self, clients: Sequence[str]) -> Bill:
         """Return the cost of what clients are sent that were not asked before."""

@@ -136,6 +136,13 @@ class Prices:
             flops=None if self.encoder_flops is None else sum(self._flops(plan, u.samples) for u in updates),
         )
 
+    def of_asking(self, asked: int, arrays: Arrays, told: Sequence[Update]) -> Bill:
+        """Return the messages of a round's first exchange, gradients for parameters: its formula is the round's."""
+        sent = told[0].down or message_size(arrays, None, round=1)
+        came = 0 if told[0].up else message_size({}, told[0].control, round=1)
+        up = sum(update.up or came for update in told)
+        return Bill(up=up, down=asked * sent, flops=None if self.encoder_flops is None else 0.0)
+
     def of_check(self, clients: int, arrays: Arrays) -> Bill:
         """Return the cost of testing on all clients' validation shares: everybody is sent the parameters."""
         flops = None if self.encoder_flops is None else 0.0
@@ -152,5 +159,10 @@ class Prices:
             encoder_flops=self.encoder_flops or 0.0,
             d=self.dim,
             classes=self.classes,
-            epochs=plan.epochs + (plan.local_rule == "mimelite"),  # whose clients pass once more over their samples
+            epochs=_passes(plan),
         )
+
+
+def _passes(plan: TuningPlan) -> int:
+    """Return how often a client passes over its samples: MimeLite once more, Mime twice a step and once more."""
+    return {"mimelite": plan.epochs + 1, "mime": 2 * plan.epochs + 1}.get(plan.local_rule, plan.epochs)

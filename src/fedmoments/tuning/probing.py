@@ -77,7 +77,7 @@ class FeatureEngine:
         units = start.units(plan.feature_scale)
         self._squares = _squares(units, start.width, self.dtype) if units else None
         steps = (plan.step, start.temperature, plan.momentum, plan.weight_decay, plan.proximal)
-        self._rule = StepRule(*steps, self._local.weight, self._squares)
+        self._rule = StepRule(*steps, self._local.weight, self._squares, self._local.anchored)
         shares = {name: _shares(plan, name, X, y) for name, (X, y) in parts.items()}
         held = [validation for _, validation in shares.values()]
         training = {name: mine for name, (mine, _) in shares.items() if len(mine[2])}
@@ -115,12 +115,14 @@ class FeatureEngine:
         arrays
             W and b.
         control
-            c of the server, by the same names, with SCAFFOLD and MimeLite; None otherwise.
+            c of the server, by the same names, with SCAFFOLD and MimeLite, and for the steps of Mime; None otherwise.
         clients
             Names, each once.
         """
         require_request(self.plan, self._samples, control, clients)
         theta = self._joined(arrays, "parameters")
+        if self.plan.asks_first and control is None:
+            return [self._told(round_number, name, theta) for name in clients]
         server = None if control is None else self._joined(control, "control variates")
         order = sorted(clients, key=lambda name: (-self._samples[name], name))
         size = max(1, GROUP_NUMBERS // max(theta.size, 1))
@@ -159,6 +161,14 @@ class FeatureEngine:
             loss = float(stepped.losses[place])
             updates[name] = Update(name, self._samples[name], len(rows[place]), loss, _split(after), change)
         return updates
+
+    def _told(self, round_number: int, name: str, theta: Floats) -> Update:
+        """Return a client's gradient at the parameters that came, and no steps."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = self._gradient(name, theta)
+        if not np.isfinite(gradient).all():
+            raise DivergedError(f"in round {round_number} the gradient of client '{name}' grew beyond all numbers")
+        return Update(name, self._samples[name], 0, 0.0, {}, _split(gradient))
 
     def _in_units(self, moved: Floats) -> Floats:
         return moved if self._squares is None else moved / self._squares

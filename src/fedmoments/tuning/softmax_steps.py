@@ -30,7 +30,8 @@ Ints = NDArray[np.int64]
 class StepRule:
     """Numbers of a client's SGD, as :class:`~fedmoments.tuning.TuningPlan` has them.
 
-    ``units`` (k+1, 1), where there are any, are squares of the units that rate and penalties are meant in.
+    ``units`` (k+1, 1), where there are any, are squares of the units that rate and penalties are meant in;
+    ``anchored`` subtracts the gradient of the same batch at the parameters that came.
 
     Examples
     --------
@@ -45,6 +46,7 @@ class StepRule:
     proximal: float = 0.0
     weight: float = 1.0
     units: Floats | None = None
+    anchored: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,8 @@ def local_steps(
             g += _per_unit(np.multiply(theta, decay, out=term), rule)
         if gradients is not None:
             gradients[mine] += g
+        if rule.anchored:
+            g -= _anchor(samples, rows, start, decay, rule)
         if rule.weight != 1.0:
             g *= rule.weight
         if extra is not None:
@@ -124,6 +128,16 @@ def local_steps(
     if gradients is not None:
         gradients /= steps[:, None, None].astype(start.dtype)
     return Stepped(parameters, losses / steps, gradients)
+
+
+def _anchor(samples: Samples, rows: Ints, start: Floats, decay: Floats, rule: StepRule) -> Floats:
+    """Return the raw gradients of m batches at the parameters that came, (m, k+1, C)."""
+    there = np.repeat(start[None], len(rows), axis=0)
+    gradients = np.empty_like(there)
+    softmax_gradients(samples, rows, there, rule.temperature, gradients)
+    if rule.weight_decay:
+        gradients += _per_unit(there * decay, rule)
+    return gradients
 
 
 def _pull_back(g: Floats, theta: Floats, start: Floats, rule: StepRule, term: Floats) -> None:

@@ -164,7 +164,7 @@ def iterative_cost(
     bias: bool = False,
     bytes_per_number: float = 4,
 ) -> Cost:
-    """Price a method that exchanges parameters every round, the same number each way.
+    """Price a method that exchanges parameters every round: the same number each way, but for Mime.
 
     Parameters
     ----------
@@ -200,5 +200,5 @@ def iterative_cost(
     head = (check_whole("d", d) + bias) * check_whole("classes", classes)
     trained = {"all": encoder + head, "head": head, "encoder": encoder}[entry.trains]
     uploads = check_whole("sampled", sampled) * check_whole("rounds", rounds)
-    floats = entry.copies * trained * uploads
-    return Cost(method, uploads, up_floats=floats, down_floats=floats, bytes_per_number=bytes_per_number)
+    up, down = (copies * trained * uploads for copies in (entry.copies, entry.down))
+    return Cost(method, uploads, up_floats=up, down_floats=down, bytes_per_number=bytes_per_number)

@@ -41,12 +41,15 @@ class IterativeMethod:
         What is trained and therefore exchanged: ``all`` (fine-tuning, FT), ``head`` (linear probing, LP) or ``encoder``
         (FEAT, the head is frozen).
     copies
-        How many tensors of that size travel each way: 2 for SCAFFOLD (parameters and control
-        variates) and MimeLite (parameters and momentum, or gradients), else 1.
+        How many tensors of that size a client sends: 2 for SCAFFOLD (parameters and control variates), MimeLite and
+        Mime (parameters and gradients), else 1.
+    down
+        How many it is sent: 3 by Mime, whose second exchange repeats the parameters beside the momentum, else as many.
     """
 
     trains: Stage
     copies: int = 1
+    down: int = 1
 
 
 # Methods that papers price but that are no head here. ``fedcof-oracle-paper`` sends a covariance per client and class,
@@ -73,18 +76,19 @@ def _one_shot() -> dict[str, OneShotMethod]:
 
 
 _COPIES = {
-    "fedadam": 1,
-    "fedavg": 1,
-    "fedavgm": 1,
-    "feddyn": 1,
-    "fedprox": 1,
-    "fedyogi": 1,
-    "mimelite": 2,
-    "scaffold": 2,
+    "fedadam": (1, 1),
+    "fedavg": (1, 1),
+    "fedavgm": (1, 1),
+    "feddyn": (1, 1),
+    "fedprox": (1, 1),
+    "fedyogi": (1, 1),
+    "mime": (2, 3),
+    "mimelite": (2, 2),
+    "scaffold": (2, 2),
 }
 _STAGES: dict[str, Stage] = {"": "all", "-feat": "encoder", "-lp": "head"}
 _ITERATIVE = {
-    optimiser + suffix: IterativeMethod(trains, copies)
+    optimiser + suffix: IterativeMethod(trains, *copies)
     for optimiser, copies in _COPIES.items()
     for suffix, trains in _STAGES.items()
 }
@@ -132,7 +136,7 @@ def iterative_method(name: str) -> IterativeMethod:
     Examples
     --------
     >>> iterative_method("scaffold-lp")
-    IterativeMethod(trains='head', copies=2)
+    IterativeMethod(trains='head', copies=2, down=2)
     """
     if name not in _ITERATIVE:
         raise UnknownNameError("iterative method", name, _ITERATIVE)

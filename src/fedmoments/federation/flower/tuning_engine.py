@@ -168,6 +168,7 @@ class GridEngine:
             When fewer arrived than the settings ask for.
         """
         self.greet()
+        first = self.task.plan.asks_first and control is None
         sent = pack_parameters(arrays, control, round=round_number)
         asks: dict[str, tuple[int, dict[str, Any]]] = {}
         here = set(self._grid.get_node_ids())
@@ -179,7 +180,7 @@ class GridEngine:
                 self._fail(Failure(0, TUNE, -1, "no node that is here serves it", client), round_number)
 
         def read(client: str, content: RecordDict) -> Update:
-            asked = Asked(client, self._keys[client], self.roster[client], round_number, arrays)
+            asked = Asked(client, self._keys[client], self.roster[client], round_number, arrays, first)
             update = read_update(content, self.task, asked)
             return replace(update, up=content_size(content), down=self._sent[client])
 
@@ -192,9 +193,10 @@ class GridEngine:
                 f"{self._settings.minimum} are needed (minimum): start the missing clients, and run again with the "
                 f"same folder to go on. {self._reasons()}".strip()
             )
-        self._last |= {update.client: round_number for update in came}
+        if not first:
+            self._last |= {update.client: round_number for update in came}
         self._store.note(
-            "tuning round",
+            "tuning gradients" if first else "tuning round",
             run=self.task.run,
             round=round_number,
             asked=len(clients),

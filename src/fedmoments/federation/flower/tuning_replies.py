@@ -64,6 +64,8 @@ class Asked:
         Which round.
     arrays
         The parameters that it was sent: those that come back have the same names, shapes and types.
+    first
+        Whether it was asked for its gradient alone, in the first of two exchanges.
     """
 
     client: str
@@ -71,6 +73,7 @@ class Asked:
     numbers: Numbers
     round_number: int
     arrays: Arrays
+    first: bool = False
 
 
 def is_missing_start(content: RecordDict) -> bool:
@@ -144,7 +147,9 @@ def read_update(content: RecordDict, task: Task, asked: Asked) -> Update:
     """
     plan, client = task.plan, asked.client
     optimised = {name: array for name, array in asked.arrays.items() if not name.startswith(AVERAGED)}
-    most = message_size(asked.arrays, optimised if plan.controlled else None) + ROOM
+    controlled = asked.first if plan.asks_first else plan.controlled
+    expected = {} if asked.first else asked.arrays
+    most = message_size(expected, optimised if controlled else None) + ROOM
     fields, data = _read(lambda: read_content(content, most_bytes=most), f"the update of client {client}")
     if "declined" in fields:
         raise InputError(f"client {client} declined: {cleaned(fields['declined'], MOST_SENTENCE)}")
@@ -152,13 +157,13 @@ def read_update(content: RecordDict, task: Task, asked: Asked) -> Update:
     arrays, control, header = _read(
         lambda: unpack_parameters(data, f"client {client}"), f"the update of client {client}"
     )
-    _require_same(arrays, asked.arrays, f"parameters of client {client}")
-    if plan.controlled != (control is not None):
-        raise InputError(f"client {client} sent {'no ' if plan.controlled else ''}control variates")
+    _require_same(arrays, expected, f"parameters of client {client}")
+    if controlled != (control is not None):
+        raise InputError(f"client {client} sent {'no ' if controlled else ''}control variates")
     if control is not None:
         _require_same(control, optimised, f"control variates of client {client}")
     n = asked.numbers.train
-    steps = plan.epochs * math.ceil(n / (plan.batch_size or n))
+    steps = 0 if asked.first else plan.epochs * math.ceil(n / (plan.batch_size or n))
     _require_header(header, {"client": client, "round": asked.round_number, "samples": n, "steps": steps})
     return Update(client, n, steps, _loss(header.get("loss"), f"client {client}"), arrays, control)
 

@@ -36,6 +36,7 @@ SERVER = {
     "fedyogi": (("server_step", "server step"), ("beta_1", "β₁"), ("beta_2", "β₂"), ("tau", "τ")),
     "feddyn": (("alpha", "α"),),
     "mimelite": (("server_step", "server step"), ("server_momentum", "momentum")),
+    "mime": (("server_step", "server step"), ("server_momentum", "momentum")),
     "fedprox": (("mu", "μ"), ("server_step", "server step")),
     "scaffold": (("server_step", "server step"),),
 }

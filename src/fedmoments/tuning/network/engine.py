@@ -182,14 +182,17 @@ class NetworkEngine:
         arrays
             What :meth:`initial` returns, of any round.
         control
-            c of the server, by the names that are optimised, with SCAFFOLD and MimeLite; None otherwise.
+            c of the server, by the names that are optimised, with SCAFFOLD, MimeLite and for steps of Mime; else None.
         clients
             Names, each once.
         """
         from fedmoments.tuning.network.modules.networks import fixed_threads
 
         require_request(self._plan, self._clients, control, clients)
+        ask = self._plan.asks_first and control is None
         with fixed_threads(self._threads):
+            if ask:
+                return [self._told(round_number, arrays, client) for client in clients]
             return [self._train_one(round_number, arrays, control, client) for client in clients]
 
     def _train_one(self, round_number: int, arrays: Arrays, control: Arrays | None, client: str) -> Update:
@@ -220,6 +223,16 @@ class NetworkEngine:
         if kept is not None:
             self._controls[client] = kept
         return Update(client, len(self._rows[client][0]), done.steps, done.loss, after, change)
+
+    def _told(self, round_number: int, arrays: Arrays, client: str) -> Update:
+        """Return a client's gradient at the parameters that came, and no steps."""
+        from fedmoments.tuning.network.modules.model import mean_gradient
+
+        self._model.load(arrays)
+        gradient = mean_gradient(self._model, self._plan, self._all(client))
+        if not all(np.isfinite(array).all() for array in gradient.values()):
+            raise DivergedError(f"in round {round_number} the gradient of client '{client}' grew beyond all numbers")
+        return Update(client, len(self._rows[client][0]), 0, 0.0, {}, gradient)
 
     def _seen(self, batch: tuple[NDArray[Any], ...], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
         """Return a batch as it is trained on."""

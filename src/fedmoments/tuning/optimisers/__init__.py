@@ -1,7 +1,7 @@
 """How a server merges what clients send: one file an optimiser, all behind :class:`ServerOptimiser`.
 
-FedAvg, FedAvgM, FedAdam and FedProx are Flower's own strategies; FedYogi, FedDyn, SCAFFOLD and MimeLite are written
-here. A file declares ``OPTIMISERS``, a tuple of :class:`fedmoments.settings.optimisers.Optimiser`.
+FedAvg, FedAvgM, FedAdam and FedProx are Flower's own strategies; FedYogi, FedDyn, SCAFFOLD, MimeLite and Mime are
+written here. A file declares ``OPTIMISERS``, a tuple of :class:`fedmoments.settings.optimisers.Optimiser`.
 """
 
 from collections.abc import Mapping

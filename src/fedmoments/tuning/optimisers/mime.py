@@ -1,13 +1,19 @@
-"""MimeLite (Karimireddy et al., 2021, arXiv:2008.03606): clients step with the server's momentum, and leave it.
+"""MimeLite and Mime (Karimireddy et al., 2021, arXiv:2008.03606): clients step with the server's momentum.
 
-The server sends m beside w. Every step of a client is (1−β)·g + β·m; it sends its parameters, and the gradient of all
-its samples at the w that came. With weights n_k/Σ_{j∈S} n_j over the clients S of a round, the server sets
+With weights p_k = n_k/Σ_{j∈S} n_j over the clients S of a round, and c = Σ p_k·∇L_k(w) of all their samples at the w
+that came, the server sets in both
 
-    w ← w + η·Σ (w_k − w),    m ← β·m + (1−β)·Σ ∇L_k(w),
+    w ← w + η·Σ p_k·(w_k − w),    m ← β·m + (1−β)·c,
 
-so that momentum is that of pooled data, and not of whoever trained last. **Law** with β = 0 these are FedAvg's rounds,
-to the last bit. (Mime also corrects every step by gradients at w, which needs two exchanges in a round, and is not
-here.)
+so that momentum is that of pooled data, and not of whoever trained last. Every step of a client is
+
+    MimeLite    (1−β)·g(y) + β·m                        with the m of the round before;
+    Mime        (1−β)·(g(y) − g(w) + c) + β·m           with the gradients g of one batch at y and at w.
+
+Mime's steps need c, which no client knows: a round has two exchanges, parameters for gradients, then the new momentum
+(1−β)·c + β·m, which is all of a step but (1−β)·(g(y) − g(w)), for parameters. **Law** with β = 0 MimeLite's rounds are
+FedAvg's, to the last bit. **Law** where everybody takes part, Mime stays where Σ p_k·∇L_k = 0, the solution of pooled
+data, whatever the clients' skew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +26,7 @@ from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED, Arrays, Update
 from fedmoments.tuning.optimisers.strategies import ServerOptimiser, require_updates, weighted_mean
 
-__all__ = ["MimeLite"]
+__all__ = ["Mime", "MimeLite"]
 
 
 class MimeLite(ServerOptimiser):
@@ -47,26 +53,37 @@ class MimeLite(ServerOptimiser):
         self._step, self._beta = plan.server_step, plan.server_momentum
         self._momentum: Arrays = {}
 
-    def control(self, arrays: Arrays) -> Arrays:
+    def control(self, arrays: Arrays) -> Arrays | None:
         """Return m, in the types of the parameters that are optimised."""
+        return self._sent(arrays)
+
+    def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:  # noqa: ARG002
+        require_updates(arrays, updates)
+        self._learn(arrays, updates)
+        return self._merged(arrays, updates)
+
+    def _sent(self, arrays: Arrays) -> Arrays:
         names = [name for name in arrays if not name.startswith(AVERAGED)]
         if not self._momentum:
             self._momentum = {name: np.zeros(arrays[name].shape, np.float64) for name in names}
         return {name: self._momentum[name].astype(arrays[name].dtype) for name in names}
 
-    def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:  # noqa: ARG002
-        require_updates(arrays, updates)
-        known = self.control(arrays)
+    def _learn(self, arrays: Arrays, updates: Sequence[Update]) -> None:
+        """Set m ← β·m + (1−β)·c."""
+        known = self._sent(arrays)
         for update in updates:
             if update.control is None or set(update.control) != set(known):
-                raise InputError(f"client {update.client} sent no gradient of its samples, which MimeLite needs")
+                raise InputError(f"client {update.client} sent no gradient of its samples, which {self.name} needs")
         total = sum(update.samples for update in updates)
-        mean = weighted_mean(arrays, updates)
         for name in known:
             self._momentum[name] *= self._beta
             for update in updates:
                 share = (1.0 - self._beta) * update.samples / total
                 self._momentum[name] += share * (update.control or {})[name]
+
+    def _merged(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+        """Return w + η·Σ p_k·(w_k − w)."""
+        mean = weighted_mean(arrays, updates)
         return {
             name: mean[name]
             if name.startswith(AVERAGED) or self._step == 1.0
@@ -81,4 +98,42 @@ class MimeLite(ServerOptimiser):
         self._momentum = {name: array.astype(np.float64) for name, array in state.items()}
 
 
-OPTIMISERS = (Optimiser("mimelite", MimeLite, controlled=True, local="mimelite"),)
+class Mime(MimeLite):
+    """The server of Mime, which learns its momentum between the two exchanges of a round.
+
+    Parameters
+    ----------
+    plan, samples
+        As of :class:`MimeLite`.
+
+    Examples
+    --------
+    >>> optimiser = Mime(TuningPlan(optimiser="mime", server_momentum=0.75))
+    >>> now, one = {"w": np.zeros(1)}, {"w": np.ones(1)}
+    >>> optimiser.informed(now, [Update("a", 3, 0, 0.5, {}, control=one)])
+    {'w': array([0.25])}
+    >>> optimiser.step(1, now, [Update("a", 3, 1, 0.5, one)])
+    {'w': array([1.])}
+    """
+
+    name = "mime"
+
+    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - what is sent follows from what clients tell
+        """Return None: in the first exchange parameters go alone."""
+        return None
+
+    def informed(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+        if not updates:
+            raise InputError("no client told its gradient in this round: there is nothing to step with")
+        self._learn(arrays, updates)
+        return self._sent(arrays)
+
+    def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:  # noqa: ARG002
+        require_updates(arrays, updates)
+        return self._merged(arrays, updates)
+
+
+OPTIMISERS = (
+    Optimiser("mimelite", MimeLite, controlled=True, local="mimelite"),
+    Optimiser("mime", Mime, controlled=True, local="mime"),
+)

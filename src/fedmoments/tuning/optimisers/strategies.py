@@ -38,9 +38,21 @@ class ServerOptimiser(ABC):
 
     name: str
 
-    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - only SCAFFOLD and MimeLite send some
+    def control(self, arrays: Arrays) -> Arrays | None:  # noqa: ARG002 - SCAFFOLD, MimeLite send some
         """Return what is sent beside the parameters; None where there is nothing."""
         return None
+
+    def informed(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:  # noqa: ARG002 - only Mime asks first
+        """Return what is sent beside the parameters in the second exchange of a round.
+
+        Parameters
+        ----------
+        arrays
+            The parameters that were sent.
+        updates
+            Gradients that clients answered with in the first.
+        """
+        raise InputError(f"'{self.name}' has one exchange a round: it does not ask clients for gradients first")
 
     @abstractmethod
     def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:

@@ -37,6 +37,9 @@ class InUnits(ServerOptimiser):
     def control(self, arrays: Arrays) -> Arrays | None:
         return self._inner.control(arrays)
 
+    def informed(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
+        return self._inner.informed(arrays, updates)
+
     def step(self, round_number: int, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
         sent = [replace(update, arrays=self._per_unit(update.arrays)) for update in updates]
         merged = self._inner.step(round_number, self._per_unit(arrays), sent)

@@ -231,7 +231,8 @@ def train_locally(
     parameters = list(model.trained.values())
     drift = _DriftTerms.of(model, plan, correction)
     sums = [torch.zeros_like(parameter) for parameter in parameters] if measured else None
-    weight = LocalRule.of(plan).weight
+    rule = LocalRule.of(plan)
+    anchor = _Anchor(model, plan, parameters) if rule.anchored else None
     velocities: list[Tensor] = []
     losses: list[float] = []
     for batch, targets in batches:
@@ -243,8 +244,10 @@ def train_locally(
                 gradients = _penalised(model, gradients, plan.weight_decay)
             if sums is not None:
                 _add(sums, gradients)
-            if weight != 1.0:
-                gradients = [gradient * weight for gradient in gradients]
+            if anchor is not None:
+                gradients = [g - a for g, a in zip(gradients, anchor.gradients(batch, targets), strict=True)]
+            if rule.weight != 1.0:
+                gradients = [gradient * rule.weight for gradient in gradients]
             velocities = _accelerated(velocities, drift.added_to(gradients, parameters), plan.momentum)
             _add(parameters, velocities, -plan.step)
     means = None if sums is None else _means(model, sums, len(losses))
@@ -259,14 +262,49 @@ def mean_gradient(model: TunedModel, plan: TuningPlan, batches: Iterable[Batch])
     parameters = list(model.trained.values())
     sums, samples = [torch.zeros_like(parameter) for parameter in parameters], 0
     for batch, targets in batches:
-        places = _tensor(targets).to(parameters[0].device)
-        loss = nn.functional.cross_entropy(model.scores(batch), places, reduction="sum")
-        _add(sums, torch.autograd.grad(loss, parameters))
+        _add(sums, _gradients(model, parameters, batch, targets))
         samples += len(targets)
     with torch.no_grad():
         means = [total / max(samples, 1) for total in sums]
         means = _penalised(model, means, plan.weight_decay) if plan.weight_decay else means
     return {name: _array(mean) for name, mean in zip(model.trained, means, strict=True)}
+
+
+def _gradients(
+    model: TunedModel, parameters: Sequence[Tensor], batch: Sequence[NDArray[Any]], targets: NDArray[np.int64]
+) -> tuple[Tensor, ...]:
+    """Return gradients of the summed loss of a batch, without penalty, dropout or statistics of its own."""
+    places = _tensor(targets).to(parameters[0].device)
+    loss = nn.functional.cross_entropy(model.scores(batch), places, reduction="sum")
+    return torch.autograd.grad(loss, parameters)
+
+
+class _Anchor:
+    """Gradients at the parameters that a round began with; the mean over all batches is that of `mean_gradient`."""
+
+    def __init__(self, model: TunedModel, plan: TuningPlan, parameters: Sequence[nn.Parameter]) -> None:
+        self._model, self._decay, self._parameters = model, plan.weight_decay, parameters
+        self._first = [parameter.detach().clone() for parameter in parameters]
+        self._running = {name: value.detach().clone() for name, value in model.running.items()}
+
+    def gradients(self, batch: Sequence[NDArray[Any]], targets: NDArray[np.int64]) -> list[Tensor]:
+        """Return the raw gradient of the mean loss of a batch there, L2 penalty included."""
+        held = [*self._parameters, *self._model.running.values()]
+        now = [tensor.detach().clone() for tensor in held]
+        self._put(held, [*self._first, *self._running.values()])
+        try:
+            with torch.enable_grad():
+                found = _gradients(self._model, self._parameters, batch, targets)
+            means = [gradient / max(len(targets), 1) for gradient in found]
+            return _penalised(self._model, means, self._decay) if self._decay else means
+        finally:
+            self._put(held, now)
+
+    @staticmethod
+    def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                tensor.copy_(value)
 
 
 @dataclass(frozen=True)
