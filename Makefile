@@ -16,8 +16,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(DEMO): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[cli,sklearn,torch]'
-	touch $@
+	@echo 'installing fedmoments and its packages into $(VENV): a minute or two'
+	@$(PIP) -e '.[cli,sklearn,torch]'
+	@touch $@
 
 $(FEDERATION): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[cli,sklearn,torch,flower]'

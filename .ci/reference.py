@@ -37,7 +37,7 @@ NAMES = {
     "Raw tables": ("draft_table", "table_sums", "table_map", "TableMap"),
     "Heads": ("head_names", "make_head", "presets", "Head", "Preset", "Shrinkage", "ClassGaussians", "covariance_bias", "RecursiveRidge"),
     "Results": ("Results", "Report", "Observation", "read_report", "diagnose", "Callback"),
-    "Train on": ("tune_head", "TuningPlan"),
+    "Train on": ("tune", "TuningPlan"),
     "Register": (
         "register_head", "register_moment", "register_encoder", "register_source", "register_split", "register_baseline",
         "register_optimiser", "register_corruption", "register_privacy", "register_tracker",
@@ -68,7 +68,8 @@ def of_command(command: click.Command, path: str, depth: int) -> Iterator[str]:
         raise TypeError(f"{path} is not made by @command")
     yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```\n"
     for title, rows in command.sections(context):
-        yield f"**{title}**\n\n| | |\n|---|---|"
+        column = "argument" if title == "Arguments" else "option"
+        yield f"**{title}**\n\n| {column} | what it does |\n|---|---|"
         yield from (f"| `{names.replace('|', chr(92) + '|')}` | {escaped(text)} |" for names, text in rows)
         yield ""
 

@@ -62,7 +62,7 @@ PINNED: dict[str, list[str]] = {
         "spec_for",
         "table_map",
         "table_sums",
-        "tune_head",
+        "tune",
         "with_targets",
     ],
     "fedmoments.core.api": ["Clients", "fit", "measure", "spec_for"],
@@ -157,7 +157,7 @@ PINNED: dict[str, list[str]] = {
         "simulate_rounds",
     ],
     "fedmoments.federation.evaluation": ["Calibration", "Confusion", "Evaluation", "LocalEvaluation", "N_BINS"],
-    "fedmoments.federation.outbox": ["Newest", "Outbox", "Refusal"],
+    "fedmoments.federation.outbox": ["LEFT", "Newest", "Outbox", "Refusal"],
     "fedmoments.federation.store": [
         "Batch",
         "Contributor",
@@ -382,9 +382,9 @@ PINNED: dict[str, list[str]] = {
         "TuningPlan",
         "choose_temperature",
         "random_start",
+        "run_rounds",
         "start_from",
         "tune",
-        "tune_head",
     ],
 }
 
@@ -446,3 +446,25 @@ def test_public_functions_are_fully_annotated() -> None:
     for name, thing in public_objects():
         if inspect.isfunction(thing):
             assert "return" in thing.__annotations__, name
+
+
+def test_public_signatures_are_short_enough_to_read() -> None:
+    """What Jupyter shows on fm.fit? names types by their aliases: spelled out, ArrayLike alone takes 500 characters."""
+    shown: dict[str, str] = {}
+    for name in fedmoments.__all__:
+        value = getattr(fedmoments, name)
+        members = {f"{name}.{key}": each for key, each in vars(value).items()} if inspect.isclass(value) else {}
+        for path, each in {name: value, **members}.items():
+            called = getattr(each, "__func__", each)
+            if callable(called) and not path.split(".")[-1].startswith("_"):
+                shown[path] = str(inspect.signature(called))
+    assert len(shown) > 100
+    assert not [path for path, text in shown.items() if "_typing" in text or "typing.Union" in text]
+    assert not [path for path, text in shown.items() if len(text) > (800 if path[0].isupper() else 520)]
+
+
+def test_a_former_name_warns_and_gives_what_it_is_called_now() -> None:
+    with pytest.warns(DeprecationWarning, match=r"fedmoments\.tune_head is called fedmoments\.tune now"):
+        former = fedmoments.tune_head
+    assert former is fedmoments.tune
+    assert "tune_head" not in dir(fedmoments)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fedmoments.study.baselines import register_baseline
     from fedmoments.study.simulation import simulate
     from fedmoments.study.tracking import Callback, register_tracker
-    from fedmoments.tuning.head_tuning import tune_head
+    from fedmoments.tuning.head_tuning import tune
 
 __version__ = "0.2.0"
 
@@ -99,7 +99,7 @@ __all__ = [
     "spec_for",
     "table_map",
     "table_sums",
-    "tune_head",
+    "tune",
     "with_targets",
 ]
 
@@ -139,12 +139,19 @@ _ROOMS = {
     "fedmoments.study.baselines": ("register_baseline",),
     "fedmoments.study.simulation": ("simulate",),
     "fedmoments.study.tracking": ("Callback", "register_tracker"),
-    "fedmoments.tuning.head_tuning": ("tune_head",),
+    "fedmoments.tuning.head_tuning": ("tune",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+#: Names of former versions, and what they are called now.
+_FORMER = {"tune_head": "tune"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        from warnings import warn
+
+        warn(f"fedmoments.{name} is called fedmoments.{_FORMER[name]} now", DeprecationWarning, stacklevel=2)
+        return __getattr__(_FORMER[name])
     # scipy takes a while to import: `import fedmoments` waits until a name is used.
     if name in _ROOM_OF:
         globals()[name] = value = getattr(import_module(_ROOM_OF[name]), name)

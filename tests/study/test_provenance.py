@@ -225,7 +225,7 @@ def test_a_checkpoint_of_an_optimiser_that_was_edited_is_refused(
         fm.register_optimiser(importlib.import_module("slower_steps").Slower, "slower")
         try:
             plan = fm.TuningPlan(rounds=2, lr=0.01, optimiser="slower")
-            fm.tune_head(parties, "fedncm", plan, checkpoint=tmp_path / "rounds.ckpt")
+            fm.tune(parties, "fedncm", plan, checkpoint=tmp_path / "rounds.ckpt")
             refused.append(False)
         except InputError:
             refused.append(True)

@@ -11,7 +11,7 @@ import pytest
 from fedmoments.samples.encoders import load_encoder
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.engine import AVERAGED
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import Tuned, run_rounds
 from fedmoments.tuning.network import NetworkEngine
 from fedmoments.tuning.prices import Prices
 from fedmoments.tuning.start import random_start
@@ -32,7 +32,7 @@ def run(name: str, rounds: int, checkpoint: Path | None = None, **given: Any) ->
     settings = {"stage": "ft", "lr": 1e-2, "fraction": 0.67, "batch_size": 2, "validation": 0.3, "check_every": 1}
     plan = TuningPlan(rounds=rounds, **{**settings, **given})
     engine = NetworkEngine(plan, start, encoder, parts, (X, y))
-    return tune(plan, engine, engine.initial(), prices=Prices(encoder.dim, 2), checkpoint=checkpoint)
+    return run_rounds(plan, engine, engine.initial(), prices=Prices(encoder.dim, 2), checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize(

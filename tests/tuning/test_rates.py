@@ -8,7 +8,7 @@ import pytest
 
 from fedmoments.errors import FitWarning, InputError
 from fedmoments.settings.plan import TuningPlan
-from fedmoments.tuning import tune_head
+from fedmoments.tuning import tune
 from fedmoments.tuning.rates import STABLE, candidates, spread_of
 from fedmoments.tuning.start import random_start
 
@@ -59,7 +59,7 @@ def test_law_features_times_a_thousand_change_no_accuracy(start: str, more: dict
         plan = TuningPlan(rounds=6, batch_size=16, fraction=0.7, **more)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # some of these starts lose at first: no matter here
-            runs.append(tune_head(parties(times), start, plan, test=(times * X, y)))
+            runs.append(tune(parties(times), start, plan, test=(times * X, y)))
     one, other = ([point.accuracy or 0.0 for point in run.points] for run in runs)
     np.testing.assert_allclose(one, other, atol=0.0051)  # float32: one sample of 400 on a boundary, or two
     assert one[0] != one[-1]
@@ -70,23 +70,23 @@ def test_law_features_times_a_thousand_change_no_accuracy(start: str, more: dict
 def test_law_centralised_descent_with_the_stable_step_never_raises_the_loss() -> None:
     X, y = draw(300, 2)
     plan = TuningPlan(rounds=60, batch_size=0)
-    points = tune_head({"all": (X, y)}, "random", plan, test=(X, y)).points
+    points = tune({"all": (X, y)}, "random", plan, test=(X, y)).points
     losses = [point.loss for point in points if point.loss is not None]
     assert len(losses) == 61
     assert max(np.diff(losses)) <= 1e-6
     worse = TuningPlan(rounds=60, batch_size=0, lr=40 * STABLE, feature_scale=1.0, temperature=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        large = [point.loss for point in tune_head({"all": (X, y)}, "random", worse, test=(X, y)).points]
+        large = [point.loss for point in tune({"all": (X, y)}, "random", worse, test=(X, y)).points]
     assert max(np.diff([loss for loss in large if loss is not None])) > 0.1
 
 
 def test_a_grid_takes_the_rate_with_the_best_validation_and_charges_its_trials() -> None:
     X, y = draw(400, 9)
-    one = tune_head(parties(), "random", TuningPlan(rounds=20, lr=0.02, epochs=3), test=(X, y))
+    one = tune(parties(), "random", TuningPlan(rounds=20, lr=0.02, epochs=3), test=(X, y))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        found = tune_head(parties(), "random", TuningPlan(rounds=20, lr="1e-7, 0.02", epochs=3), test=(X, y))
+        found = tune(parties(), "random", TuningPlan(rounds=20, lr="1e-7, 0.02", epochs=3), test=(X, y))
     assert found.classifier.info["plan"]["lr"] == 0.02
     assert list(found.rates) == ["1e-07", "0.02"]
     assert found.rates["0.02"] > found.rates["1e-07"]
@@ -109,12 +109,12 @@ def test_server_rates_are_tried_too_and_a_run_needs_one_of_each() -> None:
 def test_a_first_round_that_loses_more_than_it_gains_is_told() -> None:
     X, y = draw(400, 9)
     with pytest.warns(FitWarning, match="the first round lost more than it gained.*take a smaller one"):
-        tune_head(parties(), "fedcof", TuningPlan(rounds=2, lr=50.0, batch_size=4), test=(X, y))
+        tune(parties(), "fedcof", TuningPlan(rounds=2, lr=50.0, batch_size=4), test=(X, y))
 
 
 def test_features_that_are_all_the_same_have_no_rate() -> None:
     with pytest.raises(InputError, match="no rate follows from features that are all the same"):
-        tune_head({"a": (np.ones((4, D)), np.arange(4))}, "random", TuningPlan(rounds=1))
+        tune({"a": (np.ones((4, D)), np.arange(4))}, "random", TuningPlan(rounds=1))
 
 
 def test_units_change_nothing_but_the_meaning_of_the_rate() -> None:
@@ -122,6 +122,6 @@ def test_units_change_nothing_but_the_meaning_of_the_rate() -> None:
     held, test = parties(), draw(50, 3)
     plan = TuningPlan(rounds=3, lr=0.1, temperature=1.0)
     scaled = TuningPlan(rounds=3, lr=0.1, temperature=1.0, feature_scale=1.0)
-    one, two = (tune_head(held, "random", each, test=test) for each in (plan, scaled))
+    one, two = (tune(held, "random", each, test=test) for each in (plan, scaled))
     for name in ("weights", "bias"):
         np.testing.assert_allclose(getattr(one.classifier, name), getattr(two.classifier, name), rtol=1e-5, atol=1e-6)

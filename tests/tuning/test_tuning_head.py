@@ -8,7 +8,7 @@ import pytest
 
 import fedmoments as fm
 from fedmoments.errors import FitWarning, InputError
-from fedmoments.tuning import TuningPlan, tune_head
+from fedmoments.tuning import TuningPlan, tune
 
 C, D = 3, 5
 Part = tuple[np.ndarray, np.ndarray]
@@ -31,7 +31,7 @@ def scaled(held: dict[str, Part]) -> dict[str, Part]:
 
 def test_the_classifier_is_that_of_the_last_point() -> None:
     test = draw(200, 9)
-    found = tune_head(parties(), "fedncm", TuningPlan(rounds=4, lr=0.05, temperature="auto"), test=test)
+    found = tune(parties(), "fedncm", TuningPlan(rounds=4, lr=0.05, temperature="auto"), test=test)
     assert found.points[-1].accuracy == (found.classifier.predict(test[0]) == test[1]).mean()
     assert found.points[0].accuracy == (fm.fit("fedncm", parties()).predict(test[0]) == test[1]).mean()
     assert found.classifier.temperature == found.temperature
@@ -40,8 +40,8 @@ def test_the_classifier_is_that_of_the_last_point() -> None:
 
 def test_a_random_start_keeps_the_temperature_1_where_heads_have_theirs_chosen() -> None:
     plan = TuningPlan(rounds=0, lr=0.01, temperature="auto")
-    assert tune_head(scaled(parties()), "random", plan).temperature == 1.0
-    assert tune_head(scaled(parties()), "fedncm", plan).temperature > 1.0
+    assert tune(scaled(parties()), "random", plan).temperature == 1.0
+    assert tune(scaled(parties()), "fedncm", plan).temperature > 1.0
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_random_start_keeps_the_temperature_1_where_heads_have_theirs_chosen()
 def test_a_checkpoint_of_other_samples_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     same: dict[str, Any] = {"parties": parties(), "start": "random", "test": draw(50, 7)}
     file = tmp_path / "head.checkpoint"
-    tune_head(**same, plan=TuningPlan(rounds=2), checkpoint=file)
+    tune(**same, plan=TuningPlan(rounds=2), checkpoint=file)
     with pytest.raises(InputError, match="checkpoint of another run"):
-        tune_head(**{**same, **change}, plan=TuningPlan(rounds=4), checkpoint=file)
+        tune(**{**same, **change}, plan=TuningPlan(rounds=4), checkpoint=file)
     on, whole = (
-        tune_head(**same, plan=TuningPlan(rounds=4), checkpoint=file),
-        tune_head(**same, plan=TuningPlan(rounds=4)),
+        tune(**same, plan=TuningPlan(rounds=4), checkpoint=file),
+        tune(**same, plan=TuningPlan(rounds=4)),
     )
     assert on.points == whole.points
     assert on.classifier.digest() == whole.classifier.digest()
@@ -76,7 +76,7 @@ def test_a_class_that_only_validation_shares_hold_counts_as_wrong(start: str) ->
     held["clinic 0"][1][0] = 2  # one sample of class 2
     kept = {}
     for seed in range(8):
-        found = tune_head(held, start, TuningPlan(rounds=2, validation=0.5, check_every=1, seed=seed), n_classes=C)
+        found = tune(held, start, TuningPlan(rounds=2, validation=0.5, check_every=1, seed=seed), n_classes=C)
         kept[seed] = bool(found.classifier.present[2])
         first = found.points[0].validation
         assert first is not None
@@ -87,11 +87,11 @@ def test_a_class_that_only_validation_shares_hold_counts_as_wrong(start: str) ->
 
 def test_nobody_with_a_sample_is_refused() -> None:
     with pytest.raises(InputError, match="no party has a sample"):
-        tune_head({"clinic": (np.zeros((0, D)), np.zeros(0, int))}, "random")
+        tune({"clinic": (np.zeros((0, D)), np.zeros(0, int))}, "random")
 
 
 def test_a_temperature_at_the_end_of_the_grid_is_told() -> None:
     tiny = {name: (X * np.float32(1e-5), y) for name, (X, y) in parties().items()}
     with pytest.warns(FitWarning, match="the end of the grid"):
-        found = tune_head(tiny, "fedncm", TuningPlan(rounds=1, lr=0.01, temperature="auto"))
+        found = tune(tiny, "fedncm", TuningPlan(rounds=1, lr=0.01, temperature="auto"))
     assert found.temperature == 0.001

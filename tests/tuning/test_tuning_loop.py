@@ -12,7 +12,7 @@ from fedmoments.errors import InputError
 from fedmoments.tuning import OPTIMISERS, TuningPlan
 from fedmoments.tuning.draws import drawn_clients
 from fedmoments.tuning.engine import Arrays
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import Tuned, run_rounds
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start, random_start, start_from
@@ -48,7 +48,7 @@ def run(
     **more: Any,
 ) -> Tuned:
     engine = FeatureEngine(plan, start, parts, test, dtype=dtype)
-    return tune(plan, engine, start.arrays(dtype), prices=Prices(start.width, C, encoder_flops=10.0), **more)
+    return run_rounds(plan, engine, start.arrays(dtype), prices=Prices(start.width, C, encoder_flops=10.0), **more)
 
 
 def test_fedavg_with_one_local_step_and_everybody_is_centralised_gradient_descent() -> None:
@@ -262,7 +262,7 @@ def test_a_start_that_cost_something_is_charged_from_the_first_point_on() -> Non
     start, plan = begin(parts), TuningPlan(rounds=1)
     engine = FeatureEngine(plan, start, parts, test)
     prices = Prices(D, C, start=Bill(1000, 10, 900.0, 0.0, 7.0), encoder_flops=0.0)
-    first = tune(plan, engine, start.arrays(), prices=prices).points[0]
+    first = run_rounds(plan, engine, start.arrays(), prices=prices).points[0]
     assert (first.up, first.down, first.up_formula, first.flops) == (1000, 10, 900.0, 7.0)
 
 
@@ -270,11 +270,11 @@ def test_what_is_sent_once_is_charged_to_each_client_once_also_after_an_interrup
     parts, test = world()
     start, plan = begin(parts), TuningPlan(rounds=5, fraction=0.3, replacement=True, seed=1)
     engine = FeatureEngine(plan, start, parts, test)
-    plain = tune(plan, engine, start.arrays(), prices=Prices(D, C)).points
+    plain = run_rounds(plan, engine, start.arrays(), prices=Prices(D, C)).points
     prices, file = Prices(D, C, frozen=1_000_000, opening=Bill(3, 5, flops=None)), tmp_path / "run.checkpoint"
     with pytest.raises(Stop):
-        tune(plan, engine, start.arrays(), prices=prices, checkpoint=file, progress=stop_after(3))
-    points = tune(plan, engine, start.arrays(), prices=prices, checkpoint=file).points
+        run_rounds(plan, engine, start.arrays(), prices=prices, checkpoint=file, progress=stop_after(3))
+    points = run_rounds(plan, engine, start.arrays(), prices=prices, checkpoint=file).points
     drawn = [
         set(drawn_clients(7, plan.per_round(7), t, replacement=True, seed=1).tolist())
         for t in range(1, plan.rounds + 1)

@@ -226,7 +226,7 @@ def progress_bar(what: str) -> Iterator[Any]:
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=Console(file=sys.stderr, markup=False), transient=True) as bar:
-        task = bar.add_task("")
+        task = bar.add_task("loading", total=None)
 
         def move(done: int, total: int, text: str) -> None:
             bar.update(task, completed=done, total=total, description=visible(text))

@@ -1,5 +1,7 @@
 """The short way: measure every client, merge, solve; in one call."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -12,6 +12,8 @@
 over clients, and so is the map, bit for bit.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence

@@ -6,6 +6,8 @@ be of bfloat16: each batch is detached, encoded, and moved by itself. Where feat
 (:mod:`fedmoments.samples.device_sums`), and only they are moved.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -4,6 +4,8 @@ They are built in (the ``OPTIMISERS`` of every file of ``fedmoments.tuning.optim
 points of the group ``fedmoments.optimisers``), or registered at run time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,5 +1,7 @@
 """What is trained, by whom, and how: every number that a run of tuning depends on, checked."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, fields
 from functools import partial

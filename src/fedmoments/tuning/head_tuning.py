@@ -1,5 +1,7 @@
 """Linear probing in one call: parties' features, a start and a plan in, a classifier and its curve out."""
 
+from __future__ import annotations
+
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping
@@ -16,14 +18,14 @@ from fedmoments.provenance import code_of
 from fedmoments.settings.optimisers import OPTIMISERS
 from fedmoments.settings.plan import AUTO, TuningPlan
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.loop import Progress, RoundPoint, Tuned, tune
+from fedmoments.tuning.loop import Progress, RoundPoint, Tuned, run_rounds
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.rates import choose_rates, scaled, spread_of
 from fedmoments.tuning.start import NORMALISED, Start, random_start, start_from
 from fedmoments.tuning.temperature import TEMPERATURES, ChosenTemperature, choose_temperature
 
-__all__ = ["TunedHead", "start_at", "tune_head"]
+__all__ = ["TunedHead", "start_at", "tune"]
 
 Part = tuple[ArrayLike, ArrayLike]
 
@@ -93,7 +95,7 @@ def start_at(
     return start_from(classifier, name, chosen.temperature), chosen
 
 
-def tune_head(
+def tune(
     parties: Mapping[str, Part],
     start: str | Classifier,
     plan: TuningPlan | None = None,
@@ -135,7 +137,7 @@ def tune_head(
     >>> y = rng.integers(0, 3, size=300)
     >>> X = rng.normal(size=(300, 5)) + np.eye(3, 5)[y]
     >>> parties = {f"clinic {k}": (X[k:200:4], y[k:200:4]) for k in range(4)}
-    >>> tuned = tune_head(parties, "fedncm", TuningPlan(rounds=20, lr=0.01), test=(X[200:], y[200:]))
+    >>> tuned = tune(parties, "fedncm", TuningPlan(rounds=20, lr=0.01), test=(X[200:], y[200:]))
     >>> len(tuned.points), tuned.points[20].train_loss < tuned.points[1].train_loss, tuned.classifier.info["start"]
     (21, True, 'fedncm')
     """
@@ -171,7 +173,7 @@ def _once(
     begun = _begin(training, start, plan, C)
     plan, begun = scaled(plan, begun, lambda: spread_of(begun, training.values()))
     code = code_of(OPTIMISERS[plan.optimiser].make)
-    tuned = tune(
+    tuned = run_rounds(
         plan,
         FeatureEngine(plan, begun, held, test),
         begun.arrays(),

@@ -27,7 +27,7 @@ from fedmoments.tuning.engine import Arrays, DivergedError, Engine, Score, Updat
 from fedmoments.tuning.optimisers import ServerOptimiser, make_optimiser
 from fedmoments.tuning.prices import Bill, Prices
 
-__all__ = ["Checkpoint", "RoundPoint", "Tuned", "tune"]
+__all__ = ["Checkpoint", "RoundPoint", "Tuned", "run_rounds"]
 
 
 _KIND = "tuning checkpoint"
@@ -126,7 +126,7 @@ class Tuned:
         return next(point for point in self.points if point.round == self.best_round)
 
 
-def tune(
+def run_rounds(
     plan: TuningPlan,
     engine: Engine,
     arrays: Arrays,

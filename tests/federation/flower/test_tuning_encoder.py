@@ -23,7 +23,7 @@ from fedmoments.samples.encoders import load_encoder
 from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.server import ServerSettings
 from fedmoments.settings.study import StudySettings
-from fedmoments.tuning.loop import tune
+from fedmoments.tuning.loop import run_rounds
 from fedmoments.tuning.network import NetworkEngine, prepare_all
 from fedmoments.tuning.prices import Prices
 
@@ -76,7 +76,7 @@ def test_law_a_deployment_tunes_an_encoder_as_one_process_does(
         parts[client] = (prepare_all(holdings.encoder, [items[row] for row in rows]), labels)
     engine = NetworkEngine(settings.tuning_plan, found.start, holdings.encoder, parts)
     prices = Prices(found.start.width, 2)
-    simulation = tune(settings.tuning_plan, engine, engine.initial(), prices=prices)
+    simulation = run_rounds(settings.tuning_plan, engine, engine.initial(), prices=prices)
     assert set(found.tuned.arrays) == set(simulation.arrays)
     for name, array in simulation.arrays.items():
         np.testing.assert_allclose(found.tuned.arrays[name], array, rtol=0, atol=1e-6, err_msg=name)

@@ -31,7 +31,7 @@ from fedmoments.federation.flower.grid import InProcessGrid
 from fedmoments.federation.flower.messages import read_content
 from fedmoments.federation.flower.tuning_memory import forget_all
 from fedmoments.tuning.engine import Arrays, Update
-from fedmoments.tuning.loop import tune
+from fedmoments.tuning.loop import run_rounds
 from fedmoments.tuning.prices import Prices
 from fedmoments.tuning.probing import FeatureEngine
 
@@ -57,7 +57,7 @@ def without(plan: LocalFederation, start: Any, tuning: Any, missing: dict[int, s
             return [update for update in updates if update.client not in lost]
 
     engine = Lossy(tuning, start, held(plan), None)
-    return tune(tuning, engine, start.arrays(), prices=Prices(start.width, len(start.present)))
+    return run_rounds(tuning, engine, start.arrays(), prices=Prices(start.width, len(start.present)))
 
 
 # -------------------------------------------------------------------------------------------------- failing

@@ -26,7 +26,7 @@ from fedmoments.settings.client import ClientSettings
 from fedmoments.settings.server import TuningSettings
 from fedmoments.tuning import OPTIMISERS, TuningPlan
 from fedmoments.tuning.engine import Arrays
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import Tuned, run_rounds
 from fedmoments.tuning.prices import Prices
 from fedmoments.tuning.probing import FeatureEngine
 from fedmoments.tuning.start import Start
@@ -45,7 +45,7 @@ def held(plan: LocalFederation) -> dict[str, Any]:
 def simulated(plan: LocalFederation, start: Start, tuning: TuningPlan) -> Tuned:
     """Return what one process finds that holds all clients' features."""
     engine = FeatureEngine(tuning, start, held(plan), None)
-    return tune(tuning, engine, start.arrays(), prices=Prices(start.width, len(start.present)))
+    return run_rounds(tuning, engine, start.arrays(), prices=Prices(start.width, len(start.present)))
 
 
 def require_same(one: Arrays, other: Arrays) -> None:

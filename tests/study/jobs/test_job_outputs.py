@@ -199,7 +199,7 @@ def test_a_job_says_what_it_does_in_order(photos: str) -> None:
     run_job(config, progress=lambda *step: said.append(step))
     steps = list(dict.fromkeys(text for _, _, text in said))
     assert steps == [
-        "encoding training samples", "encoding test samples", "rounds of 1 clients, seed 0",
-        "dirichlet:0.1, seed 0, fedncm", "rounds of 1 clients, seed 1", "dirichlet:0.1, seed 1, fedncm", "done",
+        "encoding training samples", "encoding test samples", "adding 1 clients at a time, seed 0",
+        "dirichlet:0.1, seed 0, fedncm", "adding 1 clients at a time, seed 1", "dirichlet:0.1, seed 1, fedncm", "done",
     ]  # fmt: skip
     assert all(0 <= done <= total for done, total, _ in said)

@@ -20,7 +20,7 @@ from fedmoments.study.jobs.encoding import encode_data
 from fedmoments.study.jobs.tuning import run_tuning
 from fedmoments.study.jobs.tuning_world import World
 from fedmoments.tuning.draws import held_out
-from fedmoments.tuning.loop import tune
+from fedmoments.tuning.loop import run_rounds
 
 
 @pytest.fixture
@@ -89,11 +89,11 @@ def test_an_interrupted_job_goes_on_in_the_middle_of_a_run(data: str, tmp_path: 
     begun = []
 
     def spy(*args: Any, **kwargs: Any) -> Any:
-        found = tune(*args, **kwargs)
+        found = run_rounds(*args, **kwargs)
         begun.append(found.resumed)
         return found
 
-    monkeypatch.setattr(job_module, "tune", spy)
+    monkeypatch.setattr(job_module, "run_rounds", spy)
     found = run_tuning(wanted, out)
     assert begun == [2, None]
     assert found.resumed == 1

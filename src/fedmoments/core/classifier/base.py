@@ -4,6 +4,8 @@ A classifier is a value: arrays, class names, the feature map that stands before
 A class without a training sample has the score −∞: it is never predicted and its probability is 0.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 import os
@@ -29,7 +31,7 @@ __all__ = ["KINDS", "Classifier"]
 Floats = NDArray[np.floating[Any]]
 
 #: Kind, as files name it -> class.
-KINDS: dict[str, type["Classifier"]] = {}
+KINDS: dict[str, type[Classifier]] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

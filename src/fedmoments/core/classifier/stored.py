@@ -1,5 +1,7 @@
 """Reading a classifier's file: nothing in it is believed before it was tried out."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from typing import Any

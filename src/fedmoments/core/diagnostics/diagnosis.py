@@ -1,5 +1,7 @@
 """Everything that statistics tell about whether the assumptions of Gaussian heads hold, in one value."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

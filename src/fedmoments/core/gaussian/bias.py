@@ -9,6 +9,8 @@ and exact variances were sent: the free estimate is compared with the exact one,
 the ratio of their traces is 1 up to noise; clients of different domains raise it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

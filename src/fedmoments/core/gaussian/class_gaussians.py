@@ -8,6 +8,8 @@ distance, and priors, which distances/σ² outweigh, do not count. :meth:`ClassG
 :class:`fedmoments.errors.FitWarning` says so.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

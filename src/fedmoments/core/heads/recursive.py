@@ -7,6 +7,8 @@ P = (G + λI)⁻¹ is kept. A client with Gram B_k = RᵀR of rank r changes it 
 in O(r d²) instead of O(d³). **Law** the weights agree with re-solving from the merged statistics.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

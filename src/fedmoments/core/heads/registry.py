@@ -4,6 +4,8 @@ A head file declares ``PRESETS``, a tuple of :class:`~fedmoments.core.heads.Pres
 through the entry-point group ``fedmoments.heads``, each entry point naming a head's class, a preset, or a tuple.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

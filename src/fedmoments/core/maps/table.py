@@ -14,6 +14,8 @@ and scales come from a first exchange of counts, sums and squares (:mod:`fedmome
 is blended, but a sum of them says exactly how many samples have a category.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Everything that a run found: what ``results.json`` holds, and what tables, frames and pages are made from."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -115,7 +117,7 @@ class Report:
         write_whole(path, f"{self.to_json()}\n".encode())
 
     @classmethod
-    def from_dict(cls, plain: Any, whose: str = "results.json") -> "Report":
+    def from_dict(cls, plain: Any, whose: str = "results.json") -> Report:
         """Read what :meth:`to_dict` wrote.
 
         Raises

@@ -1,5 +1,7 @@
 """Many observations: as a data frame, as a table of two keys, as LaTeX, and method against method."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +144,7 @@ class Results:
 
     observations: tuple[Observation, ...]
 
-    def at(self, **where: Any) -> "Results":
+    def at(self, **where: Any) -> Results:
         """Return those at a place; ``quantity`` chooses the quantity, the accuracy by default."""
         return Results(tuple(matching(self.observations, where)))
 

@@ -12,6 +12,8 @@ for several means: there shares are dealt by place in each shard, and the shards
 are merged by the same α-Frequent Directions that compress them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,7 +118,7 @@ class Accumulator:
         """Samples measured so far."""
         return int(self._counts.sum())
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> "Accumulator":
+    def update(self, X: ArrayLike, y: ArrayLike) -> Accumulator:
         """Add a batch, X (n, d) and y (n,); a batch that is refused leaves the accumulator as it was."""
         features = check_features(X, self.dim)
         labels = check_labels(y, len(features), self.n_classes)
@@ -141,7 +143,7 @@ class Accumulator:
                     f"norm_bound={self.fixed_point.norm_bound:g}: agree on a larger norm_bound, or clip features to it"
                 )
 
-    def merge(self, other: "Accumulator") -> "Accumulator":
+    def merge(self, other: Accumulator) -> Accumulator:
         """Add what another shard of the same client measured; the other one is left as it is.
 
         Examples
@@ -173,7 +175,7 @@ class Accumulator:
             self._scatter.merge(other._scatter)
         return self
 
-    def _require_same_stream(self, other: "Accumulator") -> None:
+    def _require_same_stream(self, other: Accumulator) -> None:
         """Refuse a shard that measures something else, or somebody else."""
         if other is self:
             raise MergeError("a shard cannot be merged with itself: its samples would count twice")
@@ -224,7 +226,7 @@ class Accumulator:
         return pack_shard(self)
 
     @staticmethod
-    def from_bytes(data: bytes) -> "Accumulator":
+    def from_bytes(data: bytes) -> Accumulator:
         """Return the shard that :meth:`to_bytes` wrote, checked; it can go on."""
         from fedmoments.core.statistics.shards import unpack_shard
 

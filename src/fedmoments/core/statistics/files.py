@@ -1,5 +1,7 @@
 """Statistics in a file: what one client measured, or many merged, to be carried to where they are merged or fitted."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import asdict
 from typing import Any

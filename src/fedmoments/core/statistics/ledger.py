@@ -6,6 +6,8 @@ the total however many clients join; leaving then takes the client's contributio
 it exactly.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
@@ -295,7 +297,7 @@ class Ledger:
         fixed_point: FixedPoint | None = None,
         fold: bool = False,
         leaving: bool = True,
-    ) -> "Ledger":
+    ) -> Ledger:
         """Measure all clients of a partition at once: the same as joining them one by one.
 
         In float64 it is faster, and the same up to rounding; in fixed point it is the same bit for bit.

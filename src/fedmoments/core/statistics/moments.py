@@ -22,6 +22,8 @@ together, around numbers that all of them made (:mod:`fedmoments.privacy.secure.
 alone, and statistics that hold them are not merged any further.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum

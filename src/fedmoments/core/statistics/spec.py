@@ -5,6 +5,8 @@ sums are part of every upload. Finer moments imply coarser ones (class grams ⇒
 the join of "gram" and "class grams" sends class grams alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -81,7 +83,7 @@ class StatisticsSpec:
             )
 
     @classmethod
-    def of(cls, *moments: str, means_per_client: int = 1, sketch: SketchPlan | None = None) -> "StatisticsSpec":
+    def of(cls, *moments: str, means_per_client: int = 1, sketch: SketchPlan | None = None) -> StatisticsSpec:
         """Return the spec of these moments and all that they imply."""
         return cls(frozenset(moments), means_per_client, sketch)
 
@@ -106,7 +108,7 @@ class StatisticsSpec:
         """How large sketches are that are measured by this spec; None where there are none."""
         return (self.sketch or SketchPlan()) if self.has_sketch else None
 
-    def with_plan(self, plan: SketchPlan | None) -> "StatisticsSpec":
+    def with_plan(self, plan: SketchPlan | None) -> StatisticsSpec:
         """Return the same moments, with sketches by this plan if there are any.
 
         Examples
@@ -128,7 +130,7 @@ class StatisticsSpec:
         times[Layout.SKETCH] = self.plan.capacity(n_classes, dim) if self.plan else 0
         return sum(MOMENTS[name].width(dim) * times[MOMENTS[name].layout] for name in self.sent)
 
-    def settled(self, n_classes: int) -> "StatisticsSpec":
+    def settled(self, n_classes: int) -> StatisticsSpec:
         """Return the same moments, with all of the sketch plan settled for a federation of so many classes.
 
         Examples
@@ -139,11 +141,11 @@ class StatisticsSpec:
         return self.with_plan(self.plan.settled(n_classes)) if self.plan else self
 
     @property
-    def additive(self) -> "StatisticsSpec":
+    def additive(self) -> StatisticsSpec:
         """The part that may be added up across clients."""
         return StatisticsSpec(frozenset(n for n in self.moments if not moment(n).layout.apart))
 
-    def __or__(self, other: "StatisticsSpec") -> "StatisticsSpec":
+    def __or__(self, other: StatisticsSpec) -> StatisticsSpec:
         if self.sketch and other.sketch and self.sketch != other.sketch:
             raise InputError(
                 f"one upload has one scatter sketch, but {self.sketch} and {other.sketch} are requested: choose one"
@@ -151,11 +153,11 @@ class StatisticsSpec:
         shares = max(self.means_per_client, other.means_per_client)
         return StatisticsSpec(self.moments | other.moments, shares, self.sketch or other.sketch)
 
-    def __le__(self, other: "StatisticsSpec") -> bool:
+    def __le__(self, other: StatisticsSpec) -> bool:
         plans = self.sketch is None or (other.plan is not None and other.plan.serves(self.sketch))
         return plans and self.moments <= other.moments and self.means_per_client <= other.means_per_client
 
-    def __ge__(self, other: "StatisticsSpec") -> bool:
+    def __ge__(self, other: StatisticsSpec) -> bool:
         return other <= self
 
     def __str__(self) -> str:

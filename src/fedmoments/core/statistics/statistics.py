@@ -9,6 +9,8 @@ Laws
 Classes without a sample are absent from every array, so a client that holds 6 of 1203 classes stores 6 rows.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -134,7 +136,7 @@ class Statistics:
         seed: int = 0,
         fixed_point: FixedPoint | None = None,
         client: str | None = None,
-    ) -> "Statistics":
+    ) -> Statistics:
         """Measure one client's features.
 
         Parameters
@@ -167,7 +169,7 @@ class Statistics:
         return measured.quantized(fixed_point) if fixed_point else measured
 
     @staticmethod
-    def zero(spec: StatisticsSpec, *, n_classes: int, dim: int, fixed_point: FixedPoint | None = None) -> "Statistics":
+    def zero(spec: StatisticsSpec, *, n_classes: int, dim: int, fixed_point: FixedPoint | None = None) -> Statistics:
         """Return the statistics of no data: the neutral element of ``+``."""
         shapes = {n: (0,) if moment(n).layout is not Layout.GLOBAL else () for n in spec.sent}
         dtypes = {n: np.int64 if fixed_point and moment(n).layout is not Layout.SKETCH else np.float64 for n in shapes}
@@ -177,7 +179,7 @@ class Statistics:
         return Statistics(planned, n_classes, dim, none, none.copy(), arrays, fixed_point=fixed_point)
 
     @staticmethod
-    def merge(parts: Iterable["Statistics"], *, two_clients: bool = False) -> "Statistics":
+    def merge(parts: Iterable[Statistics], *, two_clients: bool = False) -> Statistics:
         """Return the sum of one or more statistics; rows kept apart are concatenated in the order given.
 
         Takes memory for the sum and one part at a time beyond the parts themselves.
@@ -306,7 +308,7 @@ class Statistics:
 
     # ---------------------------------------------------------------------------------------------- changing form
 
-    def restricted(self, spec: StatisticsSpec) -> "Statistics":
+    def restricted(self, spec: StatisticsSpec) -> Statistics:
         """Return only what ``spec`` asks for; it must follow from what is held.
 
         Examples
@@ -344,7 +346,7 @@ class Statistics:
         return pack_statistics(self)
 
     @staticmethod
-    def from_bytes(data: bytes) -> "Statistics":
+    def from_bytes(data: bytes) -> Statistics:
         """Read what :meth:`to_bytes` returned, whoever sent it; cap the size of what arrives before.
 
         Raises
@@ -356,7 +358,7 @@ class Statistics:
 
         return unpack_statistics(data, "the statistics")
 
-    def quantized(self, fixed_point: FixedPoint) -> "Statistics":
+    def quantized(self, fixed_point: FixedPoint) -> Statistics:
         """Return these statistics in fixed point, every number rounded to the agreed resolution.
 
         Scatter sketches stay as they are: their rows are never added up, and were coded when they were measured.
@@ -385,13 +387,13 @@ class Statistics:
         }
         return replace(self, arrays=arrays, fixed_point=fixed_point)
 
-    def to_float(self) -> "Statistics":
+    def to_float(self) -> Statistics:
         """Return these statistics in float64."""
         if self.fixed_point is None:
             return self
         return replace(self, arrays={name: self._values(name) for name in self.arrays}, fixed_point=None)
 
-    def whole_classes(self) -> "Statistics":
+    def whole_classes(self) -> Statistics:
         """Return these statistics with one mean for every class of a contribution, where it was sent in shares.
 
         Examples
@@ -417,7 +419,7 @@ class Statistics:
             row_owners=self.row_owners[first],
         )
 
-    def as_sent(self) -> "Statistics":
+    def as_sent(self) -> Statistics:
         """Return what a server holds of these statistics when a scatter sketch travels within a budget.
 
         Client means are one a class, rounded to the code that each contribution's budget allows
@@ -455,12 +457,12 @@ class Statistics:
 
     # ---------------------------------------------------------------------------------------------- arithmetic
 
-    def __add__(self, other: "Statistics") -> "Statistics":
+    def __add__(self, other: Statistics) -> Statistics:
         require_mergeable(self, other)
         require_different_clients([self, other])
         return add_up([self, other])
 
-    def __sub__(self, other: "Statistics") -> "Statistics":
+    def __sub__(self, other: Statistics) -> Statistics:
         require_mergeable(self, other)
         return subtract(self, other)
 

@@ -11,6 +11,8 @@ gram, and the least count of a class is the least number of samples. What it cos
 sums and m(m+1)/2 products of targets.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

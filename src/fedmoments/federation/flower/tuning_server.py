@@ -35,7 +35,7 @@ from fedmoments.settings.samples import Encoding
 from fedmoments.settings.server import TuningSettings
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.engine import Arrays
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import Tuned, run_rounds
 from fedmoments.tuning.prices import Bill, Prices
 from fedmoments.tuning.start import Start, random_start, start_from
 from fedmoments.tuning.temperature import TEMPERATURES, best_temperature
@@ -133,7 +133,7 @@ class _Session:
     def _rounds(self, engine: GridEngine, begun: Begun, start: Start, encoder: Encoder | None) -> TuningRun:
         """Run the rounds, and write the files."""
         began, plan, folder = time.perf_counter(), engine.task.plan, self.folder
-        tuned = tune(
+        tuned = run_rounds(
             plan,
             engine,
             _initial(plan, start, encoder),

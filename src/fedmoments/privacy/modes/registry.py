@@ -4,6 +4,8 @@ A file of this room declares ``MODES``, a tuple of classes. A third-party packag
 group ``fedmoments.privacy``.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedmoments.errors import InputError, UnknownNameError
@@ -77,7 +79,7 @@ def takers(rule: str) -> tuple[str, ...]:
     return tuple(name for name, mode in MODES.items() if rule in mode.takes)
 
 
-def mode_of(agreed: "Agreed") -> Mode:
+def mode_of(agreed: Agreed) -> Mode:
     """Return the mode that parties agreed on, with its noise.
 
     Examples

@@ -4,6 +4,8 @@ They are built in (the ``CORRUPTIONS`` of every file of this room), of installed
 ``fedmoments.corruptions``), or registered at run time.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -5,6 +5,8 @@ through the entry-point group ``fedmoments.encoders``, each entry point naming a
 encoder (a class that is made without arguments, or an object).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection
 from typing import Any, TypeVar

@@ -1,5 +1,7 @@
 """``measure_files``: one party's files, measured wherever they can be read, as one party's statistics."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -5,6 +5,8 @@ package adds its own through the entry-point group ``fedmoments.sources``, each 
 sources, or a function ``(argument, **options) -> DataSet``.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Mapping
 from operator import attrgetter

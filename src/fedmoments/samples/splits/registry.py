@@ -5,6 +5,8 @@ Schemes are built in (the ``SPLITS`` of every file of this room), of installed p
 registered at run time.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, TypeVar
 

@@ -5,6 +5,8 @@ What baselines ask of samples, hyper-parameters and uploads.
 All baselines by name: built in (the ``PRESETS`` of every file of this room), installed, registered at run time.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

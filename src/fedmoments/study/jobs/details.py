@@ -219,7 +219,7 @@ def round_curves(held: Held, participation: tuple[str, ...], *, progress: Progre
 
         def say(seen: int, total: int, text: str = text) -> None:
             if progress:
-                progress(seen, total, f"rounds of {text} clients, seed {held.seed}")
+                progress(seen, total, f"adding {text} clients at a time, seed {held.seed}")
 
         curves += simulate_rounds(held.federation, quick, Participation.parse(text), progress=say)
     return curves

@@ -24,7 +24,7 @@ from fedmoments.study.jobs.encoding import Encoded, encode_data
 from fedmoments.study.jobs.tuning_world import Run, World
 from fedmoments.study.tracking import Callback, call_all, tracking
 from fedmoments.tuning import TuningPlan
-from fedmoments.tuning.loop import Tuned, tune
+from fedmoments.tuning.loop import Tuned, run_rounds
 from fedmoments.tuning.prices import Bill
 from fedmoments.tuning.rates import choose_rates
 
@@ -234,7 +234,7 @@ class _Job:
             chosen = choose_rates(plan, lambda each: _trial(world.prepare(start, each)))
             plan, bill, tried = chosen.plan, chosen.bill, dict(chosen.tried)
         run = world.prepare(start, plan)
-        tuned = tune(
+        tuned = run_rounds(
             run.plan,
             run.engine,
             run.arrays,
@@ -322,7 +322,7 @@ def _trial(run: Run) -> Tuned:
     """Return what comes of a run with one of several rates; it is charged for its rounds alone."""
     free = replace(run.prices, start=replace(run.prices.start, up=0, up_formula=0.0, down=0, down_formula=0.0))
     units = run.start.units(run.plan.feature_scale)
-    return tune(run.plan, run.engine, run.arrays, prices=free, units=units)
+    return run_rounds(run.plan, run.engine, run.arrays, prices=free, units=units)
 
 
 def _write(out: Path, report: Report, config: TuningStudy) -> list[Path]:

@@ -4,6 +4,8 @@ Federations do not know of each other, so that a crew of processes or a cluster 
 at closer stays in this process: its classifiers are saved.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext

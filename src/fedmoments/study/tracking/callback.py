@@ -5,6 +5,8 @@ Trackers are built in (the ``ENTRIES`` of every file of this package), of instal
 serialise an object, so nothing is pickled.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
