@@ -1,7 +1,11 @@
 """Files that say what the project is agree with the package, and machines can read them."""
 
+import importlib.util
 import re
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -40,3 +44,48 @@ def test_every_page_of_the_documentation_is_in_the_menu() -> None:
     docs = ROOT / "docs"
     missing = [str(page.relative_to(docs)) for page in docs.rglob("*.md") if str(page.relative_to(docs)) not in menu]
     assert not missing, "name them under nav in mkdocs.yml"
+
+
+@pytest.fixture
+def metadata() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("metadata", ROOT / ".ci" / "metadata.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_package_links_to_the_repository_that_built_it(metadata: ModuleType) -> None:
+    links = metadata.urls({"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "own/fedmoments"})
+    assert links["Homepage"] == "https://git.example/own/fedmoments"
+    assert all(link.startswith(links["Homepage"]) for link in links.values())
+    assert metadata.urls({}) == {}
+
+
+def test_the_readme_of_a_package_leads_to_files_that_are_there(metadata: ModuleType) -> None:
+    text, home = (ROOT / "README.md").read_text(), "https://git.example/own/fedmoments"
+    assert metadata.readme(text, None, "1.2.0") == text
+    shown = metadata.readme(text, home, "1.2.0")
+    assert "![One upload per party" in shown
+    assert f"({home}/raw/v1.2.0/docs/overview.svg)" in shown
+    targets = re.findall(r"\]\(([^)\s]+)\)", shown)
+    assert len(targets) == len(re.findall(r"\]\(([^)\s]+)\)", text)) > 10
+    for target in targets:
+        assert target.startswith(("https://", "#")), target
+        if target.startswith(home):
+            place = target.removeprefix(home).split("/v1.2.0/")[1].partition("#")[0]
+            assert (ROOT / place).exists(), place
+
+
+def test_a_source_distribution_has_all_that_its_tests_need() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["sdist"][
+        "include"
+    ]
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split()]
+    for entry in sorted(path.name for path in ROOT.iterdir()):
+        if entry in (".git", ".gitignore", "pyproject.toml", "PKG-INFO") or any(
+            fnmatch(entry, pattern) for pattern in ignored
+        ):
+            continue
+        assert any(fnmatch(entry, pattern) for pattern in wanted), f"{entry} is in no pattern of the sdist"
