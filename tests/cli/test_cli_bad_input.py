@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmoments.core.statistics import load_statistics, save_statistics
+from fedmoments.samples.encoders.probe import Behaviour
+
 
 @pytest.fixture
 def refuse(run: Any, workshop: Path) -> Any:
@@ -297,6 +300,23 @@ def test_merging_what_was_measured_differently_names_the_file(
     sentence = refuse("merge", "a.stats", "b.stats", "--out", "out.file")
     assert words in sentence
     assert "b.stats" in sentence
+
+
+def test_merging_features_of_networks_that_behave_differently_is_refused(refuse: Any, run: Any, made: str) -> None:
+    draws = np.random.default_rng(0).normal(size=(3, 4, 64))
+    behaviours = [Behaviour.of(draw).to_text() for draw in (draws[0], draws[0] + 1e-7, draws[1])]
+    stats, notes = load_statistics(Path("a.stats"))
+    for name, behaviour in zip("bcd", behaviours, strict=True):
+        noted = {"name": "torch:own:net", "fingerprint": "0" * 64, "behaviour": behaviour}
+        save_statistics(Path(f"{name}.stats"), stats, {**notes, "clients": [name], "encoder": noted})
+    run("merge", "b.stats", "c.stats", "--out", "same.stats")
+    assert behaviours[2][:70] not in run("inspect", "same.stats").stdout
+    for command in (("merge",), ("fit", "--head", "gh-lda")):
+        sentence = refuse(*command, "b.stats", "d.stats", "--out", "out.file")
+        assert (
+            "d.stats cannot be merged with b.stats: the encoders have the same weights, but on the same probe"
+            in sentence
+        )
 
 
 def test_merging_other_classes_is_refused(refuse: Any, run: Any, made: str, workshop: Path, arrays: Any) -> None:

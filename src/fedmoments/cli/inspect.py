@@ -1,6 +1,7 @@
 """``fedmoments inspect``: what is in a file."""
 
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional
@@ -15,6 +16,9 @@ EXAMPLE = example(
     "fedmoments measure runs/demo/digits.npz --head fedcof --client clinic --out clinic.stats",
     "fedmoments inspect clinic.stats",
 )
+
+#: Letters of a note's part in the table: digests are shown whole, what an encoder makes of the probe is not.
+LONGEST = 64
 
 
 @command("inspect", EXAMPLE)
@@ -121,7 +125,7 @@ def _text(value: Any, most: int = 8) -> str:
     if value is None or value in ([], ""):
         return "–"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+        return ", ".join(f"{name} {shorten(_text(inner), LONGEST, placeholder='…')}" for name, inner in value.items())
     if isinstance(value, list):
         more = f", … ({len(value):,} in all)" if len(value) > most else ""
         return ", ".join(_text(item) for item in value[:most]) + more

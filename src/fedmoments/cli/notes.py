@@ -73,6 +73,7 @@ class Contribution:
                     f"{other.path} cannot be merged with {self.path}, because their {what} differ: "
                     f"{_shown(theirs)} against {_shown(ours)}; measure both alike"
                 )
+        _require_same_behaviour(self, other)
 
 
 def _kind(part: Contribution) -> str:
@@ -84,6 +85,21 @@ def _encoder(part: Contribution) -> str | None:
     """Return which encoder it was; a note tells by the fingerprint, as its behaviour differs in the last digits."""
     noted = part.encoder
     return f"{noted.get('name')} {str(noted.get('fingerprint'))[:16]}" if isinstance(noted, dict) else noted
+
+
+def _require_same_behaviour(ours: Contribution, theirs: Contribution) -> None:
+    """Refuse features of another network that has the same weights."""
+    from fedmoments.samples.encoders.probe import Behaviour, describe_difference
+
+    told = [part.encoder.get("behaviour") for part in (ours, theirs) if isinstance(part.encoder, dict)]
+    if None in told or len(told) < 2:
+        return
+    first, second = map(Behaviour.from_text, told)
+    if not first.agrees(second):
+        raise MergeError(
+            f"{theirs.path} cannot be merged with {ours.path}: the encoders have the same weights, but "
+            f"{describe_difference(first.difference(second))}. Use the same code of the network"
+        )
 
 
 def contributions(paths: Iterable[Path], *, whole: bool) -> Iterable[Contribution]:
