@@ -17,7 +17,7 @@ from fedmoments.study.jobs import run_job
 
 ROOT = f"{Path(fm.__file__).parent}/"
 #: Modules from clients' features to a classifier.
-FIT = {"fedncm": 24, "fedcof": 29, "gh-lda": 27}
+FIT = {"fedncm": 25, "fedcof": 30, "gh-lda": 28}
 #: One head, setting and seed on features that are held in memory.
 SIMULATION = 57
 #: The same from a file: read, encoded, checked for duplicates, split, with digests and a privacy card; no report.

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fedmoments as fm
-from fedmoments.core.parties import Columns, as_array, parties_of
+from fedmoments.core.arrays import as_array
+from fedmoments.core.parties import Columns, parties_of
 from fedmoments.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -97,7 +98,7 @@ def test_text_labels_keep_a_given_order_of_names() -> None:
     assert parties.class_names == ("emu", "dog", "cat", "owl")
     assert np.array_equal(parties.data["a"][1], 2 - Y)  # type: ignore[index]
     assert fm.fit("fedncm", {"a": (X, NAMES[Y])}, class_names=["emu", "dog", "cat", "owl"]).n_classes == 4
-    with pytest.raises(InputError, match="client 'a' has the label 'cat', which is none of dog, emu"):
+    with pytest.raises(InputError, match="client 'a': the label 'cat' is none of the classes dog, emu"):
         fm.fit("fedncm", {"a": (X, NAMES[Y])}, class_names=["dog", "emu"])
 
 

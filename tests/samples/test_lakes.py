@@ -13,6 +13,7 @@ from fedmoments.core.statistics import Accumulator
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.lakes import class_names_of
 from fedmoments.samples.lakes import engines as engines_room
+from fedmoments.samples.sources.registry import load_data
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -179,3 +180,26 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path) -> None
     np.savez(lake / "part-3.npz", x=X)
     with pytest.raises(InputError, match=r"part-3\.npz.* lacks the array 'x_train'"):
         fm.measure_files(lake, SPEC, n_classes=3)
+
+
+def test_parts_without_a_row_add_nothing(tmp_path: Path) -> None:
+    whole = fm.measure_files(write(tmp_path / "lake", "parquet"), SPEC)
+    empty = parquet.read_table(tmp_path / "lake" / "part-0.parquet").slice(0, 0)
+    parquet.write_table(empty, tmp_path / "lake" / "part-9.parquet")  # as Spark and Dask leave them
+    with ThreadPoolExecutor(2) as pool:
+        assert fm.measure_files(tmp_path / "lake", SPEC, executor=pool) == whole
+    assert fm.measure_files(tmp_path / "lake", SPEC, manifest=tmp_path / "m") == whole
+    with pytest.raises(InputError, match=r"no file of .* has a row"):
+        fm.measure_files(tmp_path / "lake" / "part-9.parquet", SPEC, n_classes=3)
+
+
+def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({**{f"emb{j}": X[:, j] for j in range(D)}, "label": Y})
+    frame.sample(frac=1.0, random_state=0).to_parquet(tmp_path / "shuffled.parquet")
+    frame.rename_axis("patient").sample(frac=1.0, random_state=0).to_parquet(tmp_path / "named.parquet")
+    for name in ("shuffled", "named"):
+        assert fm.measure_files(tmp_path / f"{name}.parquet", fm.StatisticsSpec()).dim == D
+        assert load_data(f"parquet:{tmp_path / name}.parquet").train.items.shape[1] == D
+    raw = load_data(f"parquet:{tmp_path / 'shuffled'}.parquet", table="draft")
+    assert raw.train.items.shape[1] == D

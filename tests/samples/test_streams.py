@@ -191,7 +191,7 @@ def test_what_is_wrong_on_a_device_is_said_at_the_end() -> None:
         ("features.npz", "a stream is an iterable of batches"),
         ({"a": 1}, "a stream is an iterable of batches"),
         ([], "the stream has no batch"),
-        ([(X, Y, 1)], r"batch 0 must be \(X, y\) or a dict of columns, but is a tuple of 3"),
+        ([(X, Y, 1)], r"batch 0 must be \(X, y\), a dict of columns or a table, but is a tuple of 3"),
         ([{"a": 1}], "a batch has a, but none of features"),
         ([(X[0], Y[:6])], "batch 0: features must be a matrix"),
         ([(X[:2], Y[:2]), (X[:2, :3], Y[:2])], "batch 1: features must have 6 dimensions"),
@@ -209,3 +209,59 @@ def test_a_stream_that_does_not_say_its_classes_and_an_encoder_that_is_none() ->
         fm.measure_stream(batches(), SPEC)
     with pytest.raises(InputError, match=r"an encoder is a torch\.nn.Module, a function"):
         fm.measure_stream(batches(), SPEC, n_classes=3, encoder=3)
+
+
+def test_a_stream_of_tables_is_as_pandas_and_arrow_read_files_in_parts() -> None:
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({**{f"f{j}": X[:, j] for j in range(6)}, "y": Y})
+    shuffled = frame.sample(frac=1.0, random_state=0)  # its index is no feature
+    for parts in (
+        [frame.iloc[start : start + 50] for start in range(0, 200, 50)],
+        [shuffled],
+        arrow.Table.from_pandas(frame).to_reader(),
+    ):
+        close(fm.measure_stream(parts, SPEC, n_classes=3), rtol=1e-10)
+    named = fm.measure_stream([frame.rename(columns={"y": "what"})], SPEC, n_classes=3, features="f*", label="what")
+    close(named)
+    with pytest.raises(InputError, match=r"but a DataFrame arrived: .* one table into a list"):
+        fm.measure_stream(frame, SPEC, n_classes=3)
+
+
+def test_a_module_of_float32_takes_batches_of_float64() -> None:
+    module = torch.nn.Linear(6, 4)
+    made = fm.measure_stream(((a.astype(float), b) for a, b in batches()), SPEC, n_classes=3, encoder=module)
+    close(made, fm.measure_stream(batches(), SPEC, n_classes=3, encoder=module), rtol=1e-6)
+
+
+def test_an_encoder_that_fails_or_gives_no_array_is_told_apart() -> None:
+    def broken(_: Any) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        fm.measure_stream(batches(), SPEC, n_classes=3, encoder=broken)
+    assert caught.value.__notes__ == ["This came of batch 0 of the stream."]
+    for encoder, words in (
+        (lambda a: {"pooler_output": a}, "a dict of pooler_output arrived: wrap it"),
+        (lambda _: None, "a NoneType arrived"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fm.measure_stream(batches(), SPEC, n_classes=3, encoder=encoder)
+
+
+def test_what_no_stream_can_be_is_one_sentence() -> None:
+    def measured(stream: Any, **options: Any) -> Any:
+        return fm.measure_stream(stream, SPEC, **{"n_classes": 3, **options})
+
+    for stream, options, words in (
+        ([(X[0, :2], 0), (X[1], 1)], {}, r"samples of a stream have one shape, but these have \(2,\), \(6,\)"),
+        (batches(), {"device": "flux"}, "torch has no device 'flux' here"),
+        (batches(), {"device": "cuda" if not torch.cuda.is_available() else "vulkan"}, "torch has no device"),
+        ([(["a", "b"], [0, 1])], {"device": "cpu"}, "batch 0: features and labels must be numbers"),
+        (batches(), {"n_classes": 2.5}, "n_classes must be a whole number"),
+        ([(X, np.array(["a", "b", "c"])[Y])], {"class_names": ["a", "a", "b"]}, "class_names has 'a' twice"),
+        ([(X, [None, *Y[1:].tolist()])], {}, "batch 0: labels must be whole numbers, but sample 0 has nan"),
+    ):
+        with pytest.raises(InputError, match=words):
+            measured(stream, **options)
+    empty: Any = [([], []), *batches()]
+    close(measured(empty))

@@ -25,6 +25,8 @@ from fedmoments.errors import InputError
 
 __all__ = ["Clients", "fit", "measure", "spec_for"]
 
+#: Classes that labels alone may make: labels beyond are ids or codes, for which no memory would do.
+MOST_CLASSES = 2**20
 #: Features and labels, or statistics, by client id (any hashable; a mapping is invariant in its keys, so that Hashable
 #: here would refuse a dict[str, …]).
 ByClient = Mapping[Any, tuple[ArrayLike, ArrayLike] | Statistics]
@@ -307,14 +309,20 @@ def _public_map(head: Head, parties: Parties | None, given: FeatureMap | str | N
 def _count_classes(parties: Parties) -> int:
     """Return C: how many names there are, what statistics say, or the highest label plus one."""
     counts = [len(parties.class_names)]
-    for data in parties.data.values():
+    for client, data in parties.data.items():
         if isinstance(data, Statistics):
             counts.append(data.n_classes)
-        else:
-            labels = np.asarray(data[1])
-            # What is not a label (NaN, text) is refused where it is measured, with the name of its client.
-            whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
-            counts.append(int(labels.max()) + 1 if labels.size and whole else 0)
+            continue
+        labels = np.asarray(data[1])
+        # What is not a label (text, fractions) is refused where it is measured, with the name of its client.
+        whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.isfinite(labels).all()))
+        highest = labels.max() if labels.size and whole else -1
+        if highest >= MOST_CLASSES:
+            raise InputError(
+                f"client {client!r} has the label {highest}, which would make {int(highest) + 1} classes: number "
+                "classes from 0 without gaps, give them as text, or say n_classes"
+            )
+        counts.append(int(highest) + 1)
     return max(1, *counts)
 
 

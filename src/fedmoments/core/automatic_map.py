@@ -39,7 +39,8 @@ def automatic_map(held: Iterable[tuple[Any, Any]]) -> FeatureMap | None:
 
 
 def _is_matrix(X: NDArray[Any], y: NDArray[Any]) -> bool:
-    return X.ndim == 2 and X.dtype.kind in "fiu" and len(X) == len(y) and bool(np.isfinite(X).all())
+    fits = X.ndim == 2 and X.dtype.kind in "fiu" and y.shape == (len(X),) and y.dtype.kind in "fiu"
+    return fits and bool(np.isfinite(X).all())
 
 
 def _standardised(parts: Sequence[NDArray[Any]]) -> TableMap:

@@ -5,6 +5,7 @@ of labels, a column of clients, and the features in the other columns, or in one
 become class names, in alphabetical order.
 """
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,13 +14,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.core.statistics import Ledger, Statistics
+from fedmoments.core.arrays import as_array, is_text, label_array, label_numbers, sorted_names
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError
 from fedmoments.extras import require
 
-__all__ = ["Columns", "Parties", "as_array", "columns_matching", "number_columns", "parties_of", "table_matrix"]
+__all__ = [
+    "ROW_NUMBERS",
+    "Columns",
+    "Parties",
+    "columns_matching",
+    "index_columns",
+    "is_table",
+    "number_columns",
+    "own_table",
+    "parties_of",
+    "table_matrix",
+]
 
 Pair = tuple[ArrayLike, ArrayLike]
+#: How columns are called that were the index of a pandas frame, which had no name.
+ROW_NUMBERS = "__index_level_"
 #: Anything that :func:`parties_of` reads; tables have no common type.
 Given = Any
 
@@ -66,32 +81,14 @@ class Parties:
     class_names: tuple[str, ...] = ()
 
 
-def as_array(values: Any) -> NDArray[Any]:
-    """Return an array of anything array-like; tensors are detached, moved to this machine's memory and widened.
-
-    Examples
-    --------
-    >>> as_array([[1, 2]]).shape
-    (1, 2)
-    """
-    try:
-        if hasattr(values, "detach") and hasattr(values, "cpu"):
-            values = values.detach().cpu()
-            if str(values.dtype) == "torch.bfloat16":
-                values = values.float()
-            return np.asarray(values.numpy())
-        return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # torch's NotImplementedError is one of these
-        raise InputError(f"{type(values).__name__} does not become an array of numbers: {error}") from error
-
-
 def parties_of(given: Given, columns: Columns, class_names: Sequence[str] | None = None) -> Parties:
     """Return clients' data by client id, with labels as numbers.
 
     Parameters
     ----------
     given
-        ``{id: (X, y)}`` (also with statistics as values), a list of such pairs, or a table.
+        ``{id: (X, y)}`` (also with statistics, or tables with a column of labels, as values), a list of such pairs, or
+        a table.
     columns
         Which columns of a table are what.
     class_names
@@ -107,37 +104,51 @@ def parties_of(given: Given, columns: Columns, class_names: Sequence[str] | None
     fedmoments.errors.InputError: clients are a table {id: (features, labels)}, a list of such pairs, ...
     """
     if isinstance(given, Mapping):
-        return _numbered(given, class_names)
-    if _is_table(given):
-        return _numbered(_split_table(given, columns), class_names)
-    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        return _numbered(dict(enumerate(given)), class_names)
+        return _numbered(given, columns, class_names)
+    if is_table(given):
+        return _numbered(_split_table(given, columns), columns, class_names)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes) and not _is_lone_pair(given):
+        return _numbered(dict(enumerate(given)), columns, class_names)
     raise InputError(
         "clients are a table {id: (features, labels)}, a list of such pairs, a data frame with columns of labels and "
-        f"clients, a Ledger or Statistics, but a {type(given).__name__} arrived; a party alone is {{'me': (X, y)}}, "
+        f"clients, a Ledger or Statistics, but a {_kind(given)} arrived; a party alone is {{'me': (X, y)}}, "
         "and a stream of batches goes to measure_stream"
     )
 
 
-def _numbered(data: Mapping[Any, Any], class_names: Sequence[str] | None) -> Parties:
+def _is_lone_pair(given: Sequence[Any]) -> bool:
+    """Say whether a list is (X, y) of one party, instead of one pair a party."""
+    return any(getattr(part, "ndim", 2) == 1 or (hasattr(part, "shape") and not is_table(part)) for part in given)
+
+
+def _numbered(data: Mapping[Any, Any], columns: Columns, class_names: Sequence[str] | None) -> Parties:
     """Return the data with labels as numbers: of names, where labels are text."""
     pairs: dict[Any, Any] = {
-        client: held if isinstance(held, Statistics) else _pair(client, held) for client, held in data.items()
+        client: held if isinstance(held, Statistics) else _pair(client, held, columns) for client, held in data.items()
     }
+    _widen_empty(pairs)
     labels = {client: held[1] for client, held in pairs.items() if isinstance(held, tuple)}
     texts = _named_labels(labels)
     if not texts:
         return Parties(pairs)
-    names = tuple(class_names) if class_names is not None else _names(texts.values())
+    names = class_names if class_names is not None else sorted_names(texts.values())
     for client, own in texts.items():
         pairs[client] = (pairs[client][0], _numbers_of(client, own, names))
-    return Parties(pairs, names)
+    return Parties(pairs, tuple(names))
+
+
+def _widen_empty(pairs: dict[Any, Any]) -> None:
+    """Give lists without a sample the dimensions of the others: an empty list does not tell them."""
+    widths = [held[0].shape[1] for held in pairs.values() if isinstance(held, tuple) and held[0].ndim == 2]
+    for client, held in pairs.items():
+        if widths and isinstance(held, tuple) and held[0].shape == held[1].shape == (0,):
+            pairs[client] = (np.empty((0, widths[0])), held[1])
 
 
 def _named_labels(labels: Mapping[Any, NDArray[Any]]) -> dict[Any, NDArray[Any]]:
     """Return the labels of the clients whose labels are text: of all that have some, or of none."""
-    texts = {client: own for client, own in labels.items() if _is_text(own)}
-    others = [client for client, own in labels.items() if client not in texts and len(own)]
+    texts = {client: own for client, own in labels.items() if is_text(own)}
+    others = [client for client, own in labels.items() if client not in texts and own.size]
     if texts and others:
         raise InputError(
             f"client {next(iter(texts))!r} names its classes, but client {others[0]!r} numbers them: name them all"
@@ -147,62 +158,102 @@ def _named_labels(labels: Mapping[Any, NDArray[Any]]) -> dict[Any, NDArray[Any]]
 
 def _numbers_of(client: Any, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
     """Return the places (n,) of a client's labels among all names."""
-    known = {name: number for number, name in enumerate(names)}
-    unknown = sorted({str(label) for label in labels.tolist()} - known.keys())
-    if unknown:
-        raise InputError(f"client {client!r} has the label '{unknown[0]}', which is none of {', '.join(names)}")
-    return np.array([known[str(label)] for label in labels.tolist()], np.int64)
-
-
-def _names(labels: Iterable[NDArray[Any]]) -> tuple[str, ...]:
-    return tuple(sorted({str(label) for part in labels for label in part.tolist()}))
-
-
-def _is_text(labels: NDArray[Any]) -> bool:
-    return labels.dtype.kind in "UST" or (
-        labels.dtype.kind == "O" and labels.size > 0 and all(isinstance(label, str) for label in labels.tolist())
-    )
-
-
-def _pair(client: Hashable, held: Any) -> tuple[ArrayLike, NDArray[Any]]:
-    """Return a client's features and labels."""
-    if isinstance(held, Mapping | str | bytes | Ledger) or not hasattr(held, "__len__") or len(held) != 2:
-        raise InputError(f"client {client!r} must be (features, labels) or Statistics, not {type(held)}")
     try:
-        return as_array(held[0]), as_array(held[1])  # what is not a matrix is refused where it is measured
+        return label_numbers(labels, names)
     except InputError as error:
         raise InputError(f"client {client!r}: {error}") from error
+
+
+def _pair(client: Hashable, held: Any, columns: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a client's features and labels."""
+    if not is_table(held) and (not isinstance(held, tuple | list) or len(held) != 2):
+        raise InputError(
+            f"client {client!r} must be (features, labels), a table with a column of labels, or Statistics, but a "
+            f"{_kind(held)} arrived; a stream of batches goes to measure_stream"
+        )
+    try:
+        if is_table(held):
+            return own_table(held, columns)
+        # What is not a matrix of numbers is refused where it is measured.
+        return as_array(held[0]), label_array(held[1])
+    except InputError as error:
+        raise InputError(f"client {client!r}: {error}") from error
+
+
+def _kind(held: Any) -> str:
+    inside = f" of {', '.join(type(part).__name__ for part in held[:2])}" if isinstance(held, tuple | list) else ""
+    return f"{type(held).__name__}{inside}{' …' if inside and len(held) > 2 else ''}"
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
-def _is_table(given: Any) -> bool:
-    return hasattr(given, "__arrow_c_stream__") or (hasattr(given, "column_names") and hasattr(given, "with_format"))
+def is_table(given: Any) -> bool:
+    """Say whether something is a table of pandas, polars, Arrow or Hugging Face."""
+    return hasattr(given, "__arrow_c_stream__") or _is_hub_dataset(given) or _is_lazy(given)
+
+
+def _is_lazy(given: Any) -> bool:
+    return hasattr(given, "collect_schema") and not hasattr(given, "__arrow_c_stream__")  # a lazy frame of polars
+
+
+def _is_hub_dataset(given: Any) -> bool:
+    # Not an IterableDataset of Hugging Face, which has no length: it is a stream.
+    return hasattr(given, "column_names") and hasattr(given, "with_format") and hasattr(given, "__len__")
 
 
 def _arrow(given: Any) -> Any:
     """Return a pyarrow table of a data frame."""
     arrow = require("pyarrow", "Reading a data frame", "tables")
-    if hasattr(given, "with_format"):  # Hugging Face: with its own order of rows
+    if _is_hub_dataset(given):  # with its own order of rows
         return given.with_format("arrow")[:]
     try:
-        return arrow.table(given)
-    except (TypeError, ValueError) as error:  # a column alone gives itself as Arrow does, too
-        raise InputError(f"a {type(given).__name__} is not a table with named columns: {error}") from error
+        table = arrow.table(given.collect() if _is_lazy(given) else given)  # a column alone is taken for one, too
+    except (TypeError, ValueError, arrow.ArrowException) as error:
+        raise InputError(
+            f"a {type(given).__name__} does not become a table of columns of one type each: {error}; keep the columns "
+            "that are needed, or give (features, labels)"
+        ) from error
+    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if twice:
+        raise InputError(f"the table has two columns '{twice[0]}': rename one of them")
+    return table
 
 
 def _split_table(given: Any, columns: Columns) -> dict[Any, Pair]:
     table = _arrow(given)
-    for what, name in (("labels", columns.label), ("clients", columns.client)):
-        if name not in table.column_names:
-            raise InputError(
-                f"the table has no column '{name}' of {what}: it has {', '.join(table.column_names)}; say which it "
-                f"is by {what[:-1]}="
-            )
-    labels, clients = (as_array(table[name].to_pylist()) for name in (columns.label, columns.client))
+    if columns.label == columns.client:
+        raise InputError(f"the column '{columns.label}' cannot be of labels and of clients: say which is which")
+    labels = label_array(_known_cells(table, columns.label, "labels"))
+    clients = _known_cells(table, columns.client, "clients")
     X = table_matrix(table, columns)
-    return {held: (X[clients == held], labels[clients == held]) for held in dict.fromkeys(clients.tolist())}
+    places: dict[Any, list[int]] = {}
+    for place, client in enumerate(clients):
+        places.setdefault(client, []).append(place)
+    return {client: (X[mine], labels[mine]) for client, mine in places.items()}
+
+
+def own_table(given: Any, columns: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return features and labels of a table that is one client's."""
+    table = _arrow(given)
+    return table_matrix(table, columns), label_array(_known_cells(table, columns.label, "labels"))
+
+
+def _known_cells(table: Any, name: str, what: str) -> list[Any]:
+    """Return the cells of a column of labels or clients, none of which may be missing."""
+    if name not in table.column_names:
+        raise InputError(
+            f"the table has no column '{name}' of {what}: it has {', '.join(table.column_names)}; say which it "
+            f"is by {what[:-1]}="
+        )
+    cells: list[Any] = table[name].to_pylist()
+    gone = sum(cell is None or cell != cell for cell in cells)  # noqa: PLR0124 - only NaN differs from itself
+    if gone:
+        raise InputError(f"column '{name}' of {what} has {gone} missing values: fill them, or drop these rows first")
+    odd = next((cell for cell in cells if not isinstance(cell, Hashable)), None)
+    if odd is not None:
+        raise InputError(f"column '{name}' of {what} holds {odd!r:.60}, but one text or number a row is needed")
+    return cells
 
 
 def columns_matching(names: Sequence[str], wanted: Sequence[str] | str) -> list[str]:
@@ -217,7 +268,10 @@ def columns_matching(names: Sequence[str], wanted: Sequence[str] | str) -> list[
     fedmoments.errors.InputError: no column is called 'age': there are id
     """
     chosen: dict[str, None] = {}
-    for pattern in [wanted] if isinstance(wanted, str) else wanted:
+    patterns: Any = [wanted] if isinstance(wanted, str) else wanted
+    if not isinstance(patterns, Iterable) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise InputError(f"columns are named by text: 'emb*' or ['age', 'weight'], not {wanted!r:.80}")
+    for pattern in patterns:
         matches = [name for name in names if name == pattern] or [name for name in names if fnmatchcase(name, pattern)]
         if not matches:
             raise InputError(f"no column is called '{pattern}': there are {', '.join(names)}")
@@ -230,7 +284,8 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     arrow = require("pyarrow", "Reading a table", "tables")
     types = {field.name: field.type for field in table.schema}
     rest = [name for name in types if name not in columns.keys]
-    names = _usual(arrow, types, rest) if columns.features is None else columns_matching(rest, columns.features)
+    usual = [name for name in rest if name not in index_columns(table.schema)]
+    names = _usual(arrow, types, usual) if columns.features is None else columns_matching(rest, columns.features)
     if len(names) == 1 and _is_vector(arrow, types[names[0]]):
         return _vectors(table[names[0]], names[0])
     wrong = [name for name in names if not _is_number(arrow, types[name])]
@@ -253,13 +308,26 @@ def _floats(column: NDArray[Any]) -> NDArray[Any]:
 def number_columns(schema: Any) -> list[str]:
     """Return the columns of an Arrow schema that hold numbers; those of vectors of numbers, where there are any."""
     arrow = require("pyarrow", "Reading a table", "tables")
-    numbers = [field.name for field in schema if _is_number(arrow, field.type)]
-    vectors = [field.name for field in schema if _is_vector(arrow, field.type)]
+    columns = [field for field in schema if field.name not in index_columns(schema)]
+    numbers = [field.name for field in columns if _is_number(arrow, field.type)]
+    vectors = [field.name for field in columns if _is_vector(arrow, field.type)]
     return vectors or numbers
 
 
+def index_columns(schema: Any) -> frozenset[str]:
+    """Return the columns of an Arrow schema that were the index of a pandas frame: numbers of rows, no features."""
+    nameless = frozenset(name for name in schema.names if name.startswith(ROW_NUMBERS))
+    note = (schema.metadata or {}).get(b"pandas", b"{}")
+    try:
+        index = json.loads(note).get("index_columns", [])
+    except (ValueError, AttributeError):  # somebody else's note
+        return nameless
+    return nameless.union(name for name in index if isinstance(name, str))
+
+
 def _is_number(arrow: Any, kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
+    test = arrow.types
+    return bool(test.is_integer(kind) or test.is_floating(kind) or test.is_decimal(kind) or test.is_boolean(kind))
 
 
 def _is_vector(arrow: Any, kind: Any) -> bool:
@@ -271,7 +339,13 @@ def _is_vector(arrow: Any, kind: Any) -> bool:
 def _plain(column: Any, name: str) -> NDArray[Any]:
     if column.null_count:
         raise InputError(f"column '{name}' has {column.null_count} missing values: fill or drop them first")
+    column = _without_decimals(column)
     return np.asarray(column.to_numpy(zero_copy_only=False) if not hasattr(column, "chunks") else column.to_numpy())
+
+
+def _without_decimals(values: Any) -> Any:
+    """Return Arrow's decimals as float64: numpy would hold a Python object for each."""
+    return values.cast("float64") if str(values.type).startswith("decimal") else values
 
 
 def _vectors(column: Any, name: str) -> NDArray[Any]:
@@ -281,7 +355,7 @@ def _vectors(column: Any, name: str) -> NDArray[Any]:
         raise InputError(f"column '{name}' has missing vectors: drop these rows first")
     parts: list[NDArray[Any]] = []
     for chunk in chunks:
-        values = chunk.flatten()
+        values = _without_decimals(chunk.flatten())
         if values.null_count:
             raise InputError(f"column '{name}' has vectors with missing numbers: fill or drop them first")
         if len(chunk) == 0:

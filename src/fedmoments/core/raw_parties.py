@@ -7,7 +7,7 @@ import numpy as np
 
 from fedmoments.core.maps import FeatureMap, table_of
 from fedmoments.core.maps.cells import cells_of, is_tabular
-from fedmoments.core.parties import Columns, Parties, columns_matching, parties_of
+from fedmoments.core.parties import ROW_NUMBERS, Columns, Parties, columns_matching, parties_of
 from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.core.tables import draft_table, table_after
 from fedmoments.errors import InputError
@@ -104,7 +104,8 @@ def _split(cells: dict[str, Sequence[Any]], columns: Columns) -> dict[Any, tuple
 
 
 def _features(cells: dict[str, Sequence[Any]], columns: Columns) -> dict[str, Sequence[Any]]:
-    rest = [name for name in cells if name not in (columns.label, columns.client)]
+    keys = (columns.label, columns.client)
+    rest = [name for name in cells if name not in keys and not name.startswith(ROW_NUMBERS)]
     names = rest if columns.features is None else columns_matching(rest, columns.features)
     return {name: cells[name] for name in names}
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.arrays import as_array
 from fedmoments.core.statistics import Accumulator, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.extras import require
@@ -22,6 +23,31 @@ __all__ = ["BLOCK", "DeviceSums"]
 #: Samples that are multiplied at once in float32.
 BLOCK = 4096
 _MEASURED = frozenset({"sums", "client_means", "class_norms", "class_squares", "gram", "class_grams"})
+
+
+def device_of(name: Any) -> Any:
+    """Return torch's device of a name, refusing one that this machine does not have.
+
+    Examples
+    --------
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    torch = require("torch", "Adding up on a device", "torch")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        said = str(error).partition("\n")[0]
+        raise InputError(f"torch has no device {name!r:.60} here: {said}; leave device out, or name another") from error
+    return device
+
+
+def _numbers(values: Any) -> NDArray[Any]:
+    array = as_array(values)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"features and labels must be numbers; an array of type {array.dtype} arrived")
+    return array
 
 
 class DeviceSums:
@@ -48,7 +74,7 @@ class DeviceSums:
 
     def __init__(self, spec: StatisticsSpec, n_classes: int, device: Any) -> None:
         self._torch = require("torch", "Adding up on a device", "torch")
-        self.spec, self.n_classes, self.device = spec, n_classes, self._torch.device(device)
+        self.spec, self.n_classes, self.device = spec, n_classes, device_of(device)
         self._shift: Any = None
         self._folded: dict[str, Any] = {}
         self._unsound: list[Any] = []
@@ -72,8 +98,10 @@ class DeviceSums:
     def update(self, X: Any, y: Any) -> None:
         """Add a batch, X (n, d) and y (n,), tensors on any device or arrays."""
         torch = self._torch
-        features = torch.as_tensor(X).detach().to(self.device)
-        labels = torch.as_tensor(y).detach().to(self.device)
+        features, labels = (
+            torch.as_tensor(values if hasattr(values, "detach") else _numbers(values)).detach().to(self.device)
+            for values in (X, y)
+        )
         self._check(features, labels)
         if features.dtype not in (torch.float32, torch.float64):
             features = features.float()

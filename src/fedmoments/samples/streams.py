@@ -1,9 +1,9 @@
 """One party's samples as a stream of batches: from a loader and an encoder to statistics.
 
-A batch is a pair (X, y), or a dict of columns; a stream is any iterable of batches: a torch ``DataLoader``, a
-generator, a Hugging Face ``IterableDataset``, a ``tf.data.Dataset``. Tensors may be on any device, need gradients and
-be of bfloat16: each batch is detached, encoded, and moved by itself. Where features are on a GPU, sums are made there
-(:mod:`fedmoments.samples.device_sums`), and only they are moved.
+A batch is a pair (X, y), a dict of columns, or a table (pandas reads files so, with ``chunksize``). A stream is any
+iterable of batches: a torch ``DataLoader``, a generator, a Hugging Face ``IterableDataset``, a ``tf.data.Dataset``.
+Tensors may be on any device, need gradients and be of bfloat16: each batch is detached, encoded, and moved by itself.
+Where features are on a GPU, sums are made there (:mod:`fedmoments.samples.device_sums`), and only they are moved.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from fedmoments.core.arrays import as_array, is_text, label_array, label_numbers
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import as_array
+from fedmoments.core.parties import Columns, is_table, own_table
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
-from fedmoments.samples.device_sums import DeviceSums
+from fedmoments.samples.device_sums import DeviceSums, device_of
 from fedmoments.samples.encoders.encoder import Encoder
 
 __all__ = ["measure_stream"]
@@ -50,7 +51,7 @@ def measure_stream(
     Parameters
     ----------
     batches
-        Any iterable of (X, y) or of dicts; also of single samples, which are put together.
+        Any iterable of (X, y), of dicts or of tables; also of single samples, which are put together.
     spec
         What to measure (:func:`fedmoments.spec_for`).
     n_classes
@@ -66,7 +67,7 @@ def measure_stream(
         are made where features are; in float64 by numpy if that is the CPU. On a device, sums are of centred float32
         blocks, folded into float64.
     features, label
-        Keys of dicts; the usual names by default.
+        Keys of dicts, the usual names by default; of tables, names or patterns (``emb*``) of columns.
     batch_size
         Samples at once, where the stream is one of single samples.
     seed, fixed_point, client
@@ -89,11 +90,25 @@ def measure_stream(
         encode = stack.enter_context(_encoding(encoder, device))
         for number, (X, y) in enumerate(_pairs(batches, features, label, batch_size)):
             try:
-                made = encode(X)
+                made = _one_array(encode(X))
                 sums.add(feature_map(as_array(made)) if feature_map else made, _numbers(y, class_names))
             except InputError as error:
                 raise InputError(f"batch {number}: {error}") from error
+            except Exception as error:  # of somebody's encoder: its own, with where it was
+                error.add_note(f"This came of batch {number} of the stream.")
+                raise
     return sums.accumulator().statistics()
+
+
+def _one_array(made: Any) -> Any:
+    """Refuse what models give that is not one array, and say what to take of it."""
+    if made is None or isinstance(made, Mapping | str | bytes):
+        held = f" of {', '.join(map(str, made))}" if isinstance(made, Mapping) else ""
+        raise InputError(
+            f"an encoder must give one array (n, d), but a {type(made).__name__}{held} arrived: wrap it in a function "
+            "that returns the features"
+        )
+    return made
 
 
 class _Sums:
@@ -137,14 +152,16 @@ class _Sums:
 def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> Iterator[tuple[Any, Any]]:
     """Yield (X, y) of every batch; single samples are put together."""
     stream = batches.iter(batch_size=size) if _is_hub_dataset(batches) else batches
-    if isinstance(stream, str | bytes | Mapping) or not hasattr(stream, "__iter__"):
+    if isinstance(stream, str | bytes | Mapping) or _is_whole(stream) or not hasattr(stream, "__iter__"):
         raise InputError(
-            f"a stream is an iterable of batches (X, y) or of dicts, but a {type(batches).__name__} arrived: a torch "
-            "Dataset goes into a DataLoader, a table into measure"
+            f"a stream is an iterable of batches (X, y), of dicts or of tables, but a {type(batches).__name__} arrived:"
+            " a torch Dataset goes into a DataLoader, one table into a list"
         )
     waiting: list[tuple[Any, Any]] = []
     for number, batch in enumerate(stream):
         X, y = _pair(batch, number, features, label)
+        if isinstance(X, list) and not X:
+            continue  # an empty list tells no dimension
         if np.ndim(y) if not hasattr(y, "ndim") else y.ndim:
             yield X, y
             continue
@@ -156,6 +173,11 @@ def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> 
         yield _together(waiting)
 
 
+def _is_whole(stream: Any) -> bool:
+    """Say whether this is one table, whose parts would be its columns; not a reader of Arrow's batches."""
+    return is_table(stream) and not hasattr(stream, "read_next_batch")
+
+
 def _is_hub_dataset(given: Any) -> bool:
     return hasattr(given, "iter") and hasattr(given, "column_names")
 
@@ -165,16 +187,26 @@ def _together(samples: list[tuple[Any, Any]]) -> tuple[Any, Any]:
     parts = [X for X, _ in samples]
     if hasattr(parts[0], "detach"):
         return sys.modules["torch"].stack(parts), labels
-    return (parts if isinstance(parts[0], str | bytes) or not hasattr(parts[0], "__len__") else np.stack(parts)), labels
+    if isinstance(parts[0], str | bytes) or not hasattr(parts[0], "__len__"):
+        return parts, labels
+    shapes = {np.shape(part) for part in parts}
+    if len(shapes) > 1:
+        raise InputError(f"samples of a stream have one shape, but these have {', '.join(map(str, sorted(shapes)))}")
+    return np.stack(parts), labels
 
 
 def _pair(batch: Any, number: int, features: str | None, label: str | None) -> tuple[Any, Any]:
     if isinstance(batch, Mapping):
         return batch[_key(batch, features, FEATURE_KEYS, "features")], batch[_key(batch, label, LABEL_KEYS, "label")]
+    if is_table(batch):
+        names = getattr(batch, "column_names", None) or list(getattr(batch, "columns", [])) or batch.schema.names
+        return own_table(batch, Columns(_key(dict.fromkeys(names), label, LABEL_KEYS, "label"), "", features))
     if isinstance(batch, tuple | list) and len(batch) == 2:
         return batch[0], batch[1]
     many = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
-    raise InputError(f"batch {number} must be (X, y) or a dict of columns, but is a {type(batch).__name__}{many}")
+    raise InputError(
+        f"batch {number} must be (X, y), a dict of columns or a table, but is a {type(batch).__name__}{many}"
+    )
 
 
 def _key(batch: Mapping[Any, Any], wanted: str | None, usual: Sequence[str], what: str) -> str:
@@ -189,18 +221,12 @@ def _numbers(y: Any, names: Sequence[str] | None) -> Any:
     """Return labels as numbers: those of names, where they are text."""
     if hasattr(y, "detach"):
         return y
-    labels = as_array(y)
-    if labels.dtype.kind not in "USTO":
+    labels = label_array(y)
+    if not is_text(labels):
         return labels
-    if labels.dtype.kind in "SO":
-        labels = np.array([v.decode() if isinstance(v, bytes) else v for v in labels.tolist()])
     if names is None:
         raise InputError("labels are text: give class_names, in the order that all parties agree on")
-    known = {name: number for number, name in enumerate(names)}
-    unknown = [label for label in labels.tolist() if label not in known]
-    if unknown:
-        raise InputError(f"the label '{unknown[0]}' is none of the classes {', '.join(names)}")
-    return np.array([known[label] for label in labels.tolist()], np.int64)
+    return label_numbers(labels, names)
 
 
 def _number_of_classes(batches: Any, given: int | None, names: Sequence[str] | None, label: str | None) -> int:
@@ -255,15 +281,20 @@ def _frozen(torch: Any, module: Any, device: Any) -> Iterator[Callable[[Any], An
     training = {part: part.training for part in module.modules()}
     first = next(iter(module.parameters()), None)
     home = first.device if first is not None else torch.device("cpu")
-    where = torch.device(device) if device is not None else home
+    where = device_of(device) if device is not None else home
     if where != home:
         module.to(where)
     module.eval()
     try:
         with torch.inference_mode():
-            yield lambda X: module(torch.as_tensor(X).to(where))
+            yield lambda X: module(_like(first, torch.as_tensor(X).to(where)))
     finally:
         for part, was in training.items():
             part.training = was
         if where != home:
             module.to(home)
+
+
+def _like(weights: Any, X: Any) -> Any:
+    """Return a batch of floats in the type of a module's weights; what is whole (pixels, tokens) stays."""
+    return X.to(weights.dtype) if weights is not None and X.is_floating_point() else X

@@ -60,7 +60,7 @@ class LedgerMachine(RuleBasedStateMachine):
         X, y = data(seed, n, grid=True)
         part = Statistics.of(X, y, self.spec, n_classes=C)
         if client in self.model:
-            with pytest.raises(LedgerError, match="is in the ledger already"):
+            with pytest.raises(LedgerError, match="is already in the ledger"):
                 self.ledger.join(client, part)
         else:
             self.ledger.join(client, part)
@@ -328,5 +328,5 @@ def test_a_folded_ledger_does_not_grow_with_its_clients() -> None:
 
 
 def test_ledgers_of_nothing_are_refused() -> None:
-    with pytest.raises(InputError, match="n_classes and dim must be 1 or more"):
+    with pytest.raises(InputError, match="must be a whole number of at least 1, not 0"):
         Ledger(SPEC, n_classes=3, dim=0)

@@ -88,7 +88,8 @@ class Shrinkage:
         if dof <= 0:
             raise NotEnoughDataError(
                 f"{self} shrinkage scales with the spread inside classes, but no class has two samples (or two rows of "
-                "client means) to measure it from: give an absolute shrinkage, more means per client, or another head"
+                "client means, of two clients) to measure it from: let more clients take part, give an absolute "
+                "shrinkage, more means per client, or another head"
             )
         if self.kind == "automatic":
             return 1.0, 0.5 * trace / dof

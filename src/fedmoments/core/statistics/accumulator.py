@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmoments.core.floats import is_single
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.cell_sums import CellSums, ExactSums, sample_keys
-from fedmoments.core.statistics.checks import check_features, check_labels, running_positions
+from fedmoments.core.statistics.checks import check_features, check_labels, check_sizes, running_positions
 from fedmoments.core.statistics.fixed_point import SLACK, FixedPoint
 from fedmoments.core.statistics.moments import Layout, Moment, cell_sums, moment
 from fedmoments.core.statistics.shares import deal_shares
@@ -100,8 +100,7 @@ class Accumulator:
         fixed_point: FixedPoint | None = None,
         client: str | None = None,
     ) -> None:
-        if n_classes < 1:
-            raise InputError(f"n_classes must be 1 or more, not {n_classes}")
+        n_classes, dim = check_sizes(n_classes, dim)
         self.spec, self.n_classes, self.dim, self.seed = spec.settled(n_classes), n_classes, dim, seed
         self.fixed_point, self.client = fixed_point, client
         self._sums: CellSums = ExactSums(fixed_point) if fixed_point else FloatSums()

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.notebook import html_table
+from fedmoments.core.statistics.checks import check_sizes
 from fedmoments.core.statistics.fixed_point import FixedPoint
 from fedmoments.core.statistics.moments import Layout, cell_sums, moment
 from fedmoments.core.statistics.relabelling import relabelled
@@ -70,8 +71,7 @@ class Ledger:
         fixed_point: FixedPoint | None = None,
         fold: bool = False,
     ) -> None:
-        if n_classes < 1 or dim < 1:
-            raise InputError(f"n_classes and dim must be 1 or more, not {n_classes} and {dim}")
+        n_classes, dim = check_sizes(n_classes, dim)
         self.spec = spec.with_plan(spec.sketch and spec.sketch.settled(n_classes))
         self.n_classes, self.dim = n_classes, dim
         self.fixed_point, self.fold = fixed_point, fold

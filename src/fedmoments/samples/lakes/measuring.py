@@ -100,7 +100,7 @@ def measure_files(
             progress(done, len(files))
 
     if manifest is None:
-        return Accumulator.from_bytes(engine.total([str(file) for file in files], plan, tick)).statistics()
+        return _statistics(engine.total([str(file) for file in files], plan, tick), paths)
     kept = Manifest(Path(manifest), plan, files)
     done = kept.done
     try:
@@ -110,7 +110,13 @@ def measure_files(
     finally:
         if kept.done:
             kept.write()
-    return Accumulator.from_bytes(kept.carry.total()).statistics()
+    return _statistics(kept.carry.total(), paths)
+
+
+def _statistics(total: bytes, paths: Paths) -> Statistics:
+    if not total:
+        raise InputError(f"there is nothing to measure: no file of {paths!s:.200} has a row")
+    return Accumulator.from_bytes(total).statistics()
 
 
 def class_names_of(paths: Paths, label: str = "label") -> tuple[tuple[str, ...], int]:

@@ -63,20 +63,25 @@ class FilesPlan:
 
 
 def measure_shard(path: str, plan: FilesPlan) -> bytes:
-    """Return the accumulator of a file as bytes; called on whatever machine can read the path."""
+    """Return the accumulator of a file as bytes, none where it has no row; called on whatever machine can read it."""
     with precision(plan.precision):
-        return _measured(Path(path), plan).to_bytes()
+        made = _measured(Path(path), plan)
+    return made.to_bytes() if made is not None else b""
 
 
 def joined(one: bytes, other: bytes) -> bytes:
-    """Return two shards as one."""
+    """Return two shards as one; those of files without a row add nothing."""
+    if not one or not other:
+        return one or other
     return Accumulator.from_bytes(one).merge(Accumulator.from_bytes(other)).to_bytes()
 
 
-def _measured(path: Path, plan: FilesPlan) -> Accumulator:
+def _measured(path: Path, plan: FilesPlan) -> Accumulator | None:
     made: Accumulator | None = None
     try:
         for X, y in _features(path, plan):
+            if not len(X):
+                continue
             if made is None:
                 made = Accumulator(
                     plan.spec, n_classes=plan.n_classes, dim=X.shape[1], seed=plan.seed, fixed_point=plan.fixed_point,
@@ -85,8 +90,6 @@ def _measured(path: Path, plan: FilesPlan) -> Accumulator:
             made.update(X, _numbers(y, plan))
     except InputError as error:
         raise type(error)(f"{path}: {error}") from error
-    if made is None:
-        raise InputError(f"{path} has no row: drop it from what is measured")
     return made
 
 

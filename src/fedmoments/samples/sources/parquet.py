@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.core.maps import TableMap
-from fedmoments.core.parties import number_columns
+from fedmoments.core.parties import ROW_NUMBERS, number_columns
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
@@ -88,7 +88,8 @@ class _Parquet:
             self.source = arrow.dataset(path, format="parquet")
         except (ValueError, OSError) as error:  # Arrow's errors are these
             raise FileFormatError(f"{path} is not a sound Parquet file ({error})") from error
-        self.path, self.names = path, list(self.source.schema.names)
+        self.path = path
+        self.names = [name for name in self.source.schema.names if not name.startswith(ROW_NUMBERS)]
         self.numbers = number_columns(self.source.schema)
 
     def class_names(self, label: str) -> Sequence[str]:
