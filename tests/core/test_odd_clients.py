@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "masked features": (lambda: two(np.ma.array(X, mask=X > 3), Y), r"client 'a': \d+ of 120 entries are masked"),
     "masked labels": (lambda: two(X, np.ma.array(Y, mask=Y == 0)), "client 'a': 10 of 30 entries are masked"),
     "text features": (lambda: two(np.full((N, D), "q"), Y), "client 'a': features must be numbers; sample 0 holds 'q'"),
-    "missing feature": (lambda: two(np.where(X > 3, None, X.astype(object)), Y), "client 'a': features must be finite"),
+    "missing feature": (lambda: two([[None, *row] for row in X.tolist()], Y), "client 'a': features must be finite"),
     "missing label": (
         lambda: two(X, [None, *Y[1:].tolist()]),
         "client 'a': labels must be whole numbers, but sample 0 has nan",
