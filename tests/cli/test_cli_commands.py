@@ -324,3 +324,16 @@ def test_simulate_takes_the_split_that_was_written(run: Any, features: str) -> N
     assert {split["clients"] for split in by_file["splits"]} == {7}
     for row, other in zip(by_file["rows"], drawn["rows"], strict=True):
         assert row["accuracy"] == other["accuracy"]
+
+
+def test_a_split_of_samples_that_are_held_out_from_goes_into_simulate(run: Any) -> None:
+    share = ("--test-share", "0.4", "--seed", "3")
+    run("split", "digits", "--split", "dirichlet:0.5", "--clients", "6", *share, "-o", "six.split")
+    simulated = ("digits", "--encoder", "untrained:squeezenet-1.1", "--size", "32", "--heads", "fedncm", "--seeds", "1")
+    same = [
+        document(run("simulate", *simulated, *share, "--split", how, *more, "-o", f"out-{place}", "--json"))
+        for place, (how, more) in enumerate([("file:six.split", ()), ("dirichlet:0.5", ("--clients", "6"))])
+    ]
+    assert [found["data"]["train"] for found in same] == [1078, 1078]
+    assert same[0]["rows"][0]["accuracy"] == same[1]["rows"][0]["accuracy"]
+    assert "the same --test-share and --seed" in run("simulate", *simulated, "--split", "six.split", code=2).stderr

@@ -154,7 +154,7 @@ def test_a_split_of_other_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"something else")
     with pytest.raises(FileFormatError):
         parse_split(f"file:{tmp_path / 's'}").apply(Y)
-    with pytest.raises(InputError, match="there is no file nowhere: 'fedmoments split FEATURES --out PATH' writes one"):
+    with pytest.raises(InputError, match="there is no file nowhere: 'fedmoments split DATA --out PATH' writes one"):
         parse_split("file:nowhere")
 
 

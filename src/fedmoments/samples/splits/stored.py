@@ -12,7 +12,7 @@ __all__: list[str] = []
 def _path(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_file():
-        raise InputError(f"there is no file {text}: 'fedmoments split FEATURES --out PATH' writes one")
+        raise InputError(f"there is no file {text}: 'fedmoments split DATA --out PATH' writes one")
     return path
 
 
@@ -21,7 +21,8 @@ def _stored(request: Request, path: Path) -> Split:
     if len(split.clients) != len(request.y):
         raise InputError(
             f"the split {path} divides {len(split.clients):,} samples, but these data have {len(request.y):,} training "
-            "samples: it was made for other data, or for another test share or seed of them"
+            "samples: it was made for other data, or for another test share or seed of them. Give 'fedmoments split' "
+            "and this command the same --test-share and --seed"
         )
     return split
 
