@@ -129,7 +129,7 @@ def test_merged_weights_are_a_plain_encoder_with_the_same_features(
 
 
 def test_what_adapters_cannot_be_is_refused(encoder: Any, parts: Any, start: Start) -> None:
-    with pytest.raises(InputError, match="adapter must be none, or lora:RANK"):
+    with pytest.raises(InputError, match="adapter must be none, lora:RANK"):
         TuningPlan(stage="ft", adapter="lora")
     with pytest.raises(InputError, match="stage 'lp' does not train"):
         TuningPlan(adapter="lora:2")

@@ -27,6 +27,9 @@ BATCHNORMS = ("frozen", "averaged")
 #: What may be done to images before a client trains on them.
 AUGMENTATIONS = ("flip", "crop")
 
+#: Parts of an encoder that are trained in its place.
+ADAPTERS = ("lora", "prompt")
+
 _number = partial(option, group="Tuning")
 
 # What numbers may be: the least of whole ones; lowest and highest of others, and the wording of an error.
@@ -111,7 +114,7 @@ class TuningPlan:
         temperature could be chosen by, has 1, or the size of the features, in both cases.
     adapter
         ``none`` trains the encoder as a whole in ``ft`` and ``feat``; ``lora:8`` trains and sends changes of rank 8 of
-        its linear layers, and leaves the rest as it is.
+        its linear layers, ``prompt:8`` eight tokens beside the patches of an image, and leaves the rest as it is.
     augment
         ``none``, or what is done to images before each step of ``ft`` and ``feat``: ``flip`` mirrors half of them,
         ``crop`` takes a random part, ``flip,crop`` does both.
@@ -180,7 +183,9 @@ class TuningPlan:
         shown="chosen where lr is; else 0.1 for normalised heads, 1 for others",
     )
     adapter: str = _number(
-        "none", "Train only low-rank changes of the encoder's linear layers: lora:RANK.", metavar="none|lora:RANK"
+        "none",
+        "Train only low-rank changes of the encoder's linear layers, lora:RANK, or visual prompts, prompt:NUMBER.",
+        metavar="none|lora:RANK|prompt:N",
     )
     augment: str = _number(
         "none", "Change images at random before each step: flip, crop, or flip,crop.", metavar="none|flip,crop"
@@ -204,7 +209,7 @@ class TuningPlan:
             if getattr(self, name) not in known:
                 raise UnknownNameError(name, str(getattr(self, name)), known)
         self._check_numbers()
-        self.adapter_rank, self.augmentations  # noqa: B018 - checks them
+        self.adapter_part, self.augmentations  # noqa: B018 - checks them
         for name in ("replacement", "dropout"):
             if type(getattr(self, name)) is not bool:
                 raise InputError(f"{name} must be true or false, not {getattr(self, name)!r}")
@@ -269,22 +274,30 @@ class TuningPlan:
         return frozenset(self.augment.split(","))
 
     @property
-    def adapter_rank(self) -> int:
-        """Rank of the adapters; 0 without any.
+    def adapter_part(self) -> tuple[str, int]:
+        """Which part of the encoder is trained: ``lora`` and a rank, ``prompt`` and a number, or all of it.
 
         Examples
         --------
-        >>> TuningPlan(stage="ft", adapter="lora:8").adapter_rank, TuningPlan().adapter_rank
-        (8, 0)
+        >>> TuningPlan(stage="ft", adapter="lora:8").adapter_part, TuningPlan().adapter_part
+        (('lora', 8), ('none', 0))
         """
         if self.adapter == "none":
-            return 0
-        kind, _, rank = str(self.adapter).partition(":")
-        if kind != "lora" or not rank.isdecimal() or int(rank) < 1:
-            raise InputError(f"adapter must be none, or lora:RANK such as lora:8, not {self.adapter!r}")
+            return "none", 0
+        kind, _, size = str(self.adapter).partition(":")
+        if kind not in ADAPTERS or not size.isdecimal() or int(size) < 1:
+            raise InputError(
+                "adapter must be none, lora:RANK such as lora:8, or prompt:NUMBER such as prompt:8, not "
+                f"{self.adapter!r}"
+            )
         if self.stage == "lp":
             raise InputError("adapters are of the encoder, which stage 'lp' does not train: take 'ft' or 'feat'")
-        return int(rank)
+        return kind, int(size)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a part of the encoder is trained and sent, and the rest stays."""
+        return self.adapter != "none"
 
     @property
     def step(self) -> float:

@@ -257,7 +257,7 @@ def _prices(
 
     flops = forward_flops(encoder)
     before = Bill(up=sent, up_formula=float(sent), flops=flops * status.samples if sent else 0.0)
-    sent_each_way = _trained(plan, start, encoder) if plan.adapter_rank else parameter_count(encoder)
+    sent_each_way = _trained(plan, start, encoder) if plan.adapts else parameter_count(encoder)
     return Prices(start.width, len(start.present), sent_each_way, flops, before, frozen=broadcast)
 
 

@@ -20,7 +20,7 @@ from fedmoments.study.probing import PROBE, refit
 from fedmoments.tuning import TuningPlan
 from fedmoments.tuning.engine import Arrays, Engine
 from fedmoments.tuning.network import NetworkEngine, parameter_count, prepare_all, save_encoder
-from fedmoments.tuning.start import BIAS, WEIGHTS
+from fedmoments.tuning.start import BIAS, WEIGHTS, random_start
 
 __all__ = ["NetworkRun", "PreparedSamples"]
 
@@ -74,7 +74,7 @@ class NetworkRun:
     """
 
     def __init__(self, world: World, plan: TuningPlan, start: str) -> None:
-        begun = world.begin(start, plan, parameter_count(world.encoded.encoder))
+        begun = self._fitted_in(world, plan, start).begin(start, plan, parameter_count(world.encoded.encoder))
         self.world, self.plan = world, plan
         self.start, self.temperatures, self.prices = begun.start, begun.temperatures, begun.prices
         train, test, y = world.prepared.train, world.prepared.test, world.features.train.y
@@ -90,8 +90,22 @@ class NetworkRun:
         )
         self.engine: Engine = self._network
         self.arrays = self._network.initial()
-        if plan.adapter_rank:
+        if plan.adapts:
             self.prices = replace(self.prices, encoder_parameters=self._network.encoder_parameters)
+
+    @staticmethod
+    def _fitted_in(world: World, plan: TuningPlan, start: str) -> World:
+        """Return the federation that a head is fitted in: behind new prompts, which change features, where it has some.
+
+        Clients know the prompts, which are public, before they measure: it is the same one upload.
+        """
+        if plan.adapter_part[0] != "prompt" or start not in world.methods:
+            return world
+        any_start = random_start(world.features.dim, world.present, seed=0)
+        threads, device = world.config.threads or 1, world.config.device
+        engine = NetworkEngine(plan, any_start, world.encoded.encoder, {}, threads=threads, device=device)
+        first = engine.initial()
+        return world.behind(*(engine.features(first, part) for part in (world.prepared.train, world.prepared.test)))
 
     def refits(self, arrays: Arrays) -> tuple[dict[str, float | None], Probe | None]:
         """Return the accuracy of closed-form heads on the tuned features, and of the probe before and after."""

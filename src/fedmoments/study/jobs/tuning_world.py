@@ -101,6 +101,12 @@ class World:
             )
         return self._federations[validation]
 
+    def behind(self, train: NDArray[Any], test: NDArray[Any]) -> "World":
+        """Return the same federation with other features (n, d) of its samples."""
+        given = self.features
+        features = replace(given, train=replace(given.train, X=train), test=replace(given.test, X=test))
+        return World(self.config, replace(self.encoded, features=features), self.seed, self.prepared)
+
     def _without(self, validation: float) -> Split:
         """Return the split without the samples of validation shares."""
         clients = self.split.clients.copy()

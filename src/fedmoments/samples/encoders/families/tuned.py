@@ -82,6 +82,7 @@ def write_tuned(path: Any, encoder: Encoder, state: Mapping[str, NDArray[Any]]) 
     0.0
     """
     own = {name: tensor.detach().cpu().numpy() for name, tensor in body_of(encoder).state_dict().items()}
+    own |= {name: array for name, array in state.items() if _is_prompts(name)}
     _check_names(path, state, own)
     floating = {name: array for name, array in own.items() if array.dtype.kind == "f"}
     tensors = {name: np.ascontiguousarray(state.get(name, array), array.dtype) for name, array in floating.items()}
@@ -132,6 +133,25 @@ def _check_names(path: Any, state: Mapping[str, Any], own: Mapping[str, NDArray[
             )
 
 
+def _is_prompts(name: str) -> bool:
+    from fedmoments.samples.encoders.modules.prompts import PROMPTS
+
+    return name.rpartition(".")[2] == PROMPTS
+
+
+def _add_prompts(path: Path, body: Any, tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Give a plain network the prompts that a file holds, if it holds any."""
+    from fedmoments.samples.encoders.modules.prompts import add_prompts
+
+    torch = require("torch", f"The encoder '{_PREFIX}{path}'", "torch")
+    for name, array in tensors.items():
+        if _is_prompts(name):
+            try:
+                add_prompts(body, torch.from_numpy(array))
+            except InputError as error:
+                raise FileFormatError(f"{path} holds prompts that do not fit its encoder: {error}") from error
+
+
 def _file(name: str) -> Path:
     path = Path(name.removeprefix(_PREFIX)).expanduser()
     if not path.is_file():
@@ -146,6 +166,7 @@ def _load(argument: str, options: Options) -> Encoder:
     torch = require("torch", f"The encoder '{name}'", "torch")
     base = _base(path, header, options)
     body = body_of(base)
+    _add_prompts(path, body, tensors)
     _check_names(path, tensors, {key: value.numpy() for key, value in body.cpu().state_dict().items()})
     body.load_state_dict({key: torch.from_numpy(array) for key, array in tensors.items()}, strict=False)
     return renewed(name, base, body, options)

@@ -4,6 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedmoments.samples.encoders.modules.prompts import prompts_of
+
 __all__ = ["ClipImages", "VisionStates"]
 
 
@@ -23,7 +25,8 @@ class VisionStates(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         if not hasattr(self.model, "get_image_features"):
             states: Tensor = self.model(pixel_values=pixels).last_hidden_state
-            return states
+            prompts = prompts_of(self.model)
+            return states if prompts is None else states[:, : states.shape[1] - len(prompts)]
         features = self.model.get_image_features(pixel_values=pixels)
         # Since transformers 5 this is an output with the projected vector as its pooled one.
         vector: Tensor = features if isinstance(features, Tensor) else features.pooler_output

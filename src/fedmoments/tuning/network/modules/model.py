@@ -21,6 +21,7 @@ from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.network.modules.head import TorchHead
 from fedmoments.tuning.network.modules.lora import adapt, merged_weights
 from fedmoments.tuning.network.modules.networks import network_of, normalising, taking_part
+from fedmoments.tuning.network.modules.prompting import prompt
 from fedmoments.tuning.start import BIAS, WEIGHTS, Start
 
 __all__ = ["ENCODER", "LocalRound", "TunedModel", "mean_gradient", "train_locally"]
@@ -81,8 +82,9 @@ class TunedModel:
 
     def _train_encoder(self, plan: TuningPlan) -> None:
         """Let the encoder's parameters be trained, and with averaged batch normalisation send its running values."""
-        rank = plan.adapter_rank
-        named = adapt(self.network, rank, plan.seed) if rank else taking_part(self.network)
+        kind, size = plan.adapter_part
+        parts = {"lora": adapt, "prompt": prompt}
+        named = parts[kind](self.network, size, plan.seed) if plan.adapts else taking_part(self.network)
         self.trained |= {ENCODER + name: parameter for name, parameter in named.items()}
         if plan.batchnorm == "averaged":
             layers = normalising(self.network)
