@@ -86,7 +86,7 @@ def test_a_tuned_encoder_runs_on_onnx_with_the_same_fingerprint(tuned: Any, tmp_
 
 def test_what_is_not_a_tuned_encoder_is_refused(encoder: Any, tuned: Any, tmp_path: Path) -> None:
     _, arrays, _, path = tuned
-    with pytest.raises(InputError, match=r"in no file: there is no .*missing"):
+    with pytest.raises(InputError, match=r"the file .*missing does not exist"):
         load_encoder(f"tuned:{tmp_path / 'missing'}")
     with pytest.raises(InputError, match="was tuned with size 40"):
         load_encoder(f"tuned:{path}", size=64)
