@@ -24,9 +24,13 @@ PAGES = {
     "privacy/poison.md": "poison",
     "privacy/deployment.md": "deployment",
     "federation.md": "federation",
+    "living.md": "living",
     "wire.md": "wire",
+    "../README.md": "readme",
 }
 TABLES = ("privacy.md", "federation.md")
+#: Of this page, every sentence of one part counts, and of the rest none.
+PART = {"../README.md": ("## What it promises", "## How it compares")}
 WORDS = re.compile(
     r"\b(never|refuse[sd]?|cannot|nobody|nothing|at most|only|exactly|bit for bit|withheld|hidden|erased|overwritten|"
     r"survives?|declined|rewritten|checked|noticed?|stops|drawn|remembers|cannot be)\b",
@@ -66,7 +70,11 @@ def sentences(page: str) -> list[tuple[str, bool]]:
 
 def promised(page: str) -> list[str]:
     """Return what has the words of a promise, in order."""
-    told = sentences((ROOT / "docs" / page).read_text("utf-8"))
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    if page in PART:
+        first, after = PART[page]
+        return [sentence for sentence, _ in sentences(text[text.index(first) : text.index(after)])]
+    told = sentences(text)
     return list(dict.fromkeys(text for text, is_row in told if (is_row and page in TABLES) or WORDS.search(text)))
 
 

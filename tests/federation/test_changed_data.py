@@ -16,13 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.federation.living import DIM, Party, ask, enrol, held, loaded, new_ledger, write_features
 
-from fedmoments.errors import FileFormatError, InputError
+from fedmoments.errors import FileFormatError, InputError, PolicyError
+from fedmoments.federation.flower.node import identity_of
 from fedmoments.federation.outbox import Outbox
-from fedmoments.federation.outbox.differences import changed_samples, sample_keys
+from fedmoments.federation.outbox.differences import (
+    changed_samples,
+    require_wide_change,
+    sample_keys,
+    thin_parts,
+)
 from fedmoments.federation.own_memory import FORGOTTEN, HELD_OUT, forget, remembered_data
 from fedmoments.federation.store import FederationStore
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.digests import sample_digests
+from fedmoments.settings.policy import PolicyRules
+from fedmoments.wire import decode, unpack_bundle
 
 CLASSES = ("cat", "dog", "yak")
 
@@ -122,7 +130,9 @@ def test_what_is_held_out_stays_held_out_whatever_comes_or_goes(tmp_path: Path) 
         remembered_data(one.settings, keep=False)
 
 
-def test_a_difference_of_few_samples_is_refused_and_named_to_its_own_party_only(ledger: Path) -> None:
+def test_a_difference_of_few_samples_is_refused_and_named_to_its_own_party_only(tmp_path: Path) -> None:
+    ledger = tmp_path / "means"
+    new_ledger(ledger, CLASSES)
     one = party(ledger, {"cat": 9, "dog": 8}, policy={"min_count": 3})
     ask(ledger, one)
     before = held(ledger)
@@ -155,6 +165,106 @@ def test_a_difference_from_any_former_version_must_be_wide(ledger: Path) -> None
     assert "1 of cat" in offer.declined[0]["details"]
     note.unlink()
     assert ask(ledger, one).clients == ("clinic",)  # the very samples of the first version tell nothing new
+
+
+def sent_rows(offer: Any, terms: Any, one: Party) -> Any:
+    """Return the sums of all means that an offer holds, as whoever reads it has them."""
+    (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=9)
+    key = identity_of(one.settings, one.name).public
+    return decode(bytes(item), terms.agreement, key_of=lambda _: key).statistics.rows.block_sums()
+
+
+def test_samples_that_are_added_do_not_stand_alone_in_one_of_several_means(tmp_path: Path) -> None:
+    """Five more samples are dealt to four means: three of these change by one sample, which is the difference."""
+    terms = new_ledger(tmp_path / "ledger", CLASSES, means_per_client=4)
+    X = np.random.default_rng(1).normal(size=(45, DIM)).astype(np.float32)
+
+    def write(cats: int) -> str:
+        y, path = np.repeat([0, 1], [cats, 20]), tmp_path / f"{cats}.npz"
+        held_out: Any = {"x_test": X[:2], "y_test": [0, 1], "classes": np.array(CLASSES[:2])}
+        np.savez(path, x_train=np.concatenate([X[:cats], X[25:]]), y_train=y, **held_out)
+        return str(path)
+
+    one = Party("clinic", tmp_path / "clinic", write(20), {"policy": {"min_count": 5}})
+    enrol(tmp_path / "ledger", one)
+    before = sent_rows(ask(tmp_path / "ledger", one), terms, one)
+    one.data = write(25)
+    offer = one.offer(terms)
+    assert offer.clients == ()
+    assert "1 of cat" in offer.declined[0]["details"]
+    one.changes["policy"] = {"min_count": 5, "small_changes": True}
+    after = sent_rows(one.offer(terms), terms, one)  # what the rule is for: differences of rows are samples
+    differences = (after[:, None] - before).reshape(-1, 1, DIM)
+    assert (np.abs(differences - X[20:25]).max(axis=2) < 1e-6).any(axis=0).sum() >= 3
+
+
+def test_no_sum_of_several_versions_is_over_few_samples(ledger: Path) -> None:
+    """Any two of five versions differ widely, and v1 − v2 + v4 − v5 is one sample."""
+    X = np.random.default_rng(0).normal(size=(31, DIM)).astype(np.float32)
+    alone, first, second, third = np.split(np.arange(26), [1, 6, 16])
+    whole = np.arange(26, 31)
+    histories = [(alone, first), (first, second), (third,), (second, third), (third, first)]
+    versions = [np.concatenate([whole, *parts]) for parts in histories]
+    sums = [X[rows].sum(axis=0, dtype=np.float64) for rows in versions]
+    assert np.allclose(sums[0] - sums[1] + sums[3] - sums[2], X[0], atol=1e-5)
+    keys = [sample_keys(X[rows], np.zeros(len(rows), np.int64)) for rows in versions]
+    pairs = [changed_samples(a, b)[0] for place, a in enumerate(keys) for b in keys[:place]]
+    assert min(pairs) >= 5
+    terms, rules = _terms(ledger), PolicyRules(min_count=5)
+    told = 0
+    for place, now in enumerate(keys):
+        try:
+            require_wide_change(keys[:place], now, terms, "clinic", rules)
+        except PolicyError:
+            continue
+        told += 1
+    assert told < len(keys)
+
+
+def test_copies_of_one_sample_are_no_wide_change(ledger: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(21, DIM))
+    before, after = X[:20], np.concatenate([X[:20], np.tile(X[20], (5, 1))])
+    former, now = (sample_keys(rows, np.zeros(len(rows), np.int64)) for rows in (before, after))
+    with pytest.raises(PolicyError, match="differs from one that it sent"):
+        require_wide_change([former], now, _terms(ledger), "clinic", PolicyRules(min_count=5))
+
+
+def test_a_second_moment_of_few_changed_samples_is_not_told(ledger: Path) -> None:
+    """Of five changed samples behind a ReLU, rows of the difference of two grams are samples."""
+    terms = _terms(ledger)
+    X, y = np.random.default_rng(0).normal(size=(60, DIM)), np.repeat([0, 1, 2], 20)
+    rules = PolicyRules(min_count=5)
+
+    def change(rows: Any, **more: Any) -> None:
+        keys = (sample_keys(X[: 2 * 20], y[: 2 * 20]), sample_keys(X[rows], y[rows]))
+        require_wide_change(keys[:1], keys[1], terms, "clinic", PolicyRules(min_count=5, **more))
+
+    with pytest.raises(PolicyError, match="second moments differ") as caught:
+        change(np.arange(5, 40))
+    assert "5 of cat" in caught.value.__notes__[0]
+    assert "cat" not in str(caught.value)
+    change(np.arange(5, 40), small_changes=True)
+    change(np.arange(6, 40))  # more than there are columns
+    change(np.arange(60))  # a whole class is what a first version tells
+    change(np.arange(20, 40))
+    require_wide_change(
+        [sample_keys(X, y)], sample_keys(X[5:], y[5:]), new_ledger(ledger.parent / "m", CLASSES), "", rules
+    )
+
+
+@given(st.lists(st.sets(st.integers(0, 11), min_size=1), min_size=2, max_size=5), st.integers(1, 4))
+def test_whatever_is_computed_of_versions_that_pass_is_over_enough_samples(sets: list[set[int]], fewest: int) -> None:
+    """Law: in every history that passes, the least that sums can be combined to is a cell of ``fewest`` samples."""
+    X = np.eye(12)
+    sent: list[bytes] = []
+    shown: list[set[int]] = []
+    for rows in sets:
+        now = sample_keys(X[sorted(rows)], np.zeros(len(rows), np.int64))
+        if len(rows) >= fewest and (not sent or not thin_parts(sent, now, fewest)):
+            sent.append(now)
+            shown.append(rows)
+    cells = Counter(tuple(sample in rows for rows in shown) for sample in range(12))
+    assert all(n >= fewest for pattern, n in cells.items() if any(pattern))
 
 
 def _terms(ledger: Path) -> Any:

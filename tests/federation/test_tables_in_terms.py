@@ -111,9 +111,16 @@ def test_what_a_party_sends_is_what_it_measures_behind_the_table(run: Any, tmp_p
     shown = run(*audit).stdout
     assert "table: 9 columns, 7 of them counts of categories and gaps" in shown
     found = json.loads(run(*audit, "--json").stdout)
-    sentences = " ".join(finding["sentence"] for finding in found["contributions"][0]["after"]["findings"])
-    assert "how many samples of each class have each of 7 categories and gaps" in sentences
-    assert "that somebody of a class has a rare category" in sentences  # the attic
+    before, after = (
+        " ".join(finding["sentence"] for finding in found["contributions"][0][when]["findings"])
+        for when in ("before", "after")
+    )
+    assert "how many samples of each class have each of 7 categories and gaps" in after
+    assert "that somebody of a class has a rare category" in before  # the attic
+    assert "rare category" not in after
+    sent = held(tmp_path / "first")  # of both clinics, each of which hides its own
+    for counts, n in zip(sent.sums[:, list(terms.map_outline.counted)].round().tolist(), sent.counts, strict=True):
+        assert all(count in (0, n) or 5 <= count <= n - 5 for count in counts)
     assert terms.map_outline.counted == (1, 3, 4, 5, 6, 7, 8)
     assert not terms.map_outline.expands
 

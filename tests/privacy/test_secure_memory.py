@@ -130,7 +130,7 @@ def test_a_memory_belongs_to_one_key_and_to_its_owner(tmp_path: Path) -> None:
 
 def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database at all, but long enough to be looked at" * 100)
-    with pytest.raises(FileFormatError, match="is not a helper's memory, or is damaged"):
+    with pytest.raises(FileFormatError, match="is no helper's memory, or is damaged"):
         Helper(HelperKey.generate(), minimum=3, path=tmp_path / "text")
     Outbox(tmp_path).close()
     with pytest.raises(FileFormatError, match="but no helper's memory"):

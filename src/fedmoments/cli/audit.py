@@ -158,18 +158,25 @@ def _of_data(study: StudySettings, rules: Mapping[str, Any], agreed: Any, asked:
         given = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
         dim = asked.project or choose_encoder(study, data.modality, given).dim
         labels, names, behind = data.train.labels, data.class_names, None  # a projection of ours is linear
-    features = None
-    shown = spec.has_sketch or (behind is not None and behind.counted)
-    if data.modality == "features" and shown and asked.project is None:
-        features = _behind_map(data.train.items, agreed)
-    report = Audit.of(labels, spec, dim, ClientPolicy.from_dict(rules), names, features=features, behind=behind)
+    features = shown = None
+    chosen = ClientPolicy.from_dict(rules)
+    if data.modality == "features" and _tells_more(spec, behind) and asked.project is None:
+        features, shown = (_behind_map(data.train.items, labels, agreed, spec, n) for n in (1, chosen.min_count))
+    report = Audit.of(labels, spec, dim, chosen, names, features=features, shown=shown, behind=behind)
     return _Contribution(study.data, report.before, report.after, report.withheld, report.policy)
 
 
-def _behind_map(X: Any, terms: Any) -> Any:
-    """Return features as they are measured under these terms, if there are any."""
+def _tells_more(spec: Any, behind: Any) -> bool:
+    """Say whether features tell more of what a contribution reveals than its labels do."""
+    return bool(spec.has_sketch or {"class_grams", "gram"} & spec.moments or (behind and behind.counted))
+
+
+def _behind_map(X: Any, y: Any, terms: Any, spec: Any, fewest: int) -> Any:
+    """Return features as they are measured under these terms, if there are any, without values that fewer have."""
+    from fedmoments.privacy.rare_values import Shown
+
     feature_map = None if terms is None else terms.fingerprint.feature_map
-    return feature_map(X) if feature_map else X
+    return Shown(X, y, feature_map, spec.moments, fewest)[:]
 
 
 def _of_client(path: Path, terms: Any) -> list[_Contribution]:
@@ -189,8 +196,10 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     for client in holdings.clients:
         chosen, own = chooser.choose(client), holdings.train(client)
         asked = (terms.spec, terms.dim, policy, terms.classes)
-        shown = terms.spec.has_sketch or terms.map_outline.counted
-        X = [_behind_map(samples.X, terms) if shown else None for samples in (own, chosen.held)]
+        X = [None, None]
+        if _tells_more(terms.spec, terms.map_outline):
+            pairs = ((own, 1), (chosen.held, policy.min_count))
+            X = [_behind_map(samples.X, samples.y, terms, terms.spec, fewest) for samples, fewest in pairs]
         before = asked_for(own.y, *asked, features=X[0], behind=terms.map_outline)
         after = leaving(chosen.held.y, *asked, features=X[1], behind=terms.map_outline)
         kept_back = Withheld(**chosen.notes["kept_back"])
@@ -248,7 +257,7 @@ def _show_one(contribution: _Contribution) -> None:
 
 def _show_many(contributions: list[_Contribution]) -> None:
     columns = ["client", "samples", "exposed", "withheld", "exposed then", "weak then"]
-    kinds = ("sample", "pair", "values", "inversion", "membership")
+    kinds = ("sample", "pair", "alone", "values", "inversion", "membership")
     rows = [
         [
             contribution.client,

@@ -52,6 +52,7 @@ class Audit:
         class_names: Sequence[str] | None = None,
         *,
         features: ArrayLike | None = None,
+        shown: ArrayLike | None = None,
         behind: MapOutline | None = None,
     ) -> "Audit":
         """Audit one client's samples before anything is encoded or measured.
@@ -69,6 +70,8 @@ class Audit:
         features
             (n, d) of the same samples behind the feature map, where they are at hand: what a scatter sketch tells of
             them is then measured. None: only what follows from counts is told.
+        shown
+            The same without the rare values that the policy hides; None: as they are.
         behind
             The feature map, where there is one.
 
@@ -85,7 +88,8 @@ class Audit:
         if _refused(given[mask], spec, policy):
             mask[:] = False
         before = asked_for(given, spec, dim, policy, class_names, features=features, behind=behind)
-        kept = None if features is None else np.asarray(features)[mask]
+        rest = features if shown is None else shown
+        kept = None if rest is None else np.asarray(rest)[mask]
         after = leaving(given[mask], spec, dim, policy, class_names, features=kept, behind=behind)
         return cls(before, after, _kept_back(given, mask), policy)
 

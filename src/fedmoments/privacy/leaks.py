@@ -27,6 +27,8 @@ With n samples of a class (or of a row of means), in d dimensions:
   :mod:`fedmoments.privacy.map_leaks`.
 - counts of categories behind the map of a raw table: they are exact, and a small one says that somebody of a class has
   a rare category. Whoever knows all but one of a class knows the last one's categories.
+- second moments, where one sample of a class alone has a column that is not what the others share (a feature behind a
+  ReLU that is 0 for all others): its row of the matrix is that sample. See :mod:`fedmoments.privacy.rare_values`.
 - a mean over few samples: each has the weight 1/n. On the same data, a sample is told from another of its class with
   probability 0.95, 0.87, 0.74, 0.63, 0.56 for n = 2, 3, 5, 10, 20 by its distance to the mean.
 
@@ -54,6 +56,7 @@ SEVERITIES = (EXPOSED, WEAK, COUNTS)
 TITLES = {
     "sample": "the feature vector of the only sample of a class",
     "pair": "the feature vectors of both samples of a class",
+    "alone": "feature vectors, from columns that one sample alone has",
     "values": "every coordinate's values, from power sums over few samples",
     "inversion": "feature vectors, from behind a map that expands",
     "categories": "how many samples of each class have each category or gap",
@@ -78,7 +81,7 @@ class Finding:
     Parameters
     ----------
     kind
-        ``sample``, ``pair``, ``values``, ``inversion``, ``membership``, ``span``, ``outlier``, ``few``,
+        ``sample``, ``pair``, ``alone``, ``values``, ``inversion``, ``membership``, ``span``, ``outlier``, ``few``,
         ``rare``, ``unknown``, ``categories`` or ``counts``.
     severity
         ``exposed``, ``weak`` or ``counts``.
@@ -247,7 +250,8 @@ class _Finder:
         """Return all, the gravest first."""
         if not self.outline.counts:
             return ()
-        findings = [*self._samples(), *self._pairs(), *self._values(), *self._inverted(), *self._membership()]
+        findings = [*self._samples(), *self._pairs(), *self._alone(), *self._values(), *self._inverted()]
+        findings += self._membership()
         findings += [*self._sketches(), *self._few(), *self._unknown(), self._counts(), *self._categories()]
         return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
@@ -281,6 +285,12 @@ class _Finder:
             return []
         text = "the feature vectors of both samples, exactly, as mean ± the root of their scatter"
         return [self._finding("pair", EXPOSED, text, two, 2 * len(two))]
+
+    def _alone(self) -> list[Finding]:
+        """Return samples of which a row of a second moment is made alone."""
+        found = self.outline.alone if {"class_grams", "gram"} & self.moments else {}
+        text = "the feature vector of a sample that alone has some column, exactly, as that row of a second moment"
+        return [self._finding("alone", EXPOSED, text, sorted(found), sum(found.values()))] if found else []
 
     def _values(self) -> list[Finding]:
         """Classes of so few samples that power sums determine every coordinate's values."""

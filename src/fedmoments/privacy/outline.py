@@ -15,6 +15,7 @@ from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 from fedmoments.privacy.map_leaks import MapOutline
+from fedmoments.privacy.rare_values import find_rare
 from fedmoments.privacy.sketch_leaks import SketchOutline, measure_exposure, outlines_of
 from fedmoments.privacy.small_classes import allowed_rank, limit_sketch, row_counts
 
@@ -43,6 +44,9 @@ class Outline:
     categories
         Label -> how many samples have each category or gap of a raw table, of those that any has; empty where numbers
         are not at hand.
+    alone
+        Label -> how many samples alone differ, in some column, from all others of a second moment; empty where numbers
+        are not at hand.
 
     Examples
     --------
@@ -58,6 +62,7 @@ class Outline:
     sketches: tuple[SketchOutline, ...] = ()
     behind: MapOutline | None = None
     categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    alone: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def n_samples(self) -> int:
@@ -164,7 +169,7 @@ class Outline:
         if not self.counts:
             return self
         X, y = np.asarray(features), np.asarray(labels)
-        outline = replace(self, categories=_categories(X, y, self.behind))
+        outline = replace(self, categories=_categories(X, y, self.behind), alone=_alone(X, y, self.spec))
         return outline._sketched(X, y, share, least) if self.spec.has_sketch else outline
 
     def _sketched(self, X: NDArray[Any], y: NDArray[Any], share: float, least: int) -> "Outline":
@@ -200,6 +205,15 @@ def _categories(X: NDArray[Any], y: NDArray[Any], behind: MapOutline | None) -> 
     sums = np.zeros((len(classes), X.shape[1]))
     np.add.at(sums, places, X)
     return _told(classes, sums, behind)
+
+
+def _alone(X: NDArray[Any], y: NDArray[Any], spec: StatisticsSpec) -> dict[int, int]:
+    """Return how many samples of each class differ alone, in some column, from all others of a second moment."""
+    if not {"class_grams", "gram"} & spec.moments:
+        return {}
+    groups = np.unique(y if "class_grams" in spec.moments else np.zeros_like(y), return_inverse=True)[1]
+    found = y[find_rare(X.__getitem__, groups, 2).holders(X, groups)]
+    return {int(label): int(n) for label, n in zip(*np.unique(found, return_counts=True), strict=True)}
 
 
 def _told(classes: NDArray[Any], sums: NDArray[Any], behind: MapOutline | None) -> dict[int, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from fedmoments.errors import PolicyError
 from fedmoments.federation.flower.holdings import Held
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
+from fedmoments.privacy.rare_values import Shown
 from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.wire import Withheld
 
@@ -28,16 +29,16 @@ def measure_held(
     terms
         What is measured.
     policy
-        Whether thin means are merged, how many rows of a sketch may leave, and whether counts are blurred, before
-        anything is rounded; None: nothing of it.
+        Whether rare values are hidden, thin means are merged, how many rows of a sketch may leave, and whether counts
+        are blurred, before anything is rounded; None: nothing of it.
     noise
         Seeds the noise on counts; None takes it from the system's cryptographic generator.
     """
     accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
-    feature_map = terms.fingerprint.feature_map
+    fewest = 1 if policy is None else policy.min_count
+    shown = Shown(held.X, held.y, terms.fingerprint.feature_map, terms.spec.moments, fewest)
     for block in blocks(len(held.y)):
-        X = held.X[block]
-        accumulator.update(feature_map(X) if feature_map else X, held.y[block])
+        accumulator.update(shown[block], held.y[block])
     stats = accumulator.statistics()
     if policy is not None and policy.merges:
         stats = merge_rows(stats, policy.min_count)
