@@ -52,7 +52,7 @@ def test_data_are_audited_with_and_without_the_policy(run: Any, few: str) -> Non
     assert severities(each["after"]) == {}
     assert each["withheld"] == {"classes": 2, "samples": 5}
     text = run("audit", "--data", few, "--head", "fedcof").stdout
-    assert "the policy (min_count = 5) withholds 2 classes, 5 samples; what leaves reveals" in text
+    assert "the policy (min_count = 5) withholds 2 classes, 5 samples; the upload then reveals" in text
     open_handed = run("audit", "--data", few, "--head", "fedcof", "--min-count", "1", "--json", code=EXPOSES).stdout
     assert severities(json.loads(open_handed)["contributions"][0]["after"]) == {
         "sample": ["class 3"],
@@ -129,7 +129,7 @@ def test_a_sketch_of_features_at_hand_is_measured(run: Any, features: str) -> No
     assert after["rank"] == min(before["rank"], int(0.25 * after["spare"]))
     assert 0 < after["told"]["mean"] <= after["told"]["worst"] <= 1
     text = run(*asked, "--sketch-share", "0.01").stdout
-    assert f"of the {before['rank']} asked rows of its scatter sketch, {int(0.01 * after['spare'])} leave" in text
+    assert f"of the sketch's {before['rank']} rows, {int(0.01 * after['spare'])} would be sent" in text
     assert "sketch_share = 0.01, sketch_spare = 20" in text
     (none,) = json.loads(run(*asked, "--sketch-spare", "100000", "--json").stdout)["contributions"]
     assert none["after"]["sketches"][0]["rank"] == 0

@@ -89,13 +89,13 @@ def test_plan_shows_the_very_bytes_and_sends_nothing(own: Any, run: Any, arrays:
 def test_plan_for_people(own: Any, run: Any) -> None:
     text = run(*own, "--plan", *TERMS).stdout
     assert re.search(r"clinic would send [\d.]+ kB: counts \+ client_means of 600 samples of 10 classes", text)
-    assert "nothing left this machine" in text
+    assert "nothing was sent" in text
 
 
 def test_plan_says_what_the_own_rules_forbid(own: Any, refuse: Any) -> None:
     sentence = refuse(*own, "--plan", *TERMS, "--allow", "gram", code=1)
     assert "client clinic would send nothing" in sentence
-    assert "asked are client_means" in sentence
+    assert "the server asks for client_means" in sentence
     assert "max_bytes" in refuse(*own, "--plan", *TERMS, "--max-bytes", "10", code=1)
 
 
@@ -250,7 +250,7 @@ def test_a_client_stays_until_the_run_is_closed_and_shows_its_receipt(stage: Sta
     outcome.show()
     printed = capsys.readouterr()
     assert f"entry {contribution['receipt']['seq']}" in printed.out
-    assert "clinic: version 1 reveals to the server, besides counts: nothing; 0 samples are withheld" in printed.err
+    assert "clinic: version 1 reveals to the server: class counts; withheld: 0 samples" in printed.err
     assert "clinic: the server acknowledged version 1" in printed.err
 
 
@@ -364,7 +364,7 @@ def test_rejoin_gives_a_fresh_version_after_leaving(stage: Stage, run: Any) -> N
 
 
 def test_rejoin_needs_a_clients_folder(run: Any, refuse: Any, workshop: Path) -> None:
-    assert "no client's folder" in refuse("rejoin", "nowhere")
+    assert "nowhere does not exist: give the folder of a client" in refuse("rejoin", "nowhere")
     Path("empty").mkdir()
     assert "nothing to rejoin" in run("rejoin", "empty").stdout
     assert list(Path("empty").iterdir()) == []
@@ -394,7 +394,7 @@ def test_an_alias_is_typed_and_kept_and_unknown_classes_are_left_out_by_name(own
     assert sorted(found["unknown"]) == [f"class {label}" for label in range(3, 10)]
     assert tomllib.loads(Path("clinic/client.toml").read_text())["classes"] == {"class 1": "first", "class 2": "second"}
     shown = run("client", "clinic", "--config", "clinic/client.toml", "--plan", *terms).stdout
-    assert "left out, as the federation does not have them: class 3 (" in shown
+    assert "left out: class 3 (" in shown
 
 
 def test_new_classes_are_amended_by_the_server_and_accepted_by_the_client(own: Any, run: Any, refuse: Any) -> None:

@@ -165,7 +165,7 @@ def test_simulate_prints_a_table_and_writes_json(run: Any, features: str) -> Non
     written = json.loads(Path("a/new/place/results.json").read_text("utf-8"))
     assert len(written["rows"]) == 2 * 2 * 2 * 2
     table, digests = result.stdout.split(
-        "digests that a federation arrives at, seed 0, 5 clients, 1 mean per client and class"
+        "digests that a real federation of the same clients reproduces, seed 0, 5 clients, 1 mean per client and class"
     )
     assert sum(line.startswith("fedcof ") for line in table.splitlines()) == 8
     assert digests.count("fedcof") == 1

@@ -37,7 +37,7 @@ def test_one_command_sweeps_the_dimension(simulated: Any, arrays: Any) -> None:
     given = ("--project", "full,6,3", "--heads", ",".join(heads), "--seeds", "2", "--out", "out")
     text = simulated(*given, "-v").stdout
     assert "projection" in text
-    assert "digests that a federation arrives at, seed 0, all dimensions" in squeezed(text)
+    assert "digests that a real federation of the same clients reproduces, seed 0, all dimensions" in squeezed(text)
     document = json.loads(Path("out/results.json").read_text("utf-8"))
     assert [(row["projection"], row["head"]) for row in document["rows"]] == [
         (k, head) for k in (None, 6, 3) for head in heads

@@ -114,7 +114,7 @@ def test_what_a_run_found_is_shown_for_people(capsys: pytest.CaptureFixture[str]
 
 def test_a_plan_says_what_may_be_trained(own: Any, run: Any) -> None:
     plain = run(*own, "--plan", *TERMS)
-    assert "no model would be trained on its samples: that takes --allow-tuning" in plain.stdout
+    assert "no model would be trained on its samples: that needs --allow-tuning" in plain.stdout
     allowed = run(*own, "--plan", *TERMS, "--allow-tuning", "feat", "--max-rounds", "30")
     assert "if the server asks, a head or an encoder would be trained" in allowed.stdout
     assert "in at most 30 rounds" in allowed.stdout

@@ -91,10 +91,10 @@ def test_clients_and_federations_do_not_meet(outbox: Outbox) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda version: b"?", "no contribution to 'pets': truncated"),
+        (lambda version: b"?", "not a contribution to 'pets': truncated"),
         (maker("lab"), "is version 1 of client 'lab'"),
         (lambda version: maker()(version + 1), "it is version 2 of client 'clinic'"),
-        (lambda version: maker()(version)[:296] + b"\0" * 9, "no contribution to 'pets'"),
+        (lambda version: maker()(version)[:296] + b"\0" * 9, "not a contribution to 'pets'"),
     ],
 )
 def test_what_is_no_contribution_of_that_version_is_not_stored(

@@ -147,8 +147,8 @@ def test_every_broken_rule_is_named_with_what_was_asked_and_what_is_allowed() ->
     ClientPolicy(moments=("client_means", "class_grams"), max_means=4).require(terms)
     with pytest.raises(PolicyError) as refused:
         ClientPolicy(moments=("client_means",), max_means=3).require(terms)
-    assert "moments: asked are gram, allowed are client_means, sums" in str(refused.value)
-    assert "max_means: asked are 4 means of a class, allowed are 3" in str(refused.value)
+    assert "moments: the server asks for gram, allowed are client_means, sums" in str(refused.value)
+    assert "max_means: the server asks for 4 means of a class, allowed are 3" in str(refused.value)
     assert "nothing was measured" in str(refused.value)
 
 

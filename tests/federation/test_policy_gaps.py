@@ -90,7 +90,7 @@ def test_a_short_message_makes_no_client_hold_gigabytes(
     offer = node.contribute(Terms.from_json(terms.to_json()), most_bytes=2**40)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert f"max_numbers: asked are {what}, allowed are 268,435,456" in offer.declined[0]["why"]
+    assert f"max_numbers: the server asks for {what}, allowed are 268,435,456" in offer.declined[0]["why"]
     assert peak < 2**26
     with pytest.raises(PolicyError, match="max_numbers"):
         node.policy.require(terms)

@@ -71,7 +71,7 @@ def test_no_more_directions_are_asked_for_than_classes_differ_in() -> None:
             made = Terms(*fields)
             assert Terms.from_json(made.to_json()) == made
             ClientPolicy(moments=("sums", "class_grams")).require(made)
-            with pytest.raises(PolicyError, match="moments: asked are"):
+            with pytest.raises(PolicyError, match="moments: the server asks for"):
                 ClientPolicy(moments=("sums", "client_means")).require(made)
         else:
             with pytest.raises(InputError, match="2 classes differ in at most 1 directions, but the feature map"):

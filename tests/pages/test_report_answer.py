@@ -24,7 +24,7 @@ def test_best_of_the_cheapest_and_best_of_all(make_row: Make) -> None:
     )
     assert asked == "With 8 clients (Dirichlet 0.1), what can be learned from one upload?"
     assert answered == (
-        "fedcof reaches 92.0 % with 5.2 kB a client, 11.3 points above fedncm at the same bytes; "
+        "fedcof reaches 92.0 % with 5.2 kB per client, 11.3 points above fedncm at the same bytes; "
         "the best head, gh-qda, reaches 95.1 % with 524 kB (100 times as much)."
     )
 
@@ -33,13 +33,13 @@ def test_cheapest_is_best_of_all(make_row: Make) -> None:
     _, answered = sentences(make_row("fedcof", 0.92, 100.0), make_row("gh-qda", 0.9, 900.0))
     assert (
         answered
-        == "fedcof reaches 92.0 % with 100 B a client; no other head that was run does better, whatever it sends."
+        == "fedcof reaches 92.0 % with 100 B per client; no other head that was run does better, whatever it sends."
     )
 
 
 def test_baseline_is_best_of_the_cheapest(make_row: Make) -> None:
     _, answered = sentences(make_row("fedncm", 0.92, 100.0), make_row("fedcof", 0.9, 100.0))
-    assert "fedncm reaches 92.0 % with 100 B a client, the most of all heads that send as little" in answered
+    assert "fedncm reaches 92.0 % with 100 B per client, the most of all heads that send as little" in answered
 
 
 def test_equal_heads_are_called_equal(make_row: Make) -> None:
@@ -48,7 +48,7 @@ def test_equal_heads_are_called_equal(make_row: Make) -> None:
 
 
 def test_one_head(make_row: Make) -> None:
-    assert sentences(make_row("fed3r", 0.5, 100.0))[1] == "fed3r reaches 50.0 % with 100 B a client."
+    assert sentences(make_row("fed3r", 0.5, 100.0))[1] == "fed3r reaches 50.0 % with 100 B per client."
 
 
 def test_no_fitted_head(make_row: Make) -> None:
@@ -90,7 +90,7 @@ def test_a_gain_within_the_noise_is_no_win(make_row: Make) -> None:
     """Of 1000 samples at 92 %, two standard errors are 1.7 points."""
     rows = make_row("fedcof", 0.925, 100.0), make_row("fedncm", 0.915, 100.0)
     assert sentences(*rows, test=1000)[1].startswith(
-        "fedcof reaches 92.5 % with 100 B a client, as fedncm does at the same bytes within the noise of 1,000 test "
+        "fedcof reaches 92.5 % with 100 B per client, as fedncm does at the same bytes within the noise of 1,000 test "
         "samples"
     )
     assert "1.0 point above fedncm at the same bytes;" in sentences(*rows, test=10_000)[1]
@@ -138,7 +138,7 @@ def test_a_baseline_that_does_better_for_no_more_bytes_is_named_with_its_accurac
 def test_a_baseline_that_does_better_than_all_for_no_more_bytes_is_named_once(make_row: Make) -> None:
     rows = make_row("fedcof", 0.8, 100.0), baseline(make_row, "b", 0.9, 100.0)
     assert sentences(*rows)[1] == (
-        "fedcof reaches 80.0 % with 100 B a client. For no more bytes, the baseline b reaches 90.0 %, more than any "
+        "fedcof reaches 80.0 % with 100 B per client. For no more bytes, the baseline b reaches 90.0 %, more than any "
         "head."
     )
     assert sentences(*rows, test=20)[1].endswith("more than any head, within the noise of 20 test samples.")
@@ -147,7 +147,7 @@ def test_a_baseline_that_does_better_than_all_for_no_more_bytes_is_named_once(ma
 def test_two_baselines_that_do_better_are_both_named(make_row: Make) -> None:
     rows = make_row("fedcof", 0.8, 100.0), baseline(make_row, "b", 0.9, 100.0), baseline(make_row, "c", 0.96, 900.0)
     assert sentences(*rows)[1].endswith(
-        " For no more bytes, the baseline b reaches 90.0 %. A baseline, c, reaches 96.0 % with 900 B a client."
+        " For no more bytes, the baseline b reaches 90.0 %. A baseline, c, reaches 96.0 % with 900 B per client."
     )
 
 

@@ -83,8 +83,8 @@ def test_every_number_of_the_document_is_on_the_page(budgets: Any, document: dic
 
 def test_points_of_the_chart_tell_what_they_are(document: dict[str, Any]) -> None:
     drawn = html.unescape(charts(render(document))[0]).replace("\u202f", " ")
-    assert "auto, budget means/8: 82.0 % ± 0.8 over 3 seeds, 2.1 kB a client, 241 dimensions, rank 0.4<" in drawn
-    assert "fedcof: 89.4 % ± 0.4 over 3 seeds, 17.1 kB a client, as published<" in drawn
+    assert "auto, budget means/8: 82.0 % ± 0.8 over 3 seeds, 2.1 kB per client, 241 dimensions, rank 0.4<" in drawn
+    assert "fedcof: 89.4 % ± 0.4 over 3 seeds, 17.1 kB per client, as published<" in drawn
 
 
 def test_the_table_has_a_column_a_budget_with_its_highest_bold(budgets: Any, document: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def test_a_page_of_budget_curves_alone_answers_its_own_question(budgets: Any, do
     page = render(document)
     assert "With 100 clients (Dirichlet 0.1), what does a budget of bytes buy?" in words_of(page)
     assert answer_of(page) == (
-        "At FedCOF’s payload, 17.1 kB a client, auto reaches 90.0 %, 0.6 points above the best of all others, fedcof "
+        "At FedCOF’s payload, 17.1 kB per client, auto reaches 90.0 %, 0.6 points above the best of all others, fedcof "
         "(89.4 %), within the noise of 3,080 test samples; at half of it, 89.1 %."
     )
     document["data"]["test"] = 10**6
@@ -125,9 +125,9 @@ def test_beside_heads_the_section_compares_and_the_page_answers_as_ever(
     document: dict[str, Any], make_row: Callable[..., dict[str, Any]]
 ) -> None:
     page = render(document | {"rows": [make_row("fedncm", 0.8, 500.0)]})
-    assert answer_of(page) == "fedncm reaches 80.0 % with 500 B a client."
+    assert answer_of(page) == "fedncm reaches 80.0 % with 500 B per client."
     told = re.sub("<[^>]+>", "", section(page)).replace("\u202f", " ")
-    assert "At FedCOF’s payload, 17.1 kB a client, auto reaches 90.0 %, 0.6 points above" in told
+    assert "At FedCOF’s payload, 17.1 kB per client, auto reaches 90.0 %, 0.6 points above" in told
 
 
 # ---------------------------------------------------------------------------------------------- the chart
@@ -267,7 +267,7 @@ def test_one_point_is_enough(kind: str) -> None:
     curve = {"head": "auto", "kind": kind, "points": [{"sizes": [100.0], "accuracies": [0.5]}]}
     page = render({"rows": [], "budget_curve": {"curves": [curve]}})
     assert len(charts(page)) == 2
-    assert "auto: 50.0\u202f%, 100\u202fB a client" in page
+    assert "auto: 50.0\u202f%, 100\u202fB per client" in page
     assert "payload" not in "".join(charts(page))
 
 

@@ -154,7 +154,7 @@ def test_points_tell_and_light_the_rows_of_their_head(browser: Any, tmp_path: Pa
     write_report(tmp_path / "report.html", document)
     opened(browser, tmp_path / "report.html", 1280)
     ring = browser.find_element("css selector", '#budget .wide .own[data-head="gh-lda"] .dot')
-    assert told_of(browser, ring) == "gh-lda: 90.3 % ± 0.4 over 3 seeds, 313 kB a client, as published"
+    assert told_of(browser, ring) == "gh-lda: 90.3 % ± 0.4 over 3 seeds, 313 kB per client, as published"
     lit = browser.execute_script("return Array.from(document.querySelectorAll('tr.lit')).map(row => row.dataset.head)")
     assert set(lit) == {"gh-lda"}
     browser.execute_script("document.querySelector('#budget .wide .ours .point').focus()")

@@ -44,12 +44,12 @@ def test_all_budgets_are_in_one_figure_with_the_heads_that_have_none(swept: dict
     labels = set(re.findall(r'class="label">([^<]*)<', drawn))
     assert labels == {"sketch means/4", "sketch means/2", "sketch means", "sketch means*4", "fedcof", "fed3r"}
     assert "On the frontier: sketch means/4 85.0\u202f% with 1.2\u202fkB; sketch means/2" in drawn
-    assert "A word behind a head is a client’s budget of bytes." in words_of(drawn)
+    assert "A word after a head is the client’s budget of bytes." in words_of(drawn)
 
 
 def test_the_answer_compares_over_all_budgets(swept: dict[str, Any]) -> None:
     assert answer_of(render(swept)) == (
-        "sketch means/4 reaches 85.0 % with 1.2 kB a client; the best head, sketch means*4, reaches 91.0 % with "
+        "sketch means/4 reaches 85.0 % with 1.2 kB per client; the best head, sketch means*4, reaches 91.0 % with "
         "19.9 kB (16 times as much)."
     )
 
@@ -66,8 +66,8 @@ def test_a_sweep_over_budgets_is_drawn_against_bytes(swept: dict[str, Any]) -> N
     rates = [(across[i] - across[0]) / math.log(STEPS[i][2] / STEPS[0][2]) for i in (1, 2, 3)]
     assert rates == pytest.approx([rates[0]] * 3, rel=5e-3)
     titles = html.unescape(drawn).replace("\u202f", " ")
-    assert "sketch, budget means/2: 88.0 % ± 0.4, 2.5 kB a client" in titles
-    assert "fedcof, no budget: 87.0 % ± 0.4, 5.0 kB a client" in titles
+    assert "sketch, budget means/2: 88.0 % ± 0.4, 2.5 kB per client" in titles
+    assert "fedcof, no budget: 87.0 % ± 0.4, 5.0 kB per client" in titles
 
 
 def test_budgets_are_words_when_bytes_are_unknown(swept: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def test_other_sweeps_choose_among_settings_whatever_the_budget(swept: dict[str,
 
 def test_a_single_budget_is_not_named_and_old_results_have_none(make_row: Make) -> None:
     one = render({"data": {}, "rows": [make_row("sketch", 0.9, 500.0, budget="means")]})
-    assert answer_of(one) == "sketch reaches 90.0 % with 500 B a client."
+    assert answer_of(one) == "sketch reaches 90.0 % with 500 B per client."
     assert '<section id="sweep"' not in one
     assert "udget" not in words_of(section(one, "heads"))
     old = render({"data": {}, "rows": [make_row("fedncm", 0.9, 500.0)]})

@@ -133,7 +133,7 @@ def test_figures_of_the_page_are_those_of_the_document(alone: dict[str, Any]) ->
 
 def test_nothing_to_worry_about_is_said(alone: dict[str, Any]) -> None:
     alone["diagnosis"]["diagnostics"]["cautions"] = []
-    assert "Nothing that was looked at gives a reason to worry." in words_of(render(alone))
+    assert "No check found a problem." in words_of(render(alone))
 
 
 def test_the_reason_why_nothing_was_diagnosed_is_shown(results: dict[str, Any]) -> None:

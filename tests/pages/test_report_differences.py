@@ -26,7 +26,7 @@ def test_the_advised_head_is_compared_with_each_other_one_with_its_interval() ->
     [comparison] = report(Setting(10, "iid")).results.compare("auto", "fedncm")
     assert comparison.interval is not None
     low = comparison.interval.mean - comparison.interval.reach
-    assert ">auto against the others" in shown
+    assert ">auto compared with the other heads" in shown
     assert f">{100 * comparison.interval.mean:+.1f}<" in shown
     assert f">{100 * low:+.1f}<" in shown
     assert shown.index("fed3r") < shown.index("fedncm")

@@ -43,5 +43,5 @@ def test_many_troubles_are_cut_short_with_a_word() -> None:
 def test_a_simulation_has_no_such_section_and_a_federation_no_frontier() -> None:
     simulation = {"rows": results()["rows"]}
     assert "What happened" not in render(simulation)
-    assert "What bytes buy" in render(simulation)
-    assert "What bytes buy" not in render(results())
+    assert "Accuracy for bytes" in render(simulation)
+    assert "Accuracy for bytes" not in render(results())

@@ -71,7 +71,7 @@ def test_longer_bars_are_more_influential_and_come_first(results: dict[str, Any]
     ("changes", "words"),
     [
         ({"dropped": []}, "Nobody of 8 clients was left out."),
-        ({"dropped": [], "examined": False}, "nobody was examined"),
+        ({"dropped": [], "examined": False}, "No filter examined"),
         ({"untested": 3}, "3 class means had too few others"),
         (
             {"attack": "flip:0.1", "attackers": ["a", "b"], "caught": 1, "false": 0},

@@ -23,7 +23,7 @@ def test_the_card_tells_mode_assumptions_budget_and_what_was_withheld() -> None:
         spent={"epsilon": 2.0, "delta": 1e-5, "releases": 1},
     )
     shown = page(card)
-    for words in ("secure sums, noised", "7 classes, 20 samples", "ε = 2 in 1 release", "What must be true"):
+    for words in ("secure sums, noised", "7 classes, 20 samples", "ε = 2 in 1 release", "Assumptions"):
         assert words in shown
     for sentence in (*card.assumptions, *card.not_promised):
         assert sentence.replace("'", "&#x27;") in shown
@@ -44,4 +44,4 @@ def test_nonsense_in_place_of_a_card_is_refused(card: Any) -> None:
 
 
 def test_a_report_without_a_card_has_no_such_section() -> None:
-    assert "What protects the parties" not in page(None)
+    assert "Privacy" not in page(None)

@@ -48,8 +48,8 @@ def test_a_sweep_over_dimensions_is_drawn_against_their_number(swept: dict[str, 
     paths = re.findall(r'<path d="([^"]*)" class="line">', drawn)
     assert [re.sub(r"[^ML]", "", path) for path in paths] == ["MLLL"] * 4, "full is joined: it is d dimensions"
     titles = html.unescape(drawn).replace("\u202f", " ")
-    assert "gh-lda, projected to 128 dimensions: 84.0 % ± 0.4, 1.1 kB a client" in titles
-    assert "gh-nb, all dimensions: 85.0 % ± 0.4, 4.5 kB a client" in titles
+    assert "gh-lda, projected to 128 dimensions: 84.0 % ± 0.4, 1.1 kB per client" in titles
+    assert "gh-nb, all dimensions: 85.0 % ± 0.4, 4.5 kB per client" in titles
 
 
 def test_dimensions_are_words_when_the_whole_is_unknown(swept: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def test_bytes_are_drawn_over_all_dimensions_in_one_figure(swept: dict[str, Any]
     labels = set(re.findall(r'class="label">([^<]*)<', drawn))
     assert {"gh-lda", "gh-lda 256", "gh-nb 64"} <= labels
     assert "On the frontier: gh-nb 64 70.0\u202f% with 150\u202fB; gh-lda 64" in drawn
-    assert "A number behind a head is the dimension of a random projection." in words_of(drawn)
+    assert "A number after a head is the dimension of a random projection." in words_of(drawn)
 
 
 def test_other_sweeps_still_choose_a_setting(swept: dict[str, Any], make_row: Make) -> None:
@@ -92,7 +92,7 @@ def with_baselines(make_row: Make, best: float) -> dict[str, Any]:
 def test_a_baseline_is_never_recommended_as_a_head(make_row: Make) -> None:
     page = render(with_baselines(make_row, 0.7))
     assert answer_of(page) == (
-        "fedncm reaches 80.0 % with 500 B a client; "
+        "fedncm reaches 80.0 % with 500 B per client; "
         "the best head, gh-lda, reaches 90.0 % with 9.0 kB (18 times as much)."
     )
     (title,) = set(re.findall(r"On the frontier: ([^<]*)<", section(page, "bytes")))
@@ -102,14 +102,14 @@ def test_a_baseline_is_never_recommended_as_a_head(make_row: Make) -> None:
 
 def test_a_baseline_that_beats_every_head_is_not_hidden(make_row: Make) -> None:
     told = answer_of(render(with_baselines(make_row, 0.95)))
-    assert told.endswith("(18 times as much). A baseline, fedpft, reaches 95.0 % with 40.0 kB a client.")
+    assert told.endswith("(18 times as much). A baseline, fedpft, reaches 95.0 % with 40.0 kB per client.")
 
 
 def test_baselines_alone_are_no_heads(make_row: Make) -> None:
     results = with_baselines(make_row, 0.7)
     page = render({**results, "rows": results["rows"][2:]})
     assert answer_of(page) == (
-        "No head was run, only baselines. A baseline, fedpft, reaches 70.0 % with 40.0 kB a client."
+        "No head was run, only baselines. A baseline, fedpft, reaches 70.0 % with 40.0 kB per client."
     )
     assert 'class="frontier"' not in page
 
@@ -127,7 +127,7 @@ def test_baselines_are_marked_and_muted(make_row: Make) -> None:
     squares = [each for each in re.findall(r'<polygon points="([^"]*)" class="dot"', figure) if len(each.split()) == 4]
     assert len(squares) == 4, "two baselines in two widths"
     assert 'class="label quiet">fedpft' in figure
-    assert "Baselines (grey squares) are compared with, and are not part of the line." in words_of(figure)
+    assert "Grey squares are baselines, for comparison; they are not part of the line." in words_of(figure)
     without = render({"data": {}, "rows": [make_row("fedncm", 0.8, 500.0)]})
     assert "aseline" not in words_of(without)
     assert "Clients’ work" not in without
@@ -141,7 +141,7 @@ def test_what_was_fitted_in_a_lesser_way_is_told_once_a_head(make_row: Make) -> 
     rows = [make_row("proto-hyper", 0.8, 500.0, notes=told, clients=k) for k in (5, 10)]
     page = render({"data": {}, "seeds": 1, "rows": [*rows, make_row("gh-lda", 0.9, 9000.0)]})
     notes = words_of(section(page, "notes"))
-    assert "Fitted in a lesser way than asked for proto-hyper : the teacher <teaches> nothing" in notes
+    assert "Fitted with a fallback proto-hyper : the teacher <teaches> nothing" in notes
     assert notes.count("teaches") == 1
     assert '<section id="notes"' not in render({"data": {}, "rows": [make_row("gh-lda", 0.9, 9000.0)]})
 

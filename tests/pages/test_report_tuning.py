@@ -193,7 +193,7 @@ def test_what_was_run_is_said(world: Any, whole: dict[str, Any]) -> None:
         "FedAvg (server step 1); FedAdam (server step 0.01, β₁ 0.9, β₂ 0.999, τ 0.001)",
         "SGD, batches of 32, 1 pass over its samples, momentum 0.9, weight decay 0.0001",
         "1 from random, 0.1 from fedncm, fed3r and fedcof",
-        "not concerned: the encoder is not trained",
+        "not used: the encoder is not trained",
         "none: every round is run",
         "0, 1 and 2",
     ):

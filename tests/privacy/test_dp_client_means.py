@@ -169,7 +169,7 @@ def test_local_noise_is_at_every_client_and_root_k_as_large() -> None:
             found.append((out.sums - true.sums)[out.classes].ravel())
     ratio = np.concatenate(errors["local"]).std() / np.concatenate(errors["central"]).std()
     assert ratio == pytest.approx(np.sqrt(50), rel=0.3)
-    assert agreed.mode.rows()["noised by"] == "every client, before anything leaves it"
+    assert agreed.mode.rows()["noised by"] == "every client, before it sends anything"
 
 
 def test_local_noise_does_not_go_with_masks_or_client_means() -> None:

@@ -38,8 +38,8 @@ def test_modes_have_different_names() -> None:
 
 def test_clear_sums_do_not_hide_that_single_samples_left() -> None:
     open_card = privacy_card(Agreed(), min_count=1, exposed={"cells": 10, "single": 4, "small": 6})
-    assert ("Means over one sample", "4 of 10 (40%)") in open_card.facts
-    assert any("that sample's feature vector, exactly" in each for each in open_card.not_promised)
+    assert ("Means of one sample", "4 of 10 (40%)") in open_card.facts
+    assert any("exactly that sample's feature vector" in each for each in open_card.not_promised)
     closed = privacy_card(Agreed(), min_count=5, exposed={"cells": 4, "single": 0, "small": 0})
     assert not any("exactly" in each for each in closed.not_promised)
 
@@ -75,6 +75,6 @@ def test_the_card_does_not_say_less_than_a_server_learns() -> None:
     assert "class means" in sees["two-phase"]["The helper"]
     assert all("hold a class" in sees[mode]["The helper"] for mode in sees)
     assert all("hold a class" in sees[mode]["The leader"] for mode in sees)
-    alone = "A gram is over all classes: samples of a class that too few clients hold are in it."
+    alone = "A second-moment matrix covers all classes, including those that too few clients hold."
     assert alone in privacy_card(Agreed(secure="sums")).not_promised
     assert alone not in privacy_card(Agreed(secure="sums", epsilon=2.0)).not_promised

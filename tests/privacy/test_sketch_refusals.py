@@ -103,7 +103,9 @@ def test_counts_are_not_blurred_beside_a_sketch() -> None:
 def test_a_policy_that_allows_client_means_alone_refuses_sketches() -> None:
     fingerprint = Fingerprint("none", "none", None, ("cat", "dog", "cow"))
     terms = Terms("pets", {"name": "identity", "options": {}}, fingerprint, D, SPEC)
-    with pytest.raises(PolicyError, match="moments: asked are scatter_sketch, allowed are client_means, sums"):
+    with pytest.raises(
+        PolicyError, match="moments: the server asks for scatter_sketch, allowed are client_means, sums"
+    ):
         ClientPolicy(moments=("client_means",)).require(terms)
 
 
@@ -185,9 +187,11 @@ def test_junk_with_the_right_trace_is_not_found() -> None:
 def test_the_card_says_what_sketches_tell() -> None:
     card = privacy_card(Agreed(), sketches={"clients": 9, "rows": 30, "share": 0.2, "most": 0.25, "energy": 0.61})
     facts = dict(card.facts)
-    assert facts["Scatter sketches"].startswith("20% of the directions that would span a client's samples, 25% at most")
+    assert facts["Scatter sketches"].startswith(
+        "20% of the directions that describe a client's samples completely, 25% at most"
+    )
     assert "61% of the scatter" in facts["Scatter sketches"]
-    assert any("an outlier of a small client" in each for each in card.not_promised)
+    assert any("an outlier at a small client" in each for each in card.not_promised)
     plain = privacy_card(Agreed())
     assert plain.sketches is None
     assert not any("outlier" in each for each in plain.not_promised)

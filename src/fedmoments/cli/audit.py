@@ -227,31 +227,33 @@ def _show(contributions: list[_Contribution], terms: Any, *, json: bool) -> None
 
 
 def _show_one(contribution: _Contribution) -> None:
+    from fedmoments.core.observations import plain_moments
+
     outline = contribution.before.outline
     print_line(
         f"{contribution.client}: {plural(outline.n_samples, 'sample')} of {plural(len(outline.counts), 'class')}, "
-        f"d = {outline.dim}; asked are {outline.spec}"
+        f"d = {outline.dim}; to send: {plain_moments(str(outline.spec))}"
     )
     if outline.behind is not None and outline.behind.name != "none":
         print_line(f"behind the feature map {outline.behind.text}")
-    print_line("\nwithout a policy it would reveal")
+    print_line("\nwithout a policy, it would reveal:")
     print_table(COLUMNS, contribution.before.rows(), right=COLUMNS[2:])
     kept = "nothing"
     if contribution.withheld.samples:
         kept = f"{plural(contribution.withheld.classes, 'class')}, {plural(contribution.withheld.samples, 'sample')}"
-    print_line(f"\nthe policy (min_count = {contribution.policy.min_count}) withholds {kept}; what leaves reveals")
+    print_line(f"\nthe policy (min_count = {contribution.policy.min_count}) withholds {kept}; the upload then reveals:")
     if contribution.after.findings:
         print_table(COLUMNS, contribution.after.rows(), right=COLUMNS[2:])
     else:
-        print_line("nothing: no sample leaves")
+        print_line("nothing: no sample is sent")
     asked, sent = contribution.before.outline.sketches, contribution.after.outline.sketches
     if asked and sent:
         rules = (
             f"sketch_share = {contribution.policy.sketch_share:g}, sketch_spare = {contribution.policy.sketch_spare}"
         )
         print_line(
-            f"of the {_rank(asked)} asked rows of its scatter sketch, {_rank(sent)} leave ({rules}); "
-            f"{sum(sketch.spare for sketch in sent)} would span its samples"
+            f"of the sketch's {_rank(asked)} rows, {_rank(sent)} would be sent ({rules}); "
+            f"{sum(sketch.spare for sketch in sent)} would describe its samples completely"
         )
 
 

@@ -71,7 +71,7 @@ class Unpacked:
         if not sys.stdin.isatty():
             raise InputError(f"{what}, only with consent: start this in a terminal, or add --yes")
         if not click.confirm(f"{what}. Send this?", default=False, err=True):
-            fail("not sent: nothing has left this machine")
+            fail("nothing was sent")
 
     def enrol(self, timeout: float | None) -> None:
         """Hand the token in, unless that was done before."""

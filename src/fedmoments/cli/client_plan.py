@@ -83,19 +83,21 @@ def _show(
         _show_kept_back(notes)
     data, _, unknown = read_own(settings, accepted_terms(settings, terms))
     if settings.also:
-        print_line(f"measured are {settings.data} and, added since, {', '.join(settings.also)}")
+        print_line(f"data: {settings.data} and, added later, {', '.join(settings.also)}")
     if unused := sorted(set(settings.classes) - set(data.class_names)):
-        print_line(f"warning: --alias names {', '.join(unused)}, but no class of these data is called so")
+        print_line(f"warning: --alias names {', '.join(unused)}, but no class in these data has that name")
     if unknown:
-        print_line(f"left out, as the federation does not have them: {_counted(unknown)}; their names stay here")
+        print_line(
+            f"left out: {_counted(unknown)}, which the federation does not have; their names are not sent either"
+        )
     held_out = len(data.test)
     if held_out and settings.evaluate:
         print_line(_testing_text(policy, terms, held_out))
     print_line(_tuning_text(policy, terms))
-    print_line(f"wrote {path}; nothing left this machine")
+    print_line(f"wrote {path}; nothing was sent")
     file = path.with_name(TERMS)
     print_line(
-        f"'fedmoments audit --config {path} --terms {file if file.exists() else 'FILE'}' says what it would reveal"
+        f"'fedmoments audit --config {path} --terms {file if file.exists() else 'FILE'}' shows what it would reveal"
     )
 
 
@@ -122,7 +124,7 @@ def _show_contribution(contribution: Any, terms: Any) -> None:
     if len(held) > SHOWN:
         print_line(f"… and {len(held) - SHOWN:,} more classes")
     if not samples:
-        print_line("it would contribute nothing: the rules keep everything back, or there is no sample")
+        print_line("it would contribute nothing: the rules withhold everything, or there is no sample")
 
 
 def _show_kept_back(notes: Mapping[str, Any]) -> None:
@@ -146,16 +148,14 @@ def _testing_text(policy: Any, terms: Any, held_out: int) -> str:
     >>> from types import SimpleNamespace as Some
     >>> from fedmoments.privacy import Agreed
     >>> _testing_text(Some(allow_evaluation=False, max_heads=20), Some(privacy=Agreed(epsilon=1.0)), 9)
-    'nothing of 9 further samples, held out to test, would leave: under an epsilon of 1.0 that takes --allow-evaluation'
+    '9 further samples are kept for tests; no result is sent: under an epsilon of 1.0 that needs --allow-evaluation'
     """
     mode, samples = terms.privacy.mode, plural(held_out, "further sample")
     if mode.promise and not policy.allow_evaluation:
-        return (
-            f"nothing of {samples}, held out to test, would leave: under {mode.promise} that takes --allow-evaluation"
-        )
-    form = "noised sums" if mode.noise.is_on else "coarse sums"
+        return f"{samples} are kept for tests; no result is sent: under {mode.promise} that needs --allow-evaluation"
+    form = "noised" if mode.noise.is_on else "rounded"
     return (
-        f"of {samples}, held out to test, {form} of results would leave{mode.masks}, of at most "
+        f"{samples} are kept for tests; {form} counts of right answers would be sent{mode.masks}, for at most "
         f"{plural(policy.max_heads, 'head')} in all"
     )
 
@@ -168,12 +168,12 @@ def _tuning_text(policy: Any, terms: Any) -> str:
     >>> from types import SimpleNamespace as Some
     >>> from fedmoments.privacy import Agreed
     >>> _tuning_text(Some(tuning="none", max_rounds=None), Some(privacy=Agreed()))
-    'no model would be trained on its samples: that takes --allow-tuning'
+    'no model would be trained on its samples: that needs --allow-tuning'
     """
     if terms.privacy.mode.promise:
-        return "no model would be trained on its samples: the terms' promise rules it out"
+        return "no model would be trained on its samples: the privacy mode of the terms rules it out"
     if policy.tuning == "none":
-        return "no model would be trained on its samples: that takes --allow-tuning"
+        return "no model would be trained on its samples: that needs --allow-tuning"
     what = {"lp": "a head", "feat": "a head or an encoder", "ft": "a head, an encoder or both"}[policy.tuning]
     rounds = "" if policy.max_rounds is None else f", in at most {plural(policy.max_rounds, 'round')}"
     return (

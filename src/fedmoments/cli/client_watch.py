@@ -59,7 +59,9 @@ class Outcome:
         return {"contributions": self.contributions, "events": self.events, "record": str(self.record)}
 
     def show(self) -> None:
-        """Print what left."""
+        """Print what was sent."""
+        from fedmoments.core.observations import plain_moments
+
         rows = [
             [
                 entry["client"],
@@ -76,17 +78,15 @@ class Outcome:
             columns = ["client", "version", "classes", "samples", "withheld", "bytes", "receipt"]
             print_table(columns, rows, right=["version", "classes", "samples", "bytes"])
             for moments in dict.fromkeys(", ".join(entry["moments"]) for entry in self.contributions):
-                print_line(f"sent were {moments}")
+                print_line(f"sent: {plain_moments(moments.replace(', ', ' + '))}")
         if samples := self._column("evaluated", "samples"):
-            left = f"{len(samples)} × results of a head on held-out data left too"
-            print_line(f"{left} ({sum(samples):,} samples in all)")
+            left = f"sent: test results, {plural(len(samples), 'time')}"
+            print_line(f"{left}, of {plural(sum(samples), 'sample')} in all")
         if sizes := self._column("tuned", "bytes"):
-            left = f"{len(sizes)} × parameters that were trained on its samples left too"
-            print_line(f"{left} ({readable_bytes(sum(sizes))} in all)")
+            left = f"sent: parameters that were trained on its samples, {plural(len(sizes), 'time')}"
+            print_line(f"{left}, {readable_bytes(sum(sizes))} in all")
         kept = self.record.exists() and self.record.stat().st_size
-        print_line(
-            f"all that ever left, and what did not, is in {self.record}" if kept else "nothing left this machine"
-        )
+        print_line(f"the record of all that was sent and withheld: {self.record}" if kept else "nothing was sent")
 
     def _column(self, event: str, fact: str) -> list[int]:
         """Return one fact of all events of a kind."""
@@ -357,7 +357,7 @@ def _event_text(line: dict[str, Any]) -> str:
     if event == "acknowledged":
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
-        told = "sent coarse sums" if any(line.get("told", [1])) else "too few of any class to tell a result"
+        told = "sent rounded counts" if any(line.get("told", [1])) else "sent no result: too few samples of any class"
         return f"{who}: tested {plural(line.get('heads', 1), 'head')} on {plural(line['samples'], 'sample')}, {told}"
     if event in ("tuned", "scored"):
         return f"{who}: {_tuned(line)}"
@@ -367,7 +367,7 @@ def _event_text(line: dict[str, Any]) -> str:
 
 
 def _tuned(line: dict[str, Any]) -> str:
-    """Return what left in a tuning, for people."""
+    """Return what was sent in a tuning, for people."""
     if line["event"] == "scored":
         return f"tested a model on {line['samples']:,} samples ({line['part']}), sent sums"
     size = readable_bytes(line["bytes"])
@@ -385,4 +385,5 @@ def _revealed(line: dict[str, Any]) -> str:
     if unreadable:
         of += f"; {plural(unreadable['samples'], 'file')} could not be read: {', '.join(unreadable['names'])}"
     whom = "to both servers together" if line.get("secure") else "to the server"
-    return f"reveals {whom}, besides counts: {', '.join(revealed) or 'nothing'}; {kept:,} samples are withheld{of}"
+    shown = ", ".join(["class counts", *revealed])
+    return f"reveals {whom}: {shown}; withheld: {plural(kept, 'sample')}{of}"

@@ -144,7 +144,7 @@ def _range(values: "NDArray[np.int64]") -> str:
 
 def _show_cautions(cautions: Sequence["Caution"], data: "Data") -> None:
     if not cautions:
-        print_line("\nnothing that was looked at gives a reason to worry")
+        print_line("\nno check found a problem")
         return
     print_line(f"\n{plural(len(cautions), 'warning')}")
     for caution in cautions:
@@ -168,4 +168,4 @@ def _show_unknown(unknown: Sequence["Unknown"], command: str | None) -> None:
     for gap in unknown:
         print_line(f"- {gap.what}: {gap.why}")
     if command:
-        print_line(f"to know everything, let every client run: {command}")
+        print_line(f"for the missing figures, let every client run: {command}")

@@ -240,7 +240,7 @@ def show_results(report: "Report") -> None:
     """Print what a run found as a table, and below it who did not take part and why."""
     card, data = report.privacy, report.data
     spent = card.spent if card else None
-    tested = f"; tested by clients on {data.test:,} samples of theirs" if data.test else ""
+    tested = f"; tested by clients on {data.test:,} samples of their own" if data.test else ""
     clients = plural(report.rows[0].setting.clients or 0, "client")
     print_line(f"{'about ' if spent else ''}{data.train:,} samples of {clients}{tested}")
     if card and card.mode != "clear sums":
@@ -272,7 +272,8 @@ def _show_spread(report: "Report") -> None:
             known = (spread.lowest, spread.median, spread.highest, spread.largest_share)
             low, middle, high, share = (100 * (value or 0.0) for value in known)
             most = f"none has more than {share:.0f} % of the tested samples"
-            print_line(f"{name}: {low:.2f} to {high:.2f} % on {spread.nodes} nodes, median {middle:.2f}; {most}")
+            rates = f"{low:.2f} to {high:.2f} % on {spread.nodes} nodes, median {middle:.2f}"
+            print_line(f"accuracy of {name} by node: {rates}; {most}")
 
 
 def _show_troubles(report: "Report", most: int = 5) -> None:

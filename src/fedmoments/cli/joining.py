@@ -30,9 +30,7 @@ TermsFile = Annotated[
     Path | None,
     typed(help="The federation's terms that you read; the client answers no server under other terms.", metavar="FILE"),
 ]
-PlanOnly = Annotated[
-    bool, typed("--plan", help="Write the settings file and show the plan; nothing leaves this machine.")
-]
+PlanOnly = Annotated[bool, typed("--plan", help="Write the settings file and show the plan; nothing is sent.")]
 
 _server = partial(option, group="Server")
 

@@ -116,9 +116,11 @@ def _show_refusals(state: Any) -> None:
 
 def _show_sums(state: Any, terms: Any, uncovered: Sequence[str]) -> None:
     """Print what the ledger holds in all, as far as the way of adding up lets anybody know."""
+    from fedmoments.core.observations import plain_moments
+
     print_line(f"federation '{state.name}', id {state.federation}")
     mode, classes = terms.privacy.mode, terms.classes
-    print_line(f"each client sends {terms.spec}{mode.travels}")
+    print_line(f"each client sends {plain_moments(str(terms.spec))}{mode.travels}")
     if state.spent is not None:
         print_line(spent_text(state.spent))
     if mode.has_helper:

@@ -238,24 +238,26 @@ def class_names(text: str, *, alone: bool = False) -> tuple[str, ...]:
 
 def show_terms(terms: Any) -> None:
     """Print the terms of a federation, readably."""
+    from fedmoments.core.observations import plain_moments
+
     options = ", ".join(f"{key} {value}" for key, value in terms.encoder["options"].items())
     shown = {
         "federation": terms.name,
         "id": terms.id,
-        **({"amended": f"{len(terms.amended)} times; the terms of now are {terms.digest}"} if terms.amended else {}),
+        **({"amended": f"{len(terms.amended)} times; the current terms are {terms.digest}"} if terms.amended else {}),
         "encoder": " ".join(filter(None, [terms.encoder["name"], options])),
         "fingerprint": terms.fingerprint.digest,
         "feature map": terms.map_outline.text,
         "dimension": f"{terms.dim:,}",
         "classes": f"{len(terms.classes):,}: {', '.join(terms.classes[:8])}{' …' if len(terms.classes) > 8 else ''}",
-        "each client sends": str(terms.spec),
+        "each client sends": f"{plain_moments(str(terms.spec))} ({terms.spec})",
         **({"class names": "count as one sample each"} if terms.names else {}),
         "means of a class": str(terms.spec.means_per_client),
-        "means travel as": terms.rows,
+        "means are encoded as": terms.rows,
         "largest norm": f"{terms.fixed_point.norm_bound:g}",
         "most samples": f"{terms.fixed_point.max_samples:,}",
         "largest contribution": readable_bytes(terms.max_bytes),
-        "log signed by": terms.server or "a key that clients note at first",
+        "log signed by": terms.server or "a key that clients note when they first connect",
         **terms.privacy.mode.rows(),
     }
     print_table(["what", "value"], [[what, value] for what, value in shown.items()])

@@ -65,13 +65,13 @@ def _show_digests(report: "Report") -> None:
 
 def _show_known(details: Sequence["HeadDetail"], report: "Report") -> None:
     which = [f"seed {details[0].seed}", report.rows[0].setting.spelled(report.swept)]
-    print_line(f"\ndigests that a federation arrives at, {', '.join(filter(None, which))}")
+    print_line(f"\ndigests that a real federation of the same clients reproduces, {', '.join(filter(None, which))}")
     rows: dict[str | None, list[list[str]]] = {}
     for detail in details:
         digests = [str(digest)[:DIGITS] for digest in (detail.digest, detail.statistics_digest)]
         rows.setdefault(detail.measured, []).append([detail.head, *digests])
     for measured, mine in rows.items():
-        print_line(f"each client sends {measured}")
+        print_line(f"if each client sends {measured}:")
         print_table(["head", "classifier", "statistics"], mine)
 
 
@@ -81,8 +81,8 @@ def _show_card(card: "PrivacyCard", *, plain: bool, several: bool = False) -> No
         exposed = card.exposed
         if exposed and exposed["single"]:
             print_line(
-                f"note: {exposed['single']:,} of {exposed['cells']:,} class means are of one sample, which they reveal "
-                "exactly; in a deployment, clients withhold such classes (--min-count 5)"
+                f"note: {exposed['single']:,} of {exposed['cells']:,} class means are of one sample, which they "
+                "reveal exactly; real clients withhold such classes (--min-count 5)"
             )
         return
     print_line(f"\nprivacy{' of the first setting' if several else ''}: {card.mode}")

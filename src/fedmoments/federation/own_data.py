@@ -54,7 +54,7 @@ def read_own(settings: ClientSettings, terms: Terms, *, keep: bool = False) -> t
     terms
         Of the federation: its classes, in the order of their labels, and its table if samples are rows of raw ones.
     keep
-        Whether what is held out to test for the first time is written down.
+        Whether what is kept for tests for the first time is written down.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """What a party remembers of its own samples, by their content: which are held out, and which are forgotten.
 
 ====================  ===========================================================================================
-``held-out.json``     content and class of the samples that were held out to test: whatever comes or goes
+``held-out.json``     content and class of the samples that were kept for tests: whatever comes or goes
                       later, a sample that was tested on is never measured, and the others stay what they are
 ``forgotten.txt``     SHA-256 and name of samples that are as if they were not there, also in a copy elsewhere
 ====================  ===========================================================================================
@@ -57,7 +57,7 @@ def remembered_data(settings: ClientSettings, *, keep: bool, table: TableMap | N
         ]
     whole = join_data(parts)
     if not len(whole.train):
-        raise InputError(f"{settings.data} holds no sample to measure: all are forgotten or held out to test")
+        raise InputError(f"{settings.data} holds no sample to measure: all are forgotten or kept for tests")
     return whole
 
 

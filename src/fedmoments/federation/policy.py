@@ -81,10 +81,10 @@ class ClientPolicy(PolicyRules):
             allowed = StatisticsSpec.of(*self.moments).moments
             excess = terms.spec.moments - allowed
             if excess:
-                broken.append(f"moments: asked are {_listed(excess)}, allowed are {_listed(allowed)}")
+                broken.append(f"moments: the server asks for {_listed(excess)}, allowed are {_listed(allowed)}")
         asked = terms.spec.means_per_client
         if self.max_means is not None and asked > self.max_means:
-            broken.append(f"max_means: asked are {asked} means of a class, allowed are {self.max_means}")
+            broken.append(f"max_means: the server asks for {asked} means of a class, allowed are {self.max_means}")
         broken += [*self._oversized(terms), *self._unmapped(terms), *self._exposed(terms), *self._unfit(terms)]
         if broken:
             raise PolicyError(
@@ -100,7 +100,7 @@ class ClientPolicy(PolicyRules):
             "pairs of classes": len(terms.classes) ** 2,
         }
         return [
-            f"max_numbers: asked are {size:,} {what}, allowed are {self.max_numbers:,}"
+            f"max_numbers: the server asks for {size:,} {what}, allowed are {self.max_numbers:,}"
             for what, size in sizes.items()
             if size > self.max_numbers
         ]

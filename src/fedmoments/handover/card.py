@@ -56,7 +56,7 @@ def model_card(classifier: Classifier, encoder: Encoder | None = None, evidence:
         "What it is": _bullets(_facts(classifier, encoder, head)),
         "Classes": _classes(classifier),
         "Who took part": _parties(classifier.info, report),
-        "What protects the parties": _protection(classifier.info, report),
+        "Privacy": _protection(classifier.info, report),
         "How good it is": _tested(classifier, evidence),
         "Intended use": TO_FILL_IN,
         "Where it must not be used, known limits": TO_FILL_IN,
@@ -150,8 +150,8 @@ def _protection(info: Mapping[str, Any], report: Report | None) -> str:
     parts = [_bullets({plain_words(name): plain_words(value) for name, value in known.items()})]
     for title, entries in (
         ("Who learns what", [f"{who}: {what}" for who, what in card.sees]),
-        ("What must be true", card.assumptions),
-        ("What is not promised", card.not_promised),
+        ("Assumptions", card.assumptions),
+        ("Not promised", card.not_promised),
     ):
         if entries:
             parts.append(f"{title}:\n\n" + "\n".join(f"- {plain_words(entry)}" for entry in entries))

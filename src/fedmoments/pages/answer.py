@@ -111,7 +111,7 @@ def _where(report: Report) -> str:
 
 def _thrift(report: Report, cheap: tuple[Row, ...]) -> list[Node]:
     """Return what the best of the cheapest heads reaches."""
-    spent = tag("span", f"{bytes_(cheap[0].up_bytes_per_client)} a client", class_="nowrap")
+    spent = tag("span", f"{bytes_(cheap[0].up_bytes_per_client)} per client", class_="nowrap")
     return [_name(report, cheap[0]), " reaches ", _accuracy(cheap[0]), " with ", spent, _gain(report, cheap)]
 
 
@@ -161,7 +161,7 @@ def _better(report: Report, heads: Sequence[Row], baselines: Sequence[Row], firs
         said = [" For no more bytes, the baseline ", _name(report, thrifty), " reaches ", _accuracy(thrifty), most]
         said.append(_behind(_noise(report, thrifty, first)))
     if beats_all and best is not thrifty:
-        spent = f" with {bytes_(best.up_bytes_per_client)} a client" if is_drawn(best) else ""
+        spent = f" with {bytes_(best.up_bytes_per_client)} per client" if is_drawn(best) else ""
         said += [" A baseline, ", _name(report, best), ", reaches ", _accuracy(best), f"{spent}."]
     return join(said) if said else None
 

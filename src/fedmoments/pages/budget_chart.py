@@ -1,4 +1,4 @@
-"""The chart of a budget curve: accuracy against bytes a client, heads on scatter sketches before all others.
+"""The chart of a budget curve: accuracy against bytes per client, heads on scatter sketches before all others.
 
 A head on sketches is a heavy line with dots and a band of one standard deviation over seeds. Every other head is a thin
 line, behind ever wider random projections, up to a ring: the method as it is published. Hair lines stand at the float32
@@ -110,14 +110,14 @@ def tip(name: str, point: BudgetPoint) -> str:
     --------
     >>> point = BudgetPoint((0.71, 0.714, 0.718), (5120.0,), (0, 1, 2), "means/2", None, 4.25)
     >>> tip("auto", point).replace("\u202f", " ")
-    'auto, budget means/2: 71.4 % ± 0.4 over 3 seeds, 5.1 kB a client, rank 4.2'
+    'auto, budget means/2: 71.4 % ± 0.4 over 3 seeds, 5.1 kB per client, rank 4.2'
     """
     seeds = len(point.accuracies)
     words = f"{name}, budget {point.budget}" if point.budget else name
     words += f": {percent(point.accuracy)}"
     words += f" ± {point.std * 100:.1f}" if point.std is not None else ""
     words += f" over {count(seeds, 'seed')}" if seeds > 1 else ""
-    words += f", {bytes_(point.bytes)} a client"
+    words += f", {bytes_(point.bytes)} per client"
     words += f", {count(point.dimensions, 'dimension')}" if point.dimensions is not None else ""
     words += f", rank {point.rank:.1f}" if point.rank is not None else ""
     return words + (", as published" if point.own else "")
@@ -140,8 +140,8 @@ def budget_chart(curves: BudgetCurves, look: Look, *, height: float = 340.0) -> 
     known = [(size, words) for size, words in payloads if size is not None]
     least = [curves.means / 8] if curves.means else []
     return Chart(
-        f"Accuracy against bytes a client: {'; '.join(tops)}",
-        bytes_scale("bytes a client sends (logarithmic)", values=(*(size for size, _ in known), *least), beyond=BEYOND),
+        f"Accuracy against bytes per client: {'; '.join(tops)}",
+        bytes_scale("bytes per client (logarithmic)", values=(*(size for size, _ in known), *least), beyond=BEYOND),
         accuracy_scale(curves),
         tuple(_series(curve, look) for curve in (*curves.others, *reversed(curves.sketches))),
         rules=tuple(Rule(size, (words, bytes_(size))) for size, words in known),
@@ -180,7 +180,7 @@ def budget_figure(
     columns: int | None = None,
     size: tuple[float, float] = (820.0, 330.0),
 ) -> str:
-    """Return accuracy against bytes a client as an SVG file that needs nothing else.
+    """Return accuracy against bytes per client as an SVG file that needs nothing else.
 
     Parameters
     ----------
@@ -275,4 +275,4 @@ def _spoken(panels: Sequence[BudgetCurves], headings: Sequence[str], title: str,
     for panel, heading in zip(panels, headings, strict=True):
         tops = [f"{look.name(c)} up to {percent(max(p.accuracy for p in c.points))}" for c in panel.curves]
         said.append(f"{heading}: {', '.join(tops)}" if heading else ", ".join(tops))
-    return f"{title or 'Accuracy against bytes a client'}. {'; '.join(said)}"
+    return f"{title or 'Accuracy against bytes per client'}. {'; '.join(said)}"

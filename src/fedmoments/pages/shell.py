@@ -3,7 +3,7 @@
 A kind of page is a :class:`Page`. Its sections are files of one package, each with one declaration, so that a new
 section is one new file::
 
-    @section("bytes", "What bytes buy", place=10)
+    @section("bytes", "Accuracy for bytes", place=10)
     def bytes_section(results: Results) -> Html | None: ...
 
 A section that returns None is left out. Sections of other packages join by the entry points of the page's group, or at

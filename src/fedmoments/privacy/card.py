@@ -104,10 +104,10 @@ def _exposure_facts(card: PrivacyCard) -> list[tuple[str, str]]:
     exposed = card.exposed or {}
     if exposed.get("cells"):
         single, cells = exposed.get("single", 0), exposed["cells"]
-        facts.append(("Means over one sample", f"{single:,} of {cells:,} ({single / cells:.0%})"))
+        facts.append(("Means of one sample", f"{single:,} of {cells:,} ({single / cells:.0%})"))
     if sketches := card.sketches:
         part, most, energy = (f"{sketches[name]:.0%}" for name in ("share", "most", "energy"))
-        text = f"{part} of the directions that would span a client's samples, {most} at most"
+        text = f"{part} of the directions that describe a client's samples completely, {most} at most"
         facts.append(("Scatter sketches", f"{text}; they hold {energy} of the scatter"))
     return facts
 
@@ -126,7 +126,7 @@ def _not_promised(mode: Mode, card: PrivacyCard) -> list[str]:
     """Return what a reader might think is promised, and is not."""
     lines = _of_sketches(card.sketches)
     if (card.exposed or {}).get("single"):
-        lines.append("A mean over one sample is that sample's feature vector, exactly.")
+        lines.append("The mean of one sample is exactly that sample's feature vector.")
     lines += [*mode.noise.not_promised(simulated=card.simulated), *mode.not_promised()]
     if card.obfuscation:
         lines.append("Obfuscated counts are not differential privacy.")
@@ -138,7 +138,7 @@ def _of_sketches(sketches: Mapping[str, float] | None) -> list[str]:
     if not sketches or not sketches["rows"]:
         return []
     sentence = (
-        "A sketch tells in which directions a client's samples differ most from their class means: whoever knows a "
-        "sample can guess whether it was there, and an outlier of a small client may stand in a row nearly by itself."
+        "A sketch shows in which directions a client's samples differ most from their class means. An observer who "
+        "has a sample can guess whether it was used, and an outlier at a small client may make up most of a row."
     )
     return [sentence]

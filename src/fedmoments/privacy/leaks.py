@@ -63,9 +63,9 @@ TITLES = {
     "rare": "that somebody of a class has a rare category",
     "membership": "whether a known sample was there, from second moments",
     "span": "whether a known sample was there, from the rows of a sketch",
-    "outlier": "what a single sample differs from its mean by, from a row of a sketch",
-    "few": "samples that resemble their mean, which is over few",
-    "unknown": "what moments of your own tell, which is not known",
+    "outlier": "how a single sample differs from its mean, from a row of a sketch",
+    "few": "roughly the samples, from a mean over few",
+    "unknown": "unknown: moments of your own",
     "counts": "which classes are held, and how many samples of each",
 }
 #: A guess at membership that is right with less probability than this is not reported; a coin has 0.5.

@@ -112,7 +112,7 @@ def test_other_rules_of_a_client_hold_for_tuning_too(make: Made) -> None:
     plan = collected(make)
     task, head, parameters = asked(plan)
     strict = change(plan, tuning="lp", min_count=1, moments=["gram"])
-    assert "moments: asked are" in TuningNode(strict).greet(task, head)["declined"][0]["why"]
+    assert "moments: the server asks for" in TuningNode(strict).greet(task, head)["declined"][0]["why"]
     small = change(plan, tuning="lp", min_count=1, max_bytes=100)
     with pytest.raises(PolicyError, match="max_bytes"):
         TuningNode(small).tune(task, "client-0001", 1, parameters, last=0, start=head)

@@ -117,7 +117,7 @@ def test_too_many_numbers_are_measured_in_float64_and_said(
     assert details[1]["confusion"] == detail["confusion"]
     text = run(*arguments, "-v").stdout
     assert f"note: no digest of fedncm, gh-qda: {details[0]['digest_reason']}" in " ".join(text.split())
-    assert "digests that a federation arrives at" not in text
+    assert "digests that a real federation of the same clients reproduces" not in text
 
 
 @pytest.mark.parametrize(("factor", "why"), [(100.0, "a training sample has the norm"), (4.0, None)])
@@ -137,8 +137,8 @@ def test_the_command_prints_sixteen_digits_of_each(features: str, run: Callable[
     text = run(*arguments, "-v").stdout
     details = json.loads(run(*arguments, "--json").stdout)["details"]
     below = text[text.index("digests that") :].split("\n")
-    assert below[0] == "digests that a federation arrives at, seed 4, 9 clients"
-    assert below[1] == "each client sends counts + gram + client_means"
+    assert below[0] == "digests that a real federation of the same clients reproduces, seed 4, 9 clients"
+    assert below[1] == "if each client sends counts + gram + client_means:"
     for line, detail in zip(below[3:5], details, strict=True):
         assert line.split() == [detail["head"], detail["digest"][:16], detail["statistics_digest"][:16]]
 

@@ -86,12 +86,15 @@ class Automatic(Head):
         differing = Shift.of(stats, gaussians.means, gaussians.raw_covariance())
         shift = differing.ratio
         if shift > max(SHIFTED, 1.0 + CERTAIN * differing.chance) and not gaussians.flat:
-            name, why = "mixture-sketch", "clients differ in more than their labels, so that each has modes of its own"
+            name, why = (
+                "mixture-sketch",
+                "clients differ in more than their labels, so each client's class means are kept apart",
+            )
         elif stats.sketches.by_class and not gaussians.flat:
-            name, why = "qda-sketch", f"{LABELS}, and sketch rows of each class tell its covariance"
+            name, why = "qda-sketch", f"{LABELS}, and each class has sketch rows of its own"
         else:
-            name, why = "lda-sketch", f"{LABELS}, and sketch rows are of all classes together"
-        criterion = f"{why} (means of clients vary {shift:.3g} times as much as their samples explain)"
+            name, why = "lda-sketch", f"{LABELS}, and all classes share their sketch rows"
+        criterion = f"{why} (client means vary {shift:.3g} times as much as chance would make them)"
         chosen = self._head(name).solve(stats)
         return chosen.noting(chosen=name, shift=shift, criterion=criterion)
 

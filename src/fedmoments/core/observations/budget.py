@@ -1,4 +1,4 @@
-"""Accuracy against bytes a client: one curve a head, each point over all seeds."""
+"""Accuracy against bytes per client: one curve a head, each point over all seeds."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -236,7 +236,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Holders:
-    """Who holds what: (n, 3) client, class and samples of every cell; names of clients, if they have any."""
+    """Who holds which classes: (n, 3) client, class and samples of every cell; names of clients, if they have any."""
 
     n_clients: int
     cells: NDArray[np.int64]

@@ -8,7 +8,7 @@ from fedmoments.pages.shell import section
 __all__ = ["protection_section"]
 
 
-@section("privacy", "What protects the parties", place=30)
+@section("privacy", "Privacy", place=30)
 def protection_section(view: LiveView) -> Html | None:
     """Return the section; None without a card."""
     card = view.card
@@ -16,13 +16,13 @@ def protection_section(view: LiveView) -> Html | None:
         return None
     return join(
         [
-            tag("p", "Contributions travel as ", tag("b", card.mode), "."),
+            tag("p", "Contributions are sent as ", tag("b", card.mode), "."),
             pairs(card.sees),
             fold(
                 "Facts, assumptions, and what is not promised",
                 pairs(card.facts),
-                titled("What must be true", bullets(card.assumptions)),
-                titled("What is not promised", bullets(card.not_promised)),
+                titled("Assumptions", bullets(card.assumptions)),
+                titled("Not promised", bullets(card.not_promised)),
             ),
         ]
     )

@@ -95,7 +95,7 @@ def _own_cell(point: BudgetPoint | None) -> Cell:
 
 def points_table(curves: BudgetCurves) -> Html:
     """Return every point with all its figures, in a table that opens when it is requested."""
-    titles = ("Budget", f"Accuracy{THIN}", "Bytes a client", "Dimensions", "Rank", "Seeds")
+    titles = ("Budget", f"Accuracy{THIN}", "Bytes per client", "Dimensions", "Rank", "Seeds")
     columns = [Column("Head"), *(Column(title, number=True) for title in titles)]
     every = [(curve, point) for curve in curves.curves for point in curve.points]
     rows = [_point(*pair) for pair in sorted(every, key=lambda pair: pair[1].accuracy, reverse=True)]
@@ -293,4 +293,4 @@ def _share(point: BudgetPoint) -> Html:
 
 
 def _bytes(size: float) -> Html:
-    return tag("span", f"{bytes_(size)} a client", class_="nowrap")
+    return tag("span", f"{bytes_(size)} per client", class_="nowrap")

@@ -20,7 +20,7 @@ __all__ = ["frontier_chart", "frontier_section"]
 MOST_SETTINGS = 24
 
 
-@section("bytes", "What bytes buy", place=10)
+@section("bytes", "Accuracy for bytes", place=10)
 def frontier_section(report: Report) -> Html | None:
     """Return the section, or None when no head has both an accuracy and a size, or all share one upload."""
     if report.federation is not None:
@@ -50,10 +50,10 @@ def _drawn_settings(report: Report) -> list[Setting]:
 
 
 def _lead(report: Report) -> str:
-    compared = "Baselines (grey squares) are compared with, and are not part of the line."
+    compared = "Grey squares are baselines, for comparison; they are not part of the line."
     return sentences(
-        "Every dot is a head. The line joins those that no other head beats for as few bytes; to its lower right, "
-        "bytes are wasted.",
+        "Each dot is a head. The line joins the heads that no other head beats at the same bytes or fewer; heads "
+        "below it cost more bytes for no more accuracy.",
         compared if any(row.baseline for row in report.rows) else "",
     )
 
@@ -61,8 +61,8 @@ def _lead(report: Report) -> str:
 def _notes(report: Report) -> list[str]:
     """Return how to read the figures of these report."""
     swept = {
-        "projection": "A number behind a head is the dimension of a random projection.",
-        "budget": "A word behind a head is a client’s budget of bytes.",
+        "projection": "A number after a head is the dimension of a random projection.",
+        "budget": "A word after a head is the client’s budget of bytes.",
     }
     return [
         f"Bars: one standard deviation over {count(report.seeds, 'seed')}." if report.seeds > 1 else "",
@@ -130,7 +130,7 @@ def _point(row: Row, name: str, *, on_frontier: bool, first: bool) -> Point:
 
 def _tip(row: Row, name: str, *, on_frontier: bool) -> str:
     spread = f" ± {row.accuracy_std * 100:.1f}" if row.accuracy_std is not None else ""
-    said = [f"{name}: {place_of(row)[1] * 100:.1f}{spread}{THIN}%", f"{bytes_(row.up_bytes_per_client)} a client"]
+    said = [f"{name}: {place_of(row)[1] * 100:.1f}{spread}{THIN}%", f"{bytes_(row.up_bytes_per_client)} per client"]
     said += [f"sends {row.sends}"] if row.sends else []
     said += ["on the frontier"] if on_frontier else []
     return ", ".join(said + (["a baseline"] if row.baseline else []))

@@ -20,7 +20,7 @@ __all__ = ["calibration_section", "reliability_chart", "samples_chart"]
 SHARE = replace(share_scale(f"confidence,{THIN}%", values=(0.0, 1.0), about=5), exact=True)
 
 
-@section("calibration", "Is confidence earned?", place=140)
+@section("calibration", "Are probabilities calibrated?", place=140)
 def calibration_section(report: Report) -> Html | None:
     """Return the section, or None when no head was calibrated."""
     shown = [panel for panel in panels_of(report) if _bins(panel.detail)]
@@ -32,8 +32,8 @@ def calibration_section(report: Report) -> Html | None:
         [
             tag(
                 "p",
-                "Of the samples that a head is 80 % sure of, 80 % should be right. Bars above the diagonal mean that "
-                "it is too modest, bars below that it is too sure.",
+                "Of the samples predicted with 80 % confidence, 80 % should be right. Bars above the diagonal: too "
+                "little confidence; below: too much.",
                 class_="lead",
             ),
             chooser("head", "Head", options, chosen),

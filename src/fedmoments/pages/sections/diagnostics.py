@@ -142,7 +142,7 @@ def _means(diagnostics: Diagnostics) -> Html | None:
 def _cautions(report: Report, cautions: Sequence[Caution]) -> Html | None:
     rows = tuple(_caution(report, caution) for caution in cautions)
     if not rows:
-        return note("Nothing that was looked at gives a reason to worry.")
+        return note("No check found a problem.")
     caption = "What deserves a second look, and what to do about it"
     return Table(caption, (Column("Worth a second look"), Column("What to do")), rows, "list cautions").html()
 
@@ -228,7 +228,7 @@ def _unknown(unknown: Sequence[Unknown], command: str | None) -> Html | None:
     if not unknown:
         return None
     shown = bullets([f"{gap.what}: {gap.why}" for gap in unknown])
-    words = note("To know everything, let every client run ", tag("code", command)) if command else None
+    words = note("For the missing figures, let every client run ", tag("code", command)) if command else None
     return tag("div", tag("h3", "Not known"), shown, words, class_="below")
 
 

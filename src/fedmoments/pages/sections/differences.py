@@ -15,9 +15,9 @@ __all__ = ["differences_section"]
 #: The head that is compared with the others, where it was run; else the most accurate one.
 ADVISED = "auto"
 NOTE = (
-    "Differences are between the same splits, in points; the interval (95 %, Student's) is that of their mean over "
-    "seeds. Where it holds 0, the seeds do not tell the heads apart. The last column counts test samples on which just "
-    "one of the two is right, over all seeds."
+    "Differences in accuracy, in points. From, to: 95 % confidence interval (Student's t) of their mean over "
+    "seeds. If it contains 0, the difference may be chance. The last column counts test samples that just "
+    "one of the two classifies correctly, over all seeds."
 )
 
 
@@ -34,7 +34,7 @@ def differences_section(report: Report) -> Html | None:
         return None
     parts: list[Node] = [pivot] if pivot is not None else []
     if compared:
-        opening = lead(f"{first.head} against the others, on the same splits.")
+        opening = lead(f"{first.head} compared with the other heads, on the same splits.")
         parts = [opening, Table("Differences", COLUMNS, tuple(map(_row, compared))).html(), note(NOTE), *parts]
     return join(parts)
 
@@ -45,7 +45,7 @@ COLUMNS = (
     Column("From", number=True),
     Column("To", number=True),
     Column("Clear"),
-    Column("Right alone", number=True),
+    Column("Only one right", number=True),
 )
 
 

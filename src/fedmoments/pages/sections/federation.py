@@ -33,9 +33,7 @@ def federation_section(report: Report) -> Html | None:
     names = {"Federation": federation.name, "Id": federation.id, "State": federation.state}
     return join(
         [
-            sortable("What each round brought", COLUMNS, list(map(_row, federation.rounds)))
-            if federation.rounds
-            else None,
+            sortable("Rounds", COLUMNS, list(map(_row, federation.rounds))) if federation.rounds else None,
             bullets([_spread(name, spread) for name, spread in federation.spread.items()], most=MOST),
             bullets(troubles, most=MOST, elsewhere="federation.json"),
             pairs(names.items(), code=list(names)),

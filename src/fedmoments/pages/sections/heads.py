@@ -57,7 +57,7 @@ def _row(row: Row, fields: Sequence[_Field], *, on_frontier: bool) -> TableRow:
 def _fields(report: Report) -> list[_Field]:
     fields = [
         _Field(Column(f"Accuracy{THIN}", number=True), _accuracy),
-        _Field(Column("Bytes a client", number=True), lambda row: _sized(row.up_bytes_per_client)),
+        _Field(Column("Bytes per client", number=True), lambda row: _sized(row.up_bytes_per_client)),
         _Field(Column("All clients", number=True), lambda row: _sized(row.up_bytes_total)),
         *(_swept(key, report.data.dim) for key in report.swept),
         _Field(Column("Solve", number=True), lambda row: _timed(row.fit_seconds)),
@@ -115,7 +115,7 @@ def _order(row: Row, key: str, dim: float | None) -> Any:
 def _note(report: Report) -> str:
     said = ["A mark ◆ is on the frontier of accuracy against bytes."]
     said += ["± is one standard deviation over seeds."] if report.seeds > 1 else []
-    said.append("Counts of samples go with every upload and are not priced.")
+    said.append("Class counts are part of every upload; their few bytes are not included.")
     if any(row.baseline for row in report.rows):
         said.append(
             "Baselines are compared with: what their clients send does not add up, and the frontier is the heads’."

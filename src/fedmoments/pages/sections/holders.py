@@ -1,4 +1,4 @@
-"""Who holds what: clients × classes as a heat map, with how much a client holds and how many clients hold a class.
+"""Who holds which classes: a heat map of clients × classes, how much clients hold, and how many hold a class.
 
 Small pictures: a palette PNG whose colour has one transparency a value, so that it suits any background.
 """
@@ -86,7 +86,7 @@ class _Map:
         return self.cells.shape == (self.n_classes, self.n_clients)
 
 
-@section("holders", "Who holds what", place=110, short="Who holds what")
+@section("holders", "Who holds which classes", place=110, short="Who holds which classes")
 def holders_section(report: Report) -> Html | None:
     """Return the section, or None when the report do not say who holds what."""
     holders = report.holders
@@ -137,14 +137,14 @@ def _facts(cells: NDArray[np.int64], n_clients: int, n_classes: int) -> str:
     per_class = np.bincount(held[:, 1], minlength=n_classes)
     per_client = np.bincount(held[:, 0], minlength=n_clients)
     words = (
-        f"In the median, a client holds {np.median(per_client):.0f} of {count(n_classes, 'class', 'classes')}, and a "
+        f"The median client holds {np.median(per_client):.0f} of {count(n_classes, 'class', 'classes')}; the median "
         f"class is held by {np.median(per_class):.0f} of {count(n_clients, 'client')}."
     )
     alone = int((per_class == 1).sum())
     if alone:
         one = alone == 1
         words += f" {count(alone, 'class', 'classes')} {'is' if one else 'are'} held by a single client, and "
-        words += f"give{'s' if one else ''} no free covariance."
+        words += f"give{'s' if one else ''} no covariance from client means."
     return words
 
 
@@ -204,7 +204,9 @@ def _chart(heat: _Map, width: float) -> Html:
         *clients,
         _words(f"{count(heat.n_clients, 'client')}, largest first", (place.left + place.right) / 2, below),
     ]
-    title = f"Who holds what: {count(heat.n_clients, 'client')} by {count(heat.n_classes, 'class', 'classes')}."
+    title = (
+        f"Who holds which classes: {count(heat.n_clients, 'client')} by {count(heat.n_classes, 'class', 'classes')}."
+    )
     return svg(width, below + 8, title, *drawn)
 
 

@@ -35,7 +35,7 @@ def influence_section(report: Report) -> Html | None:
 def _sentences(examination: Examination) -> list[str]:
     dropped, of = len(examination.dropped), f" of {count(examination.clients, 'client')}"
     if not examination.examined:
-        said = ["Contributions were taken as they came: nobody was examined."]
+        said = ["No filter examined the contributions."]
     else:
         left_out = f"{count(dropped)}{of} {'was' if dropped == 1 else 'were'}" if dropped else f"Nobody{of} was"
         said = [f"{left_out} left out."]

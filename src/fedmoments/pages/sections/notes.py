@@ -14,7 +14,7 @@ from fedmoments.settings.setting import split_words
 
 __all__ = ["notes_section"]
 
-#: Problems and splits that are listed.
+#: Notes and splits that are listed.
 MOST_PROBLEMS, MOST_SPLITS = 50, 60
 #: Numbers of a split: key and title.
 SIZES = {
@@ -28,7 +28,7 @@ SIZES = {
 }
 
 
-@section("notes", "Problems and splits", place=170)
+@section("notes", "Notes and splits", place=170)
 def notes_section(report: Report) -> Html | None:
     """Return the section, or None when there is nothing to say."""
     problems = report.data.problems
@@ -41,7 +41,7 @@ def notes_section(report: Report) -> Html | None:
         ),
         titled("The data", bullets(list(report.data.notes))),
         titled(
-            "Fitted in a lesser way than asked for",
+            "Fitted with a fallback",
             bullets([join([tag("b", head), ": ", sentence]) for head, sentence in lesser]),
         ),
         titled(

@@ -16,7 +16,7 @@ __all__ = ["privacy_section"]
 MOST = 20
 
 
-@section("privacy", "What protects the parties", place=50)
+@section("privacy", "Privacy", place=50)
 def privacy_section(report: Report) -> Html | None:
     """Return the section, or None when the report hold no card."""
     card = report.privacy
@@ -25,12 +25,12 @@ def privacy_section(report: Report) -> Html | None:
     dropped = card.dropped if report.robust is None else {}
     return join(
         [
-            tag("p", "Contributions travelled as ", tag("b", card.mode), _where(report), "."),
+            tag("p", "Contributions were sent as ", tag("b", card.mode), _where(report), "."),
             pairs(card.facts),
             titled("Who learns what", pairs(card.sees)),
             _revealed(report),
-            titled("What must be true", bullets(card.assumptions)),
-            titled("What is not promised", bullets(card.not_promised)),
+            titled("Assumptions", bullets(card.assumptions)),
+            titled("Not promised", bullets(card.not_promised)),
             titled(
                 "Clients left out",
                 bullets([join([tag("b", client), ": ", why]) for client, why in dropped.items()], most=MOST),
@@ -68,8 +68,8 @@ def _revealed(report: Report) -> Html | None:
         join(["What a contribution for ", tag("b", detail.head), " reveals"]),
         Table("What contributions reveal", columns, rows).html(),
         note(
-            f"As 'fedmoments audit' says of {count(audited, 'client')}, added up: “exposed” is computed exactly, "
-            "“weak” is guessed better than by chance."
+            f"What 'fedmoments audit' finds, summed over {count(audited, 'client')}. Exposed: the server can "
+            "compute it exactly. Weak: it can guess better than by chance."
         ),
     )
 

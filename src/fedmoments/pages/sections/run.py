@@ -158,7 +158,7 @@ def _grouped(numbers: Mapping[str, str]) -> str:
 
 def _batchnorm(tuning: Tuning) -> str:
     if tuning.batchnorm is None:
-        return "not concerned: the encoder is not trained" if tuning.stage == "lp" else "not stated"
+        return "not used: the encoder is not trained" if tuning.stage == "lp" else "not stated"
     return BATCHNORMS.get(tuning.batchnorm, tuning.batchnorm)
 
 

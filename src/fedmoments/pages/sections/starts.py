@@ -71,7 +71,7 @@ def _reached(tuning: Tuning) -> Html:
 
 
 def _reached_note(tuning: Tuning, *, compared: bool) -> str:
-    said = ["Highest: on test samples, at the round given; only who has test samples could choose it."]
+    said = ["Highest: on test samples, at the round given; it can only be chosen with test samples."]
     said += ["± is one standard deviation over seeds."] if tuning.seeds > 1 else []
     if any(curve.best_round is not None for run in tuning.runs for curve in run.curves):
         said.append("The end is the round that the validation share chose.")
@@ -169,7 +169,7 @@ def _after(tuning: Tuning) -> Html | None:
     if not titles:
         return None
     rows = _refitted(tuning, heads, ("before", "after") if probed else ())
-    probe = "Probe: ridge on features before and after, which tells what tuning did to the encoder." * probed
+    probe = "Probe: ridge on features before and after, which shows what tuning did to the encoder." * probed
     said = sentences("Refitted: heads in closed form on features of the tuned model.", probe)
     return join([sortable("Refits and probes", [*NAMES, *_numbers("Tuned", *titles)], rows), note(said)])
 

@@ -166,7 +166,7 @@ def _points(rows: Sequence[Row], sweep: _Sweep) -> tuple[Point, ...]:
 def _tip(row: Row, along: str) -> str:
     told = f"{row.head}, {row.setting.spelled([along])}: {percent(row.accuracy)}"
     told += f" ± {row.accuracy_std * 100:.1f}" if row.accuracy_std is not None else ""
-    told += f", {bytes_(row.up_bytes_per_client)} a client" if along in PAYLOAD else ""
+    told += f", {bytes_(row.up_bytes_per_client)} per client" if along in PAYLOAD else ""
     return told + (", a baseline" if row.baseline else "")
 
 

@@ -56,7 +56,7 @@ class CentralNoise(Noise):
 
     is_on = True
     title = ", noised"
-    published = "the noised sums, and all that follows from them"
+    published = "the noised sums, and what can be computed from them"
 
     def __init__(self, agreed: "Agreed") -> None:
         super().__init__(agreed)

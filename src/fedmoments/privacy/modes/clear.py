@@ -62,7 +62,7 @@ class Clear(Mode):
         return [("The server", "each client's own counts and moments, class by class; never samples")]
 
     def not_promised(self) -> list[str]:
-        return ["Secrecy from the server itself: it reads every contribution."]
+        return ["Secrecy from the server: it reads every contribution."]
 
     def rows(self) -> dict[str, str]:
         return {"the server sees": "every contribution", **super().rows()}

@@ -70,4 +70,4 @@ class LocalNoise(CentralNoise):
         return super().assumptions("Every client adds the full noise to its own sums, and no server is trusted")
 
     def rows(self) -> dict[str, str]:
-        return {**super().rows(), "noised by": "every client, before anything leaves it"}
+        return {**super().rows(), "noised by": "every client, before it sends anything"}

@@ -29,8 +29,12 @@ __all__ = ["Masked"]
 
 Words = NDArray[np.uint64]
 
-_SEALED = "Two servers, leader and helper, do not work together: whoever has both their views has every contribution."
-_MEMBERS = "Most members of a batch are real: a leader that enrols clients of its own sees the sum less what it put in."
+_SEALED = (
+    "The two servers, leader and helper, do not work together: with both their data, one can read every contribution."
+)
+_MEMBERS = (
+    "Most clients of a batch are real: a leader that enrols made-up clients can subtract what they sent from the sum."
+)
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ class Masked(Reported):
         return [CLIENTS_OBEY, _SEALED, _MEMBERS, *self.noise.assumptions(self.noises)]
 
     def not_promised(self) -> list[str]:
-        return ["Nobody can check a single client's numbers, nor take one client out of a sum."]
+        return ["Nobody can check one client's numbers, or remove one client from a sum."]
 
     def rows(self) -> dict[str, str]:
         agreed = self.agreed

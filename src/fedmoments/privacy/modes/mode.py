@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # the agreement makes its mode from these files
 
 __all__ = ["CLIENTS_OBEY", "Cost", "Mode"]
 
-CLIENTS_OBEY = "Clients run this code: their own policy acts before anything is measured."
+CLIENTS_OBEY = "Clients run this code, so that their own policy applies before anything is measured."
 
 
 @dataclass(frozen=True)

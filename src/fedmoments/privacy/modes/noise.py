@@ -169,7 +169,7 @@ class Noise:
     def not_promised(self, *, simulated: bool) -> list[str]:
         """Return what a reader might think is promised, and is not."""
         del simulated
-        return ["Differential privacy: sums of few clients, or two results that differ by one, can be told apart."]
+        return ["Differential privacy: sums over few clients, or over all but one, reveal single contributions."]
 
     def rows(self) -> dict[str, str]:
         """Return what the terms say of it, for a table."""

@@ -131,7 +131,7 @@ class NoisedClients(Reported):
         return [CLIENTS_OBEY, *self.noise.assumptions("")]
 
     def not_promised(self) -> list[str]:
-        return ["Accuracy: the sum of K clients has √K times the noise that one trusted server would add."]
+        return ["Accuracy: the sum over K clients has √K times the noise that one trusted server would add."]
 
     def check_filter(self, asked: str) -> None:
         raise InputError(

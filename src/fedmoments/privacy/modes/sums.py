@@ -121,12 +121,12 @@ class Sums(Masked):
         if not self.opens_classes:
             leader, helper = (
                 "sums over a batch, with the helper's noise",
-                "who takes part, and nothing of what they send",
+                "who takes part, but nothing of what they send",
             )
         return [("The leader", leader), ("The helper", helper)]
 
     def not_promised(self) -> list[str]:
-        alone = "A gram is over all classes: samples of a class that too few clients hold are in it."
+        alone = "A second-moment matrix covers all classes, including those that too few clients hold."
         return [*([alone] if self.opens_classes else []), *super().not_promised()]
 
     def cost(self, asked: "Asked", *, clear: int, clients: int = 1) -> Cost:
