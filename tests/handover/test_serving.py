@@ -111,8 +111,8 @@ def test_one_bad_sample_is_nobody_elses_fault(server: tuple[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "status", "why"),
     [
-        (b"{", "application/json", 400, "no JSON"),
-        (b"[" * 9000, "application/json", 400, "no JSON"),
+        (b"{", "application/json", 400, "not JSON"),
+        (b"[" * 9000, "application/json", 400, "not JSON"),
         (b"[]", "application/json", 400, "this model takes"),
         (b'{"texts": ["a"]}', "application/json", 400, "this model takes"),
         (b'{"features": []}', "application/json", 400, "1 to 50 samples, not 0"),

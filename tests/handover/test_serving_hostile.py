@@ -93,7 +93,7 @@ def test_small_files_that_hold_large_images_are_not_opened(tmp_path: Path, image
         again = asked(f"{address}/predict", {"images": several[:IMAGES]})[1]["predictions"]
     errors = [row.get("error", "") for row in rows["predictions"]]
     assert "at most 20,000 pixels here, not 90,000" in errors[0]
-    assert "no image that is read here" in errors[1]
+    assert "not an image that is read here" in errors[1]
     assert "at most 20,000 pixels" in errors[2]
     assert errors[3] == ""
     assert sum("together" in row.get("error", "") for row in together["predictions"]) == 3
