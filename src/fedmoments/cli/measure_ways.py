@@ -15,7 +15,7 @@ from fedmoments.settings.samples import Encoding, SampleSource
 if TYPE_CHECKING:
     from fedmoments.core.statistics import FixedPoint
 
-__all__ = ["Measured", "Way", "Whose", "form_of", "measure_any", "stacked_map"]
+__all__ = ["Measured", "Way", "Whose", "form_of", "measure_any"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Way:
         first
             The map that comes first, found from its name.
         """
+        from fedmoments.samples.feature_maps import stacked_map
+
         return stacked_map(dim, first=first, project=self.asked.project, **vars(self.mapping))
 
 
@@ -202,41 +204,6 @@ def _sums(X: Any, y: Any, chosen: Any, n_classes: int, way: Way, *, table: Any =
         accumulator.update(feature_map(rows) if feature_map else rows, y[chosen[block]])
     stats = accumulator.statistics()
     return (stats.quantized(way.form) if way.form else stats), feature_map
-
-
-def stacked_map(
-    dim: int,
-    *,
-    first: Any,
-    normalize: bool,
-    project: int | None,
-    fourier: int | None,
-    bandwidth: float | None,
-    seed: int,
-) -> Any:
-    """Return the maps that were typed, one after the other; None where there is none.
-
-    Parameters
-    ----------
-    dim
-        Dimensions before all of them.
-    first, normalize, project, fourier, bandwidth, seed
-        A map that comes first, and as the options say.
-    """
-    from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, compose
-    from fedmoments.study.simulation.methods import make_projection
-
-    if (fourier is None) != (bandwidth is None):
-        raise InputError("--fourier and --bandwidth belong together: give both or none")
-    maps: list[FeatureMap] = ([first] if first else []) + ([Normalize()] if normalize else [])
-    dim = first.output_dim(dim) if first else dim
-    projection = make_projection(project, dim, seed, without="leave --project out")
-    if projection is not None:
-        maps.append(projection)
-        dim = projection.n_components
-    if fourier is not None and bandwidth is not None:
-        maps.append(RandomFourier(dim, fourier, bandwidth, seed))
-    return compose(*maps) if maps else None
 
 
 def _client(whose: Whose, features: Path, n_samples: int) -> tuple[str, Any]:

@@ -113,9 +113,8 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
 
 def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...], table: Any) -> Any:
     """Return the map that all parties measure behind: as it was typed, or as a first exchange says."""
-    from fedmoments.cli.measure_ways import stacked_map
     from fedmoments.federation.drawing_up import bandwidth_after, directions_after, table_bandwidth_after
-    from fedmoments.samples.feature_maps import chosen_map
+    from fedmoments.samples.feature_maps import chosen_map, stacked_map
 
     n_features = settings.fourier or _fourier_features(settings.heads)
     if settings.after and not n_features and table is None:
@@ -125,12 +124,13 @@ def _map(settings: TermsSettings, encoder: Any, shown: tuple[Any, ...], table: A
         stacked_map, encoder.dim, first=first, normalize=settings.normalize, project=settings.project,
         seed=settings.seed,
     )  # fmt: skip
-    width = settings.bandwidth
-    if n_features and settings.table == AFTER and width is None:
+    if not n_features or settings.bandwidth is not None:
+        return stacked(fourier=n_features, bandwidth=settings.bandwidth)
+    if settings.table == AFTER:
         width = table_bandwidth_after(*_first_exchange(settings.after))
-    elif n_features and settings.after and width is None:
+    elif settings.after:
         width = bandwidth_after(*_first_exchange(settings.after), stacked(fourier=None, bandwidth=None))
-    if n_features and width is None:
+    else:
         raise InputError("Fourier features need a kernel width: --bandwidth S, or --after LEDGER of a first exchange")
     return stacked(fourier=n_features, bandwidth=width)
 

@@ -168,14 +168,20 @@ def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
         facts["Expected calibration error"] = (
             f"{100 * calibration.ece:.1f} points at temperature {classifier.temperature:.3g}"
         )
-    by_class = zip(classifier.class_names, np.diagonal(table).tolist(), table.sum(axis=1).tolist(), strict=True)
-    worst = sorted((hits / count, name, hits, count) for name, hits, count in by_class if count)
+    return "\n\n".join([_bullets(facts), *_sites(evidence), _by_class(classifier, table, evidence.outcome[1])])
+
+
+def _by_class(classifier: Classifier, confusion: Any, tested: int) -> str:
+    """Return the share of each class that was found, worst first."""
+    answers = zip(classifier.class_names, np.diagonal(confusion).tolist(), confusion.sum(axis=1).tolist(), strict=True)
+    worst = sorted((hits / count, name, hits, count) for name, hits, count in answers if count)
     rows = [(plain_words(name), _interval(hits, count)) for _, name, hits, count in worst]
     classes = _table(("Class", "Found (95 % interval)"), rows)
-    if table.sum() < evidence.outcome[1]:  # wrong answers are few, and are withheld first
-        told = f"By class, {int(table.sum()):,} of {evidence.outcome[1]:,} answers are told"
-        classes = f"{told}; wrong ones are few and withheld first, so these shares are too high.\n\n{classes}"
-    return "\n\n".join([_bullets(facts), *_sites(evidence), classes])
+    if confusion.sum() == tested:
+        return classes
+    # wrong answers are few, and are withheld first
+    told = f"By class, {int(confusion.sum()):,} of {tested:,} answers are told"
+    return f"{told}; wrong ones are few and withheld first, so these shares are too high.\n\n{classes}"
 
 
 def _sites(evidence: Evidence) -> list[str]:

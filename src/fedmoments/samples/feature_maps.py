@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.heads.choosing import map_rule_of
-from fedmoments.core.maps import FeatureMap, TableMap, compose
+from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, TableMap, compose
 from fedmoments.core.maps.power import AUTO, named_map
+from fedmoments.core.maps.projection import make_projection
+from fedmoments.errors import InputError
 from fedmoments.samples.encoders.registry import find_entry
 
-__all__ = ["chosen_map"]
+__all__ = ["chosen_map", "stacked_map"]
 
 
 def chosen_map(
@@ -57,3 +59,35 @@ def chosen_map(
     if find_entry(encoder).non_negative:
         return named_map("power")
     return automatic_map([(X, y)]) if X is not None and y is not None else None
+
+
+def stacked_map(
+    dim: int,
+    *,
+    first: FeatureMap | None,
+    normalize: bool,
+    project: int | None,
+    fourier: int | None,
+    bandwidth: float | None,
+    seed: int,
+) -> FeatureMap | None:
+    """Return the maps that were typed, one after the other; None where there is none.
+
+    Parameters
+    ----------
+    dim
+        Dimensions before all of them.
+    first, normalize, project, fourier, bandwidth, seed
+        A map that comes first, and as the options say.
+    """
+    if (fourier is None) != (bandwidth is None):
+        raise InputError("--fourier and --bandwidth belong together: give both or none")
+    maps: list[FeatureMap] = ([first] if first else []) + ([Normalize()] if normalize else [])
+    dim = first.output_dim(dim) if first else dim
+    projection = make_projection(project, dim, seed, without="leave --project out")
+    if projection is not None:
+        maps.append(projection)
+        dim = projection.n_components
+    if fourier is not None and bandwidth is not None:
+        maps.append(RandomFourier(dim, fourier, bandwidth, seed))
+    return compose(*maps) if maps else None

@@ -13,7 +13,7 @@ the paper's option II, c_k − c + (w₀ − w)/(steps·lr), where there is no m
 Parameters as bytes: what travels between server and clients in a round, and what rounds are charged for.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ __all__ = [
     "Update",
     "message_size",
     "pack_parameters",
+    "require_finite",
     "require_request",
     "unpack_parameters",
 ]
@@ -108,6 +109,16 @@ class Update:
     control: Arrays | None = None
     up: int = 0
     down: int = 0
+
+
+def require_finite(
+    arrays: Iterable[NDArray[Any]], what: str, client: str, round_number: int, rate: tuple[float, float] | None = None
+) -> None:
+    """Raise DivergedError unless all are finite; ``rate`` is the learning rate with the temperature that it is for."""
+    if all(np.isfinite(array).all() for array in arrays):
+        return
+    because = "" if rate is None else f": a learning rate of {rate[0]:g} is too high for the temperature {rate[1]:g}"
+    raise DivergedError(f"in round {round_number} the {what} of client '{client}' grew beyond all numbers{because}")
 
 
 def require_request(plan: TuningPlan, known: Collection[str], control: Arrays | None, clients: Sequence[str]) -> None:

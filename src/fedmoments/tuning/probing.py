@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmoments.errors import InputError
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out
-from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
+from fedmoments.tuning.engine import Arrays, Score, Update, require_finite, require_request
 from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.samples import Samples
 from fedmoments.tuning.softmax_steps import StepRule, local_steps, softmax_gradients
@@ -145,15 +145,9 @@ class FeatureEngine:
         updates = {}
         for place, name in enumerate(names):
             after = stepped.parameters[place]
-            if not np.isfinite(after).all():
-                raise DivergedError(
-                    f"in round {round_number} the parameters of client '{name}' grew beyond all numbers: a learning "
-                    f"rate of {self.plan.step:g} is too high for the temperature {self.start.temperature:g}"
-                )
+            require_finite([after], "parameters", name, round_number, (self.plan.step, self.start.temperature))
             own = None if before is None else before[place]
-            gradient = None if stepped.gradients is None else stepped.gradients[place]
-            if local.measures == "first":
-                gradient = self._gradient(name, theta)
+            gradient = self._measured(name, theta, None if stepped.gradients is None else stepped.gradients[place])
             sent, kept = local.sent(own, gradient), local.kept(own, gradient, self._in_units(after - theta))
             if kept is not None:
                 self._controls[name] = kept
@@ -162,12 +156,15 @@ class FeatureEngine:
             updates[name] = Update(name, self._samples[name], len(rows[place]), loss, _split(after), change)
         return updates
 
+    def _measured(self, name: str, theta: Floats, mean: Floats | None) -> Floats | None:
+        """Return the gradient that the rule asks for: at the start, or the mean over the steps."""
+        return self._gradient(name, theta) if self._local.measures == "first" else mean
+
     def _told(self, round_number: int, name: str, theta: Floats) -> Update:
         """Return a client's gradient at the parameters that came, and no steps."""
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = self._gradient(name, theta)
-        if not np.isfinite(gradient).all():
-            raise DivergedError(f"in round {round_number} the gradient of client '{name}' grew beyond all numbers")
+        require_finite([gradient], "gradient", name, round_number)
         return Update(name, self._samples[name], 0, 0.0, {}, _split(gradient))
 
     def _in_units(self, moved: Floats) -> Floats:

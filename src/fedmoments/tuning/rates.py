@@ -17,9 +17,10 @@ best check; the run itself begins anew with that.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,15 +97,21 @@ def spread_of(start: Start, parts: Iterable[tuple[ArrayLike, ArrayLike]]) -> Spr
         raise InputError(
             "no rate follows from features that are all the same, or from none: give one (--lr) or look at the features"
         )
-    vector, largest = np.linspace(1.0, 2.0, start.width), 0.0
+    return Spread(centre, math.sqrt(_largest_eigenvalue(inputs, n)), math.sqrt(square))
+
+
+def _largest_eigenvalue(inputs: Sequence[NDArray[np.floating[Any]]], n: int) -> float:
+    """Return the largest eigenvalue of Σ zᵀz / n."""
+    width = inputs[0].shape[1]
+    vector, largest = np.linspace(1.0, 2.0, width), 0.0
     for _ in range(_MOST_STEPS):
         vector /= np.linalg.norm(vector)
-        product_ = sum((z.T @ (z @ vector) for z in inputs), np.zeros(start.width)) / n
+        product_ = sum((z.T @ (z @ vector) for z in inputs), np.zeros(width)) / n
         before, largest = largest, float(vector @ product_)
         vector = product_
         if largest - before <= _SETTLED * largest:
             break
-    return Spread(centre, math.sqrt(largest), math.sqrt(square))
+    return largest
 
 
 def scaled(plan: TuningPlan, start: Start, spread: Callable[[], Spread]) -> tuple[TuningPlan, Start]:

@@ -113,21 +113,30 @@ def local_steps(
     for rows, mine in _together(batches):
         theta, g, term = parameters[mine], buffer[mine], scratch[mine]
         losses[mine] += softmax_gradients(samples, rows, theta, rule.temperature, g)
-        if rule.weight_decay:
-            g += _per_unit(np.multiply(theta, decay, out=term), rule)
+        _penalise(g, theta, decay, rule, term)
         if gradients is not None:
             gradients[mine] += g
         if rule.anchored:
             g -= _anchor(samples, rows, start, decay, rule)
-        if rule.weight != 1.0:
-            g *= rule.weight
-        if extra is not None:
-            g += extra if common else extra[mine]
+        _correct(g, rule, extra if extra is None or common else extra[mine])
         _pull_back(g, theta, start, rule, term)
         _descend(theta, g, None if velocity is None else velocity[mine], rule)
-    if gradients is not None:
-        gradients /= steps[:, None, None].astype(start.dtype)
-    return Stepped(parameters, losses / steps, gradients)
+    mean = None if gradients is None else gradients / steps[:, None, None].astype(start.dtype)
+    return Stepped(parameters, losses / steps, mean)
+
+
+def _penalise(gradients: Floats, there: Floats, decay: Floats, rule: StepRule, term: Floats | None = None) -> None:
+    """Add the gradient of the weight decay, in place."""
+    if rule.weight_decay:
+        gradients += _per_unit(np.multiply(there, decay, out=term), rule)
+
+
+def _correct(gradients: Floats, rule: StepRule, extra: Floats | None) -> None:
+    """Weigh gradients, and add what a rule adds to every step, in place."""
+    if rule.weight != 1.0:
+        gradients *= rule.weight
+    if extra is not None:
+        gradients += extra
 
 
 def _anchor(samples: Samples, rows: Ints, start: Floats, decay: Floats, rule: StepRule) -> Floats:
@@ -135,8 +144,7 @@ def _anchor(samples: Samples, rows: Ints, start: Floats, decay: Floats, rule: St
     there = np.repeat(start[None], len(rows), axis=0)
     gradients = np.empty_like(there)
     softmax_gradients(samples, rows, there, rule.temperature, gradients)
-    if rule.weight_decay:
-        gradients += _per_unit(there * decay, rule)
+    _penalise(gradients, there, decay, rule)
     return gradients
 
 

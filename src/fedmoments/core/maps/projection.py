@@ -13,8 +13,9 @@ import numpy as np
 from fedmoments.core.maps.base import FeatureMap, FloatArray
 from fedmoments.core.maps.checks import checked_count, checked_seed
 from fedmoments.core.maps.randomness import GENERATOR, checked_generator, standard_normals
+from fedmoments.errors import InputError
 
-__all__ = ["RandomProjection"]
+__all__ = ["RandomProjection", "make_projection"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,37 @@ class RandomProjection(FeatureMap, kind="random_projection"):
 
     def _arrays(self) -> tuple[FloatArray, ...]:
         return (self.matrix,)
+
+
+def make_projection(
+    n_components: int | None, dim: int, seed: int, *, without: str = "ask for 'full'"
+) -> RandomProjection | None:
+    """Return the public projection of ``dim`` dimensions to no more, or None for the features as they are.
+
+    Parameters
+    ----------
+    n_components
+        Dimensions behind it, from 1 to ``dim``.
+    dim
+        Dimension of the features.
+    seed
+        Public; draws the projection.
+    without
+        How one asks for the features as they are, for the sentence of a refusal.
+
+    Examples
+    --------
+    >>> make_projection(16, 64, seed=3)
+    RandomProjection(input_dim=64, n_components=16, seed=3)
+    >>> make_projection(65, 64, seed=3)
+    Traceback (most recent call last):
+    fedmoments.errors.InputError: a projection has no more dimensions than the features, which have 64; 65 were ...
+    """
+    if n_components is None:
+        return None
+    if n_components > dim:
+        raise InputError(
+            f"a projection has no more dimensions than the features, which have {dim}; {n_components} were requested: "
+            f"ask for 1 to {dim}, or {without} for the features as they are"
+        )
+    return RandomProjection(dim, n_components, seed)

@@ -1,8 +1,9 @@
 """The terms of a federation on one machine: those of a study's first settings, behind the maps that were requested."""
 
 from pathlib import Path
+from typing import Any
 
-from fedmoments.core.maps import FeatureMap, Normalize, RandomFourier, RandomProjection, compose
+from fedmoments.core.maps import FeatureMap
 from fedmoments.core.tables import table_after
 from fedmoments.errors import InputError
 from fedmoments.federation.drawing_up import directions_after, draw_up_terms
@@ -11,7 +12,8 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.feature_maps import chosen_map
+from fedmoments.samples.encoders.encoder import Encoder
+from fedmoments.samples.feature_maps import chosen_map, stacked_map
 from fedmoments.samples.raw_tables import is_draft
 from fedmoments.samples.reading import choose_encoder
 from fedmoments.settings.server import ServerSettings, TermsSettings
@@ -30,15 +32,10 @@ def local_terms(
     maps: TermsSettings,
 ) -> Terms:
     """Return the terms of a study's first settings."""
-    given = data.train.items if data.modality == "features" else None
-    encoder = choose_encoder(config, data.modality, None if given is None else given.shape[1])  # type: ignore[union-attr]
-    shown = () if given is None else (given, data.train.labels)
+    dim = data.train.items.shape[1] if data.modality == "features" else None  # type: ignore[union-attr]
+    encoder = choose_encoder(config, data.modality, dim)
     if after is None:
-        table = data.table
-        if table is not None and is_draft(config.table):  # as after a first exchange of all clients
-            table = table_after(table, *shown, n_classes=len(data.class_names))
-        chosen = chosen_map(config.feature_map, server.heads, encoder.name, *shown, table=table)
-        feature_map = _stacked(config, maps, chosen, encoder.dim)
+        feature_map = _map(config, maps, server.heads, encoder, data)
     elif config.projections or config.feature_map or maps.normalize or maps.fourier:
         raise InputError(
             "a second exchange is behind the map of the first: leave --map and --project out, and --normalize and "
@@ -63,18 +60,27 @@ def local_terms(
     )
 
 
-def _stacked(config: StudySettings, maps: TermsSettings, first: FeatureMap | None, dim: int) -> FeatureMap | None:
+def _map(
+    config: StudySettings,
+    maps: TermsSettings,
+    heads: tuple[str, ...],
+    encoder: Encoder,
+    data: DataSet,
+) -> FeatureMap | None:
     """Return the public maps of a federation, one after the other; None where there is none."""
-    stages = ([first] if first else []) + ([Normalize()] if maps.normalize else [])
-    width = first.output_dim(dim) if first else dim
+    shown: tuple[Any, ...] = (data.train.items, data.train.labels) if data.modality == "features" else ()
+    table = data.table
+    if table is not None and is_draft(config.table):  # as after a first exchange of all clients
+        table = table_after(table, *shown, n_classes=len(data.class_names))
     words = [word for word in config.projections[:1] if word != "full"]
-    if words:
-        if not words[0].isdigit():
-            raise InputError(f"--project takes a number of dimensions, or full, not '{words[0]}'")
-        stages.append(RandomProjection(width, int(words[0]), config.seed))
-        width = int(words[0])
-    if (maps.fourier is None) != (maps.bandwidth is None):
-        raise InputError("--fourier D and --bandwidth SIGMA belong together: give both or none")
-    if maps.fourier is not None and maps.bandwidth is not None:
-        stages.append(RandomFourier(width, maps.fourier, maps.bandwidth, config.seed))
-    return compose(*stages) if stages else None
+    if words and not words[0].isdigit():
+        raise InputError(f"--project takes a number of dimensions, or full, not '{words[0]}'")
+    return stacked_map(
+        encoder.dim,
+        first=chosen_map(config.feature_map, heads, encoder.name, *shown, table=table),
+        normalize=maps.normalize,
+        project=int(words[0]) if words else None,
+        fourier=maps.fourier,
+        bandwidth=maps.bandwidth,
+        seed=config.seed,
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.core.diagnostics import NEEDS, Diagnostics, diagnose
+from fedmoments.core.maps.projection import make_projection
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.parts import Diagnosis
 from fedmoments.core.statistics import Ledger, StatisticsSpec
@@ -17,7 +18,7 @@ from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.study import StudySettings
 from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs.encoding import encode_data
-from fedmoments.study.simulation.methods import make_projection, map_features
+from fedmoments.study.simulation.methods import map_features
 from fedmoments.study.simulation.points import Point, make_split
 from fedmoments.study.simulation.table import split_report
 

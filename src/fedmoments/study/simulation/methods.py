@@ -16,7 +16,7 @@ from fedmoments.core.heads import Head, head_names, make_head, presets
 from fedmoments.core.heads.choosing import labelled
 from fedmoments.core.heads.preset import label_of
 from fedmoments.core.linalg import blocks
-from fedmoments.core.maps import FeatureMap, RandomProjection
+from fedmoments.core.maps import FeatureMap
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.samples import Split
 from fedmoments.samples.features import Features, Samples
@@ -27,7 +27,6 @@ __all__ = [
     "Method",
     "all_names",
     "choose_methods",
-    "make_projection",
     "map_features",
     "parse_projection",
     "require_head",
@@ -52,40 +51,6 @@ def parse_projection(word: str) -> int | None:
     if not (word.isascii() and word.isdigit() and int(word)):
         raise InputError(f"a projection is typed as full or as a number of dimensions from 1, not '{word}'")
     return int(word)
-
-
-def make_projection(
-    n_components: int | None, dim: int, seed: int, *, without: str = f"ask for '{FULL}'"
-) -> RandomProjection | None:
-    """Return the public projection of ``dim`` dimensions to no more, or None for the features as they are.
-
-    Parameters
-    ----------
-    n_components
-        Dimensions behind it, from 1 to ``dim``.
-    dim
-        Dimension of the features.
-    seed
-        Public; draws the projection.
-    without
-        How one asks for the features as they are, for the sentence of a refusal.
-
-    Examples
-    --------
-    >>> make_projection(16, 64, seed=3)
-    RandomProjection(input_dim=64, n_components=16, seed=3)
-    >>> make_projection(65, 64, seed=3)
-    Traceback (most recent call last):
-    fedmoments.errors.InputError: a projection has no more dimensions than the features, which have 64; 65 were ...
-    """
-    if n_components is None:
-        return None
-    if n_components > dim:
-        raise InputError(
-            f"a projection has no more dimensions than the features, which have {dim}; {n_components} were requested: "
-            f"ask for 1 to {dim}, or {without} for the features as they are"
-        )
-    return RandomProjection(dim, n_components, seed)
 
 
 def map_features(features: Features, split: Split, feature_map: FeatureMap) -> Features:

@@ -11,6 +11,7 @@ from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.heads import Head
 from fedmoments.core.maps import compose
 from fedmoments.core.maps.power import AUTO
+from fedmoments.core.maps.projection import make_projection
 from fedmoments.core.observations import Setting
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.privacy.protection import Protection
@@ -19,7 +20,7 @@ from fedmoments.samples.features import Features
 from fedmoments.samples.splits.numbers import CLIENTS, finds_clients
 from fedmoments.settings.setting import SWEPT
 from fedmoments.study.simulation.measuring import Federation
-from fedmoments.study.simulation.methods import Method, make_projection
+from fedmoments.study.simulation.methods import Method
 
 __all__ = ["Point", "Sweeps", "federation_of", "is_sketched", "leaves_map", "make_split", "methods_in", "settings_of"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedmoments.core.costs.sketches import plan_of
 from fedmoments.core.floats import current_precision, is_single
+from fedmoments.core.maps.projection import make_projection
 from fedmoments.core.observations import Outcome, Setting
 from fedmoments.errors import InputError
 from fedmoments.provenance import code_of
@@ -19,7 +20,7 @@ from fedmoments.samples.features import Features
 from fedmoments.study.memory import Memory, identity_of
 from fedmoments.study.simulation.fit import Fit
 from fedmoments.study.simulation.measuring import Federation
-from fedmoments.study.simulation.methods import Method, choose_methods, make_projection, standard_heads
+from fedmoments.study.simulation.methods import Method, choose_methods, standard_heads
 from fedmoments.study.simulation.points import (
     Point,
     Sweeps,

@@ -23,7 +23,7 @@ from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.torch_runtime import chosen_device, inference
 from fedmoments.settings.plan import TuningPlan
 from fedmoments.tuning.draws import batches, held_out, stream
-from fedmoments.tuning.engine import Arrays, DivergedError, Score, Update, require_request
+from fedmoments.tuning.engine import Arrays, Score, Update, require_finite, require_request
 from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.network.augmentation import augmented
 from fedmoments.tuning.network.samples import Held, Prepared, held
@@ -212,11 +212,7 @@ class NetworkEngine:
                 self._model, plan, self._batches(round_number, client), correction, measured=local.measures == "mean"
             )
         after, gradient = self._model.read(), first or done.gradients
-        if not all(np.isfinite(array).all() for array in after.values()):
-            raise DivergedError(
-                f"in round {round_number} the parameters of client '{client}' grew beyond all numbers: a learning rate "
-                f"of {plan.step:g} is too high for the temperature {self._start.temperature:g}"
-            )
+        require_finite(after.values(), "parameters", client, round_number, (plan.step, self._start.temperature))
         moved = {name: after[name] - array for name, array in before.items()}
         change = _by_name(local.sent, before, own, gradient)
         kept = _by_name(local.kept, before, own, gradient, moved)
@@ -230,8 +226,7 @@ class NetworkEngine:
 
         self._model.load(arrays)
         gradient = mean_gradient(self._model, self._plan, self._all(client))
-        if not all(np.isfinite(array).all() for array in gradient.values()):
-            raise DivergedError(f"in round {round_number} the gradient of client '{client}' grew beyond all numbers")
+        require_finite(gradient.values(), "gradient", client, round_number)
         return Update(client, len(self._rows[client][0]), 0, 0.0, {}, gradient)
 
     def _seen(self, batch: tuple[NDArray[Any], ...], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:

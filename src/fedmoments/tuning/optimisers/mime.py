@@ -71,15 +71,16 @@ class MimeLite(ServerOptimiser):
     def _learn(self, arrays: Arrays, updates: Sequence[Update]) -> None:
         """Set m ← β·m + (1−β)·c."""
         known = self._sent(arrays)
+        gradients = []
         for update in updates:
             if update.control is None or set(update.control) != set(known):
                 raise InputError(f"client {update.client} sent no gradient of its samples, which {self.name} needs")
-        total = sum(update.samples for update in updates)
+            gradients.append((update.samples, update.control))
+        total = sum(samples for samples, _ in gradients)
         for name in known:
             self._momentum[name] *= self._beta
-            for update in updates:
-                share = (1.0 - self._beta) * update.samples / total
-                self._momentum[name] += share * (update.control or {})[name]
+            for samples, gradient in gradients:
+                self._momentum[name] += (1.0 - self._beta) * samples / total * gradient[name]
 
     def _merged(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
         """Return w + η·Σ p_k·(w_k − w)."""

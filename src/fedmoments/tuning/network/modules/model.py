@@ -58,9 +58,9 @@ class TunedModel:
     """
 
     def __init__(self, plan: TuningPlan, start: Start, encoder: Encoder, device: Any = None) -> None:
-        self.network = network_of(encoder, device)
-        self.head = TorchHead(start, encoder.dim).requires_grad_(requires_grad=False).to(device or "cpu")
         self._device = device or torch.device("cpu")
+        self.network = network_of(encoder, self._device)
+        self.head = TorchHead(start, encoder.dim).requires_grad_(requires_grad=False).to(self._device)
         self.trained: dict[str, nn.Parameter] = {}
         self.running: dict[str, Tensor] = {}
         self._learning: list[nn.Module] = []
