@@ -237,7 +237,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             (n,) labels.
         classes
             (C,) all labels; needed in the first call. A later call may name more than before: what was taken in stays,
-            and the result is the one of having named all from the start.
+            and the result is the one of having named all from the start, up to rounding.
 
         Examples
         --------
@@ -249,7 +249,9 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:
-            raise InputError("the first call of partial_fit needs classes, all labels that will ever come")
+            raise InputError(
+                "the first call of partial_fit needs classes: the labels known so far; a later call may name more"
+            )
         features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
         check_classification_targets(targets)
         known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_

@@ -363,6 +363,21 @@ def test_rejoin_gives_a_fresh_version_after_leaving(stage: Stage, run: Any) -> N
     assert "version 3" in run("rejoin", "clinic").stdout
 
 
+def test_a_client_that_withdrew_reads_that_it_has_left(stage: Stage, capsys: Any) -> None:
+    stage.contribute()
+    with FederationStore.open(stage.store.path) as store, Outbox(stage.folder) as outbox:
+        outbox.withdraw(store.terms.id, "clinic")
+        offer = Node(stage.settings).contribute(store.terms, most_bytes=2**30)
+        (item,) = unpack_bundle(offer.bundle, max_bytes=2**30, max_items=1)
+        left: Any = store.withdraw(bytes(item))
+        assert Node(stage.settings).acknowledge([left.to_json()], [], store.show([left.seq], offer.seen)) == []
+    stage.close()
+    stage.watch().run(stay=False, timeout=0.1).show()
+    said = capsys.readouterr().out
+    assert f"clinic has left: the ledger holds nothing of its version 1 since entry {left.seq} of its log" in said
+    assert "receipt" not in said
+
+
 def test_rejoin_needs_a_clients_folder(run: Any, refuse: Any, workshop: Path) -> None:
     assert "nowhere does not exist: give the folder of a client" in refuse("rejoin", "nowhere")
     Path("empty").mkdir()
@@ -449,6 +464,7 @@ def test_a_client_that_left_is_told_to_rejoin_before_it_connects(own: Any, run: 
         assert store.status().clients == 0
     start = ("client", "clinic", "--config", "clinic/client.toml", "--server", "127.0.0.1:1", "--insecure")
     assert "fedmoments rejoin" in run(*start, code=1).stderr
+    assert "fedmoments rejoin" in run("client", "clinic", code=1).stderr  # not that an address is missing
     assert "has left already" in run("client", "clinic", "--withdraw").stdout
     run("rejoin", "clinic")
     with FederationStore.open("a.ledger") as store:

@@ -91,7 +91,7 @@ def test_kits_are_refused_where_they_cannot_be(run: Any, kits: Any, features: st
     assert "--ca" in refused("client", "clinic.kit", "--data", features, "--insecure")
     Path("lab").mkdir()
     Path("lab/notes.txt").write_text("mine")
-    assert "no client's folder" in refused("client", "lab.kit", "--data", features, "--plan")
+    assert "is not a client's folder" in refused("client", "lab.kit", "--data", features, "--plan")
     assert sorted(path.name for path in Path("lab").iterdir()) == ["notes.txt"]
     run("keys", "client", "keys", "--name", "ward")
     run("server", "enrol", "fed.ledger", "keys/ward.card")

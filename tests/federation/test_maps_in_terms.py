@@ -66,8 +66,10 @@ def test_fourier_features_take_their_width_from_the_norms_of_a_first_exchange(ru
     said = create(run, "rf.ledger", "--heads", "fed3r-rf", code=2).stderr
     assert "--after LEDGER" in said
     create(run, "first.ledger", "--heads", "gh-nb")
+    options = ("--heads", "fed3r-rf", "--fourier", "64", "--after", "first.ledger")
+    assert "'first.ledger', holds 0 samples: collect it" in create(run, "rf.ledger", *options, code=2).stderr
     ask(tmp_path / "first.ledger", party(tmp_path, "first.ledger"))
-    create(run, "rf.ledger", "--heads", "fed3r-rf", "--fourier", "64", "--after", "first.ledger")
+    create(run, "rf.ledger", *options)
     one = party(tmp_path, "rf.ledger")
     with FederationStore.open(tmp_path / "rf.ledger") as store:
         terms = store.terms

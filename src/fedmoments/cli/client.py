@@ -80,6 +80,8 @@ def client(
         settings = folder.over(settings)
     agreed = folder.terms(read_terms(terms or changes.accepted_file))
     if not plan:
+        if settings.base is not None and not changes.withdraw:
+            require_part(settings.build())  # before an address is asked for
         join = folder.joining(join)
         join.require()
     path, own = _bound(name, settings, config, agreed, plan=plan)

@@ -12,6 +12,7 @@ from typing import Any
 from fedmoments.cli.federation_runs import tell
 from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.output import plural, print_line, print_table, readable_bytes
+from fedmoments.federation.outbox.kept import DEPARTED
 from fedmoments.federation.outbox.progress import read_progress
 
 __all__ = ["ClientWatch", "Outcome"]
@@ -73,7 +74,13 @@ class Outcome:
                 f"entry {entry['receipt']['seq']}" if entry["receipt"] else "none",
             ]
             for entry in self.contributions
+            if not _has_left(entry)
         ]
+        for entry in filter(_has_left, self.contributions):
+            print_line(
+                f"{entry['client']} has left: the ledger holds nothing of its version {entry['version']} since entry"
+                f" {entry['receipt']['seq']} of its log; 'fedmoments rejoin {self.record.parent}' lets it send again"
+            )
         if rows:
             columns = ["client", "version", "classes", "samples", "withheld", "bytes", "receipt"]
             print_table(columns, rows, right=["version", "classes", "samples", "bytes"])
@@ -136,7 +143,7 @@ class ClientWatch:
             try:
                 tell(f"connecting to {self.node.superlink}")
                 self.node.start()
-                tell(f"connected to {self.node.superlink} as node {self.node.node_id}; waiting to be asked")
+                tell(f"connected to {self.node.superlink}; waiting to be asked")
                 problem = self._stay(outbox, finished, stay=stay, timeout=timeout)
             except DeploymentError as error:
                 self._look()
@@ -301,6 +308,11 @@ class ClientWatch:
             for line in lines
             if line["event"] == "prepared"
         }
+
+
+def _has_left(contribution: dict[str, Any]) -> bool:
+    """Say whether the newest receipt of a contribution is the one of its removal."""
+    return bool(contribution["receipt"]) and contribution["receipt"]["event"] in DEPARTED
 
 
 class _Since:

@@ -117,7 +117,7 @@ def _serve(own: HelperSettings, path: Path, join: Joining, key: Path) -> int:
     try:
         tell(f"connecting to {join.server}")
         node.start()
-        tell(f"connected to {join.server} as node {node.node_id}; waiting to be asked")
+        tell(f"connected to {join.server}; waiting to be asked")
         with join.showing(lambda: _numbers(place, node)):
             _stay(place, node, stay=join.stay, timeout=join.timeout)
     except DeploymentError as error:

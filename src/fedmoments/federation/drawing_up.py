@@ -242,6 +242,11 @@ def bandwidth_after(first: Terms, stats: Statistics, before: FeatureMap | None) 
         )
     for name in ("class_squares", "gram"):
         if name in first.spec.moments:
+            if stats.n_samples < 2:
+                raise InputError(
+                    f"the first exchange, '{first.name}', holds {stats.n_samples} samples: collect it ('fedmoments "
+                    "server run') before terms with its kernel width are drawn up"
+                )
             squares = stats.class_array(name).sum() if name == "class_squares" else np.trace(stats.gram)
             return median_bandwidth(stats.counts, stats.sums, float(squares))
     raise InputError(

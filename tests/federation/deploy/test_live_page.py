@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,19 +15,21 @@ pytest.importorskip("starlette")
 pytest.importorskip("flwr")
 
 from fedmoments import Statistics, StatisticsSpec
-from fedmoments.errors import RefusedError
+from fedmoments.errors import DeploymentError, RefusedError
 from fedmoments.federation.deploy.live_page import LivePage
 from fedmoments.federation.deploy.metrics import own_metrics
 from fedmoments.federation.deploy.viewing import Viewer
 from fedmoments.federation.deploy.web import Web
 from fedmoments.federation.enrolment.invitations import Invitations
-from fedmoments.federation.flower.live import LIVE, REGISTERED, Live
+from fedmoments.federation.flower.live import LIVE, REGISTERED, Live, read_live
+from fedmoments.federation.flower.server import wait_for_nodes
 from fedmoments.federation.keys import make_authority
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.pages.live_view import page_of
 from fedmoments.privacy.protection import Agreed
 from fedmoments.samples.fingerprint import Fingerprint
+from fedmoments.settings.server import ServerSettings
 from fedmoments.wire import IdentityKey, encode
 
 EVIL = '<img src=x onerror="alert(1)">'
@@ -149,6 +151,19 @@ def test_nodes_have_names_and_who_is_absent_is_named(town: Town) -> None:
             for name in ("ward", "clinic-0"):
                 invitations.invite(name, days=1)
         assert live.absent([100, 101, 102, 103]) == ["clinic-4", "clinic-5", "ward (has a kit, has not enrolled)"]
+
+
+def test_once_enough_nodes_are_here_nobody_is_called_missing(town: Town) -> None:
+    class Here:
+        def get_node_ids(self) -> list[int]:
+            return [100]
+
+    with FederationStore.open(town.ledger) as store:
+        live = Live(str(town.home), store)
+        wait_for_nodes(cast("Any", Here()), ServerSettings(str(town.ledger), nodes=1), None, live=live)
+        assert read_live(town.home)["waiting"] == "1 of 1 nodes are here"
+        with pytest.raises(DeploymentError, match="missing: clinic-1, clinic-2"):
+            wait_for_nodes(cast("Any", Here()), ServerSettings(str(town.ledger), nodes=2, wait=0), None, live=live)
 
 
 def get(url: str, **headers: str) -> tuple[int, str]:

@@ -33,7 +33,7 @@ from fedmoments.federation.flower.messages import (
     read_content,
 )
 from fedmoments.federation.flower.node import Node, identity_of
-from fedmoments.federation.flower.server import FederationRun, run_federation
+from fedmoments.federation.flower.server import FederationRun, Progress, run_federation
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore, Receipt
 from fedmoments.settings.client import ClientSettings
@@ -49,7 +49,9 @@ def node_configs(plan: LocalFederation) -> list[dict[str, Any]]:
     return [{**common, "partition-id": node} for node in range(plan.nodes)]
 
 
-def run(plan: LocalFederation, app: ClientApp = real.app, **changes: Any) -> FederationRun:
+def run(
+    plan: LocalFederation, app: ClientApp = real.app, progress: Progress | None = None, **changes: Any
+) -> FederationRun:
     """Run a federation with some client app and return what happened."""
     from flwr.serverapp import ServerApp
 
@@ -58,7 +60,7 @@ def run(plan: LocalFederation, app: ClientApp = real.app, **changes: Any) -> Fed
 
     @server.main()
     def main(grid: Any, _: Context) -> None:
-        found.append(run_federation(grid, replace(plan.server, **changes)))
+        found.append(run_federation(grid, replace(plan.server, **changes), progress))
 
     run_in_process(server, app, node_configs(plan), {})
     return found[0]
@@ -105,6 +107,20 @@ def test_how_clients_are_spread_over_nodes_changes_nothing(make: Made, nodes: in
         assert one.fitted[head].classifier.digest() == other.fitted[head].classifier.digest()
         assert one.fitted[head].statistics_digest == other.fitted[head].statistics_digest
         assert other.evaluations[head].accuracy == pytest.approx(one.evaluations[head].accuracy, abs=0.02)
+
+
+def test_progress_names_a_client_that_has_a_node_to_itself(make: Made) -> None:
+    told: list[str] = []
+
+    def named(plan: LocalFederation) -> list[str]:
+        told.clear()
+        run(plan, progress=lambda *words: told.append(words[2]))
+        return sorted(words.removesuffix(" acknowledged") for words in told if words.endswith(" acknowledged"))
+
+    clients = named(make(nodes=12))
+    with FederationStore.open(make(nodes=12).server.ledger) as store:
+        assert clients == sorted(member.client for member in store.enrolled())
+    assert named(make(nodes=2)) == ["node 1", "node 2"]
 
 
 def test_rounds_of_partial_participation_reach_the_same_state(make: Made) -> None:

@@ -287,6 +287,7 @@ class Collection:
             else:
                 answer["receipts"].append(result.to_json())
                 entries.setdefault(node, []).append(result.seq)
+                self._live.learn(node, result.client)
                 self.report.accepted += 1
         self.report.bytes += group.size
         shown = {node: self.store.show(entries.get(node, ()), self._seen.get(node, 0)) for node in answers}

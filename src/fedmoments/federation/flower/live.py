@@ -41,13 +41,14 @@ class Live:
         self._facts: dict[str, Any] = {"sites": {}}
         self._written = 0.0
         self._names: dict[int, str] = {}
+        self._heard: dict[int, set[str]] = {}
 
     def names(self, nodes: Any) -> str:
         """Return who is behind some nodes, in words."""
         return ", ".join(self.name(node) for node in nodes) or "nobody"
 
     def name(self, node: int) -> str:
-        """Return who is behind a node: the client, if its key is registered here."""
+        """Return who is behind a node: the client, if its key is registered here or its contribution was accepted."""
         return self.client(node) or f"node {node}"
 
     def client(self, node: int) -> str:
@@ -57,7 +58,12 @@ class Live:
                 numbers = json.loads((self._folder / REGISTERED).read_text("utf-8"))
                 keys = {member.node_key: member.client for member in self._store.enrolled()}
                 self._names = {number: keys[key] for key, number in numbers.items() if key in keys}
-        return self._names.get(node, "")
+        heard = self._heard.get(node, ())
+        return self._names.get(node) or ("".join(heard) if len(heard) == 1 else "")
+
+    def learn(self, node: int, client: str) -> None:
+        """Remember whose accepted contribution came from a node: its name where keys tell none, if it serves one."""
+        self._heard.setdefault(node, set()).add(client)
 
     def absent(self, nodes: Any) -> list[str]:
         """Return the clients that may contribute and of whom no node is here, and who has a kit and never enrolled."""

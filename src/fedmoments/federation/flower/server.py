@@ -194,8 +194,9 @@ def wait_for_nodes(
         if progress:
             progress(len(nodes), settings.nodes + helper, f"nodes are here{_who(live, nodes)}")
         if live:
-            here = f"{len(nodes)} of {settings.nodes + helper} nodes are here; missing: {_missing(live, nodes)}"
-            live.say(phase="waiting for nodes", waiting=here, here=nodes)
+            wanted = settings.nodes + helper
+            missing = f"; missing: {_missing(live, nodes)}" if len(nodes) < wanted else ""
+            live.say(phase="waiting for nodes", waiting=f"{len(nodes)} of {wanted} nodes are here{missing}", here=nodes)
         over = time.monotonic() >= until
         if len(nodes) >= settings.nodes + (helper and not over):
             return nodes

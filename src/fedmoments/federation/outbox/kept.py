@@ -12,7 +12,7 @@ from fedmoments.federation.outbox.checks import read_receipt
 from fedmoments.federation.outbox.record import Record
 from fedmoments.wire.header import MOST_VERSIONS
 
-__all__ = ["LEFT", "Departure", "Kept", "Newest", "Refusal"]
+__all__ = ["DEPARTED", "LEFT", "Departure", "Kept", "Newest", "Refusal"]
 
 #: Why a server refuses a contribution that it has no more; and events of receipts that say so.
 LEFT = "left"
