@@ -146,13 +146,15 @@ def test_what_does_not_load_or_fit_names_its_package(install: Any) -> None:
     install("painters", "raise RuntimeError('no paint')", ochre="ochre")
     colours = registry()
     for _ in range(2):  # it is not taken for loaded after the first time
-        with pytest.raises(InputError, match=r"'ochre' \(installed by painters.*RuntimeError: no paint. Mend or unin"):
+        with pytest.raises(
+            InputError, match=r"'ochre' \(installed by painters.*RuntimeError: no paint. Repair or unin"
+        ):
             colours.find("ochre")
 
 
 def test_what_cannot_be_an_entry_is_refused_with_the_reason(install: Any) -> None:
     install("painters", "ochre = 3", ochre="ochre")
-    with pytest.raises(InputError, match=r"int \(installed by painters\) is no colour: it must be a Colour"):
+    with pytest.raises(InputError, match=r"int \(installed by painters\) is not a colour: it must be a Colour"):
         list(registry())
 
 

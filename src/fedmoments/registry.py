@@ -214,7 +214,8 @@ class Registry(Mapping[str, Value]):
         try:
             return self._accept(given, name)
         except InputError as error:
-            raise InputError(f"{_place(given)} ({origin}) is no {self.kind}: {error}") from error
+            article = "an" if self.kind[0] in "aeiou" else "a"
+            raise InputError(f"{_place(given)} ({origin}) is not {article} {self.kind}: {error}") from error
 
     def _hold(self, value: Value, place: str, origin: str, *, ours: bool) -> None:
         name = self._name_of(value)

@@ -164,7 +164,7 @@ def test_the_app_folder_is_a_flower_app(run: Any) -> None:
 
 def test_federate_prints_the_digests_of_the_simulation_it_names(run: Any, features: str) -> None:
     text = run(*FEDERATE, "--data", features, "--out", "trial", "--seed", "3", "--means-per-client", "2").stdout
-    command = re.search("the same split in one process: fedmoments (.*)", text)
+    command = re.search("the same split in one process, with its digests: fedmoments (.*) --verbose", text)
     assert command
     simulated = json.loads(run(*command[1].split(), "--json").stdout)["details"]
     for detail in simulated:
@@ -216,9 +216,9 @@ def test_federate_tells_progress_on_stderr_and_only_json_on_stdout(run: Any, fea
 
 def test_federate_keeps_what_clients_withhold(run: Any, features: str) -> None:
     text = run(*FEDERATE, "--data", features, "--out", "trial", "--min-count", "20").stdout
-    command = re.search("the same split in one process: fedmoments (.*)", text)
+    command = re.search("the same split in one process, with its digests: fedmoments (.*) --verbose", text)
     assert command
-    assert "its digests are others" not in text
+    assert "the digests differ" not in text
     for detail in json.loads(run(*command[1].split(), "--json").stdout)["details"]:
         assert f"{detail['head']} classifier {detail['digest']}\n" in text
     found = json.loads(run("status", LEDGER, "--json").stdout)

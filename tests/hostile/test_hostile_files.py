@@ -62,7 +62,7 @@ def test_a_departure_that_was_changed_lets_nobody_back(tmp_path: Path, change: s
 @pytest.mark.parametrize("field", ["max_samples", "norm_bound", "dim", "seed", "max_bytes", "means_per_client"])
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e308, 10**400, True, "5", [5], None, -(10**30)])
 def test_terms_hold_numbers_that_can_be_computed_with(field: str, value: object) -> None:
-    with pytest.raises(FileFormatError, match="no terms of a federation"):
+    with pytest.raises(FileFormatError, match="not terms of a federation"):
         Terms.from_json(json.dumps(json.loads(TERMS[0]) | {field: value}))
 
 

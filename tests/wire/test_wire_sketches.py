@@ -265,7 +265,7 @@ def test_int64_the_default_becomes_the_budget_and_other_types_are_refused() -> N
 
 
 def test_a_budget_counts_one_mean_a_class() -> None:
-    with pytest.raises(InputError, match=r"counts one mean a class, but means_per_client=2 was requested"):
+    with pytest.raises(InputError, match=r"counts one mean a class, but means_per_client=2 was asked for"):
         agreement(SketchPlan("gram"), means=2)
     terms = agreement(SketchPlan(None, 3), means=2)
     stats = measured(terms, 60, 1)

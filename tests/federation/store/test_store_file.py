@@ -59,7 +59,7 @@ def test_what_is_no_ledger_is_not_opened(federation: Any, tmp_path: Path) -> Non
     path = tmp_path / "ledger"
     federation.store(path).close()
     for statement, words in (
-        ("UPDATE meta SET value = '{}' WHERE name = 'terms'", "no terms of a federation"),
+        ("UPDATE meta SET value = '{}' WHERE name = 'terms'", "not terms of a federation"),
         ("DELETE FROM meta WHERE name = 'terms'", "lacks the terms"),
         ("PRAGMA user_version=5", "tables of version 5, but this release opens version 4"),
     ):

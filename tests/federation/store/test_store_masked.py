@@ -213,7 +213,7 @@ def test_terms_without_privacy_have_the_id_that_they_always_had(world: World) ->
     assert Terms.from_json(world.terms.to_json()) == world.terms
     assert Terms.from_json(world.terms.to_json()).id != clear.id
     for wrong in ('"privacy":{}', '"privacy":{"secure":null}', '"privacy":{"epsilom":1}', '"privacy":[]'):
-        with pytest.raises(Exception, match="no terms of a federation"):
+        with pytest.raises(Exception, match="not terms of a federation"):
             Terms.from_json(clear.to_json()[:-1] + f",{wrong}}}")
 
 

@@ -144,7 +144,7 @@ def test_the_fingerprint_follows_weights_and_normalisation(source: Path) -> None
         ("torch:{}:Pair", "returned tuple"),
         ("torch:{}:Deep", "2, 3 or 4 axes"),
         ("torch:no_such_module:function", "cannot be imported"),
-        ("torch:no_such_file.py:function", "there is no"),
+        ("torch:no_such_file.py:function", "does not exist"),
         ("torch:", "torch:MODULE:FUNCTION"),
     ],
 )
@@ -288,7 +288,7 @@ def test_weights_beside_an_onnx_file_count(tmp_path: Path) -> None:
 
 
 def test_onnx_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no"):
+    with pytest.raises(InputError, match="does not exist"):
         load_encoder(f"onnx:{tmp_path / 'none.onnx'}")
     (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(FileFormatError, match="cannot load"):

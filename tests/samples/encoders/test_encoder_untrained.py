@@ -104,7 +104,7 @@ def test_tuned_from_an_untrained_one(tmp_path: Path) -> None:
         ("untrained:identity", "has no weights to draw anew"),
         ("untrained:untrained:squeezenet-1.1", "name the encoder that was trained"),
         ("untrained:tuned:somewhere", "name the encoder that was trained"),
-        ("untrained:wordllama", "no network on torch"),
+        ("untrained:wordllama", "not a network on torch"),
     ],
 )
 def test_what_has_no_training_to_lose_is_refused(name: str, words: str) -> None:

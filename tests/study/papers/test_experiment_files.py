@@ -62,7 +62,7 @@ def test_a_file_is_read() -> None:
         ('name = "B"', 'name = "A"', "the same name"),
         ('reference = "A"', 'reference = "C"', "unknown row"),
         ("printed = 2.5", "printed = 2.4", "2.4 is printed, but the block has 2.5"),
-        ('row = "B"', 'row = "C"', "no cell"),
+        ('row = "B"', 'row = "C"', "not a cell"),
         ('block = "one"', 'block = "two"', "unknown part"),
         ('id = "more"', 'id = "more"\nrelation = "abvoe"', "did you mean 'above'"),
         ('id = "more"', 'id = "more"\nvalue = 1.0', "not both"),

@@ -156,6 +156,7 @@ class Kept:
         Examples
         --------
         >>> import tempfile
+        >>> from fedmoments.federation.outbox import Outbox
         >>> with tempfile.TemporaryDirectory() as folder, Outbox(folder) as outbox:
         ...     outbox.federations()
         ()

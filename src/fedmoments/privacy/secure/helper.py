@@ -64,7 +64,7 @@ class Helper:
     array([2, 4], dtype=uint64)
     >>> helper.sum(SumRequest(context, request.reports[:1], [(0, 2)]))
     Traceback (most recent call last):
-    fedmoments.errors.PrivacyError: a batch must have 2 reports or more, but 1 was requested: ...
+    fedmoments.errors.PrivacyError: a batch must have 2 reports or more, but 1 was asked for: ...
     """
 
     def __init__(
