@@ -174,6 +174,26 @@ def test_slow_senders_hold_no_more_than_they_sent_and_not_for_ever(
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
+def test_forms_that_never_end_keep_nobody_out(tmp_path: Path, images: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_app, "APART", 2)
+    app = application(Served(tmp_path, lambda *_: images), Limits(), batch_size=8)
+    head = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.png"\r\n\r\n'
+    kind = b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000000\r\n\r\n"
+    with serving(app) as address:
+        host, port = address.removeprefix("http://").split(":")
+        slow = [socket.create_connection((host, int(port)), timeout=HANG) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: h\r\n" + kind + head)
+        picture = base64.b64encode(image(20, 20)).decode()
+        assert asked(f"{address}/predict", {"images": [picture]})[0] == 200
+        monkeypatch.setattr(serving_app, "ARRIVAL", 0.2)
+        with socket.create_connection((host, int(port)), timeout=HANG) as late:
+            late.sendall(b"POST /predict HTTP/1.1\r\nHost: h\r\n" + kind + head)
+            assert late.recv(100).startswith(b"HTTP/1.1 408")
+        for connection in slow:
+            connection.close()
+
+
 def trickled(connection: socket.socket) -> bytes:
     """Send one line of a header after the other until the server answers; return the answer."""
     connection.setblocking(False)

@@ -13,7 +13,7 @@ import binascii
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -151,7 +152,7 @@ class _Service:
     async def _ready(self, request: Request, model: Model) -> tuple[list[Any], int]:
         """Return the samples of a request as the model's batches take them, and how many classes are wanted."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        body = b"" if kind == "multipart/form-data" else await self._body(request)
+        body = await self._body(request)
         try:
             async with self._apart:
                 samples, top = await self._samples(request, model, kind, body)
@@ -174,7 +175,7 @@ class _Service:
 
     async def _samples(self, request: Request, model: Model, kind: str, body: bytes) -> tuple[list[Any], int]:
         if kind == "multipart/form-data":
-            samples, top = await self._form(request, model), 3
+            samples, top = await self._form(request, body, model), 3
         elif kind.startswith("image/") and model.takes == "image":
             samples, top = [body], 3
         elif kind == "application/json":
@@ -213,15 +214,22 @@ class _Service:
             raise
         return b"".join(parts)
 
-    async def _form(self, request: Request, model: Model) -> list[Any]:
+    async def _form(self, request: Request, body: bytes, model: Model) -> list[Any]:
         if model.takes != "image":
             raise _Refusal(400, f"this model takes {KEYS[model.takes]} in JSON, not files")
-        length = request.headers.get("content-length", "")
-        if not length.isdigit() or int(length) > self._limits.body:
-            raise _Refusal(413, f"a form says its length, at most {self._limits.body:,} bytes")
-        async with request.form(max_files=self._limits.samples, max_fields=16) as form:
-            files = [value for _, value in form.multi_items() if not isinstance(value, str)]
-            return [await file.read() for file in files]
+
+        async def whole() -> AsyncGenerator[bytes, None]:
+            yield body
+
+        try:
+            parser = MultiPartParser(request.headers, whole(), max_files=self._limits.samples, max_fields=16)
+            form = await parser.parse()
+        except (MultiPartException, KeyError, LookupError, ValueError) as error:
+            raise _Refusal(400, f"the body is not a multipart form: {error}") from error
+        try:
+            return [await file.read() for _, file in form.multi_items() if not isinstance(file, str)]
+        finally:
+            await form.close()
 
     def _document(self, body: bytes, model: Model) -> tuple[list[Any], int]:
         try:
