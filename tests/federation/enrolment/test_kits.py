@@ -289,6 +289,32 @@ def test_a_hostile_request_is_answered_and_changes_nothing(place: Place, body: b
     assert place.enrolled() == []
 
 
+def test_connections_that_say_nothing_keep_nobody_out(place: Place, tmp_path: Path) -> None:
+    import socket
+    import ssl
+    from contextlib import ExitStack
+
+    context = ssl.create_default_context(cafile=str(place.authority.root))
+    with ExitStack() as stack:
+        for _ in range(300):
+            plain = socket.create_connection(("127.0.0.1", place.web.port), timeout=60)
+            stack.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+        enrol_with(place.kit(), make_client(tmp_path / "party", "clinic"), patience=0)
+    assert place.enrolled() == ["clinic"]
+
+
+def test_a_request_that_never_ends_is_answered(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    import ssl
+
+    monkeypatch.setattr("fedmoments.federation.enrolment.desk.ARRIVAL", 0.2)
+    context = ssl.create_default_context(cafile=str(place.authority.root))
+    plain = socket.create_connection(("127.0.0.1", place.web.port), timeout=60)
+    with context.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(b"POST /enrol HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n{")
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+
+
 def test_invitations_have_a_version_and_refuse_another(tmp_path: Path) -> None:
     with Invitations(tmp_path / "ledger", "ab" * 32):
         pass

@@ -12,6 +12,7 @@ from typing import Any, Self
 from fedmoments.errors import DeploymentError, InputError
 from fedmoments.extras import require
 from fedmoments.federation.deploy.network import joined, reachable
+from fedmoments.handover.serving.patience import patient_server
 
 __all__ = ["Web", "parse_address"]
 
@@ -49,7 +50,7 @@ class Web:
         key: Path | None = None,
         what: str = "the page",
     ) -> None:
-        uvicorn = require("uvicorn", what.capitalize(), "flower")
+        require("uvicorn", what.capitalize(), "flower")
         try:
             self._socket = socket.create_server(
                 (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128
@@ -61,28 +62,24 @@ class Web:
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "http" if certificate is None else "https"
         self.address = joined(reachable(host), self.port)
-        config = uvicorn.Config(
+        self._server = patient_server(
             app,
             log_level="error",
             access_log=False,
             ssl_certfile=certificate,
             ssl_keyfile=key,
-            server_header=False,
             date_header=False,
-            ws="none",
             lifespan="off",
             loop="asyncio",
-            limit_concurrency=256,
             timeout_keep_alive=10,
             timeout_graceful_shutdown=GRACE,
         )
         try:
-            config.load()
+            self._server.config.load()
         except (OSError, ssl.SSLError) as error:
             self._socket.close()
             raise DeploymentError(f"{what} cannot use its certificate {certificate} ({error})") from error
         logging.getLogger("uvicorn.error").addFilter(_says_something)
-        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     @property

@@ -23,8 +23,8 @@ from fedmoments.federation.store import FederationStore
 
 __all__ = ["Desk"]
 
-#: A card and a token are a kilobyte.
-MOST_BODY = 2**14
+#: A card and a token are a kilobyte, which arrives within seconds.
+MOST_BODY, ARRIVAL = 2**14, 10.0
 
 
 class Desk:
@@ -83,10 +83,13 @@ class Desk:
 async def _body(request: Request) -> bytes:
     data = b""
     try:
-        async for part in request.stream():
-            data += part
-            if len(data) > MOST_BODY:
-                raise InputError(f"a request has at most {MOST_BODY:,} bytes")
+        async with asyncio.timeout(ARRIVAL):
+            async for part in request.stream():
+                data += part
+                if len(data) > MOST_BODY:
+                    raise InputError(f"a request has at most {MOST_BODY:,} bytes")
+    except TimeoutError as error:
+        raise InputError(f"a request arrives within {ARRIVAL:.0f} seconds") from error
     except ClientDisconnect as error:
         raise InputError("the request ended before its body did") from error
     return data

@@ -37,11 +37,8 @@ def patient_server(
     """
     import uvicorn
 
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, http=_patient(header, connections), log_level="warning", server_header=False, ws="none", **options
-        )
-    )
+    usual = {"log_level": "warning", "server_header": False, "ws": "none"}
+    return uvicorn.Server(uvicorn.Config(app, http=_patient(header, connections), **{**usual, **options}))
 
 
 def _patient(header: float, most: int) -> type[asyncio.Protocol]:
