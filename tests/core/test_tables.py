@@ -190,5 +190,54 @@ def test_raw_tables_that_differ_in_their_columns_are_refused() -> None:
         fm.fit("fedncm", odd, feature_map="table")
     with pytest.raises(InputError, match="named columns"):
         fm.fit("fedncm", {"a": ([[1.0]], [0])}, feature_map="table")
-    with pytest.raises(InputError, match="one table with columns of both"):
+    with pytest.raises(
+        InputError, match=r"client 'age': it is \(table, labels\), or a table with .* not list"
+    ):
         fm.fit("fedncm", TOLD, feature_map="table")
+
+
+def test_tables_of_all_kinds_are_the_same_table() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    whole = {**TOLD, "label": NAMES.tolist(), "client": SITES.tolist()}
+    frame = pandas.DataFrame(whole)
+    wanted = fm.fit("fedcof", frame, feature_map="table")
+    for same in (
+        frame.convert_dtypes(),  # gaps are pandas' NA
+        polars.DataFrame(whole, strict=False),
+        polars.DataFrame(whole, strict=False).lazy(),
+        {site: frame[frame["client"] == site].drop(columns="client") for site in dict.fromkeys(SITES.tolist())},
+    ):
+        assert fm.fit("fedcof", same, feature_map="table").digest() == wanted.digest()
+    numbered = pandas.concat([frame[["label", "client"]], pandas.DataFrame({0: Y * 2.0 + RNG.normal(size=N)})], axis=1)
+    table = fm.fit("fedcof", numbered, feature_map="table").feature_map
+    assert isinstance(table, TableMap)
+    assert table.code(numbered).shape == (N, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"client": [None, *SITES[1:]]}, "column 'client' of clients has 1 missing values"),
+        ({"label": [None, *NAMES[1:]]}, "column 'label' of labels has 1 missing values"),
+        ({"label": [float("nan"), *Y[1:].tolist()]}, "column 'label' of labels has 1 missing values"),
+        ({"score": [float("inf"), *TOLD["score"][1:]]}, "the column 'score': it is inf, not a number of at most 1e.30"),
+        ({"score": [[1]] * N}, "row 1 of the column 'score': list is not a cell"),
+    ],
+)
+def test_cells_that_cannot_be_meant_are_refused(changes: dict[str, Any], words: str) -> None:
+    frame = pytest.importorskip("pandas").DataFrame(
+        {**TOLD, "label": NAMES.tolist(), "client": SITES.tolist(), **changes}
+    )
+    with pytest.raises(InputError, match=words):
+        fm.fit("fedncm", frame, feature_map="table")
+    with pytest.raises(InputError, match="the table has two columns 'score'"):
+        fm.fit("fedncm", pytest.importorskip("pandas").concat([frame, frame[["score"]]], axis=1), feature_map="table")
+    with pytest.raises(InputError, match="but a NoneType arrived"):
+        fm.fit("fedncm", None, feature_map="table")
+
+
+def test_columns_that_vary_and_give_nothing_are_named() -> None:
+    dated = {site: ({**cells, "day": [f"2020-01-{i:03}" for i in range(len(names))]}, names)
+             for site, (cells, names) in clients().items()}  # fmt: skip
+    with pytest.warns(UserWarning, match="the columns day vary, but give no feature"):
+        fm.fit("fedncm", dated, feature_map="table")

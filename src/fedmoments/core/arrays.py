@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.maps.cells import is_missing
 from fedmoments.errors import InputError
 
 __all__ = ["as_array", "is_text", "label_array", "label_numbers", "sorted_names"]
@@ -72,7 +73,7 @@ def _plain(values: Any) -> NDArray[Any]:
 def _one_type(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of Python objects as one of numbers, where they all are; None and NA become NaN."""
     items = array.ravel().tolist()
-    gone = [_is_missing(item) for item in items]
+    gone = [is_missing(item) for item in items]
     held = [item for item, missing in zip(items, gone, strict=True) if not missing]
     if not held or not all(isinstance(item, Real | Decimal | np.bool_) for item in held):
         return array
@@ -82,11 +83,6 @@ def _one_type(array: NDArray[Any]) -> NDArray[Any]:
         return array
     numbers = [np.nan if missing else float(item) for item, missing in zip(items, gone, strict=True)]
     return np.array(numbers, np.float64).reshape(array.shape)
-
-
-def _is_missing(item: Any) -> bool:
-    """Say whether something stands for no value: None, NaN, pandas' NA and NaT."""
-    return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, Real) and item != item)  # noqa: PLR0124 - only NaN differs from itself
 
 
 def label_array(values: Any) -> NDArray[Any]:
@@ -111,7 +107,7 @@ def label_array(values: Any) -> NDArray[Any]:
     if array.dtype.kind not in "OSUT":
         return array
     items = array.ravel().tolist()
-    gone = next((place for place, item in enumerate(items) if _is_missing(item)), None) if array.ndim == 1 else None
+    gone = next((place for place, item in enumerate(items) if is_missing(item)), None) if array.ndim == 1 else None
     if gone is not None:
         raise InputError(f"sample {gone} has no label ({items[gone]}): name its class, or drop it first")
     return _texts([_decoded(item) for item in items]).reshape(array.shape)

@@ -1,12 +1,15 @@
 """Clients' raw tables, with texts and gaps, as coded rows by client, and the map that all clients agree on."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedmoments.core.maps import FeatureMap, table_of
-from fedmoments.core.maps.cells import cells_of, is_tabular
+from fedmoments.core.arrays import label_array
+from fedmoments.core.maps import FeatureMap, TableMap, table_of
+from fedmoments.core.maps.cells import cells_of, is_missing, is_tabular
 from fedmoments.core.parties import ROW_NUMBERS, Columns, Parties, columns_matching, parties_of
 from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.core.tables import draft_table, table_after
@@ -14,6 +17,8 @@ from fedmoments.errors import InputError
 
 __all__ = ["TABLE", "coded_parties", "wants_table"]
 
+#: What clients' raw tables are.
+WANTED = "clients' raw tables are {client: (table, labels)}, a list of such pairs, or one table with columns of both"
 #: The word for a map that is made of clients' raw tables.
 TABLE = "table"
 
@@ -74,31 +79,72 @@ def coded_parties(
     X = np.concatenate([codes for codes, _ in coded.values()])
     y = np.concatenate([np.asarray(held[1]) for held in parties.data.values() if not isinstance(held, Statistics)])
     n_classes = max(len(parties.class_names), int(y.max(initial=0)) + 1)
-    return parties, table_after(first, X, y, n_classes=n_classes)
+    made = table_after(first, X, y, n_classes=n_classes)
+    _warn_of_idle(made, X)
+    return parties, made
+
+
+def _warn_of_idle(made: TableMap, X: NDArray[Any]) -> None:
+    """Say which columns vary, and give no feature all the same."""
+    idle = [
+        column.name
+        for column, codes in zip(made.columns, X.T, strict=True)
+        if not column.outputs and len(np.unique(codes)) > 2
+    ]
+    if idle:
+        warnings.warn(
+            f"the columns {', '.join(idle)} vary, but give no feature: no text of theirs (dates, names) occurs 5 "
+            "times, or numbers differ by less than rounding; code them as numbers, or choose columns by features=",
+            stacklevel=4,
+        )
 
 
 def _tables(given: Any, columns: Columns) -> dict[Any, tuple[dict[str, Sequence[Any]], Any]]:
     """Return columns of features, and labels, by client."""
-    if isinstance(given, Mapping) and not all(
-        isinstance(held, tuple | list) and len(held) == 2 for held in given.values()
-    ):
-        raise InputError("clients' raw tables are {client: (table, labels)}, or one table with columns of both")
     if not isinstance(given, Mapping) and is_tabular(given):
         return _split(cells_of(given), columns)
-    held = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-    return {client: (_features(cells_of(table), columns), labels) for client, (table, labels) in held.items()}
+    return {client: _own(client, held, columns) for client, held in _by_client(given).items()}
+
+
+def _by_client(given: Any) -> dict[Any, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return dict(enumerate(given))
+    raise InputError(f"{WANTED}, but a {type(given).__name__} arrived")
+
+
+def _own(client: Any, held: Any, columns: Columns) -> tuple[dict[str, Sequence[Any]], Any]:
+    """Return columns of features, and labels, of one client: of a pair, or of a table that holds both."""
+    try:
+        if isinstance(held, tuple | list) and len(held) == 2:
+            return _features(cells_of(held[0]), columns), label_array(held[1])
+        if not is_tabular(held):
+            raise InputError(f"it is (table, labels), or a table with a column of labels, not {type(held).__name__}")
+        cells = cells_of(held)
+        return _features(cells, columns), label_array(_told(cells, "labels", columns.label))
+    except InputError as error:
+        raise InputError(f"client {client!r}: {error}") from error
+
+
+def _told(cells: Mapping[str, Sequence[Any]], what: str, name: str) -> Sequence[Any]:
+    """Return a column of labels or clients, none of which may be missing."""
+    if name not in cells:
+        raise InputError(f"the table has no column '{name}' of {what}: it has {', '.join(cells)}; say which it is")
+    gone = sum(map(is_missing, cells[name]))
+    if gone:
+        raise InputError(f"column '{name}' of {what} has {gone} missing values: fill them, or drop these rows first")
+    return cells[name]
 
 
 def _split(cells: dict[str, Sequence[Any]], columns: Columns) -> dict[Any, tuple[dict[str, Sequence[Any]], Any]]:
-    for what, name in (("labels", columns.label), ("clients", columns.client)):
-        if name not in cells:
-            raise InputError(f"the table has no column '{name}' of {what}: it has {', '.join(cells)}; say which it is")
+    labels = label_array(_told(cells, "labels", columns.label))
     places: dict[Any, list[int]] = {}
-    for place, client in enumerate(cells[columns.client]):
+    for place, client in enumerate(_told(cells, "clients", columns.client)):
         places.setdefault(client, []).append(place)
-    features, labels = _features(cells, columns), cells[columns.label]
+    features = _features(cells, columns)
     return {
-        client: ({name: [column[i] for i in mine] for name, column in features.items()}, [labels[i] for i in mine])
+        client: ({name: [column[i] for i in mine] for name, column in features.items()}, labels[mine])
         for client, mine in places.items()
     }
 

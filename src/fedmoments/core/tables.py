@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike
 from fedmoments.core.linalg import blocks
 from fedmoments.core.maps import Categories, Numbers, TableMap, median_bandwidth
 from fedmoments.core.maps.base import FloatArray
-from fedmoments.core.maps.cells import MISSING, cell_number, cell_text, cells_of
+from fedmoments.core.maps.cells import MISSING, cell_number, cell_text, cells_of, is_missing
 from fedmoments.core.maps.table import LONGEST_NAME
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
@@ -91,8 +92,14 @@ def draft_table(given: Any, *, least: int = LEAST, categories: Collection[str] =
 def _numbers(name: str, values: Sequence[Any]) -> Numbers | None:
     """Return a column of numbers, or None if it holds something else, or nothing."""
     try:
-        numbers = {cell_number(value) for value in set(values)}
-    except (InputError, TypeError):
+        different = set(values)
+    except TypeError:  # lists, dicts: refused where they are coded
+        return None
+    try:
+        numbers = {cell_number(value) for value in different}
+    except InputError as error:
+        if all(isinstance(value, Real) or is_missing(value) for value in different):  # infinite, not a category
+            raise InputError(f"the column '{name}': {error}: correct it, or leave the column out") from error
         return None
     sizes = [abs(number) for number in numbers if number != MISSING]
     if not sizes:

@@ -171,7 +171,7 @@ def test_a_table_that_lacks_a_column_is_refused_by_name() -> None:
         TABLE.code({"age": [1], "smoker": ["no", "yes"], "bmi": [1]})
     with pytest.raises(InputError, match="a list arrived"):
         TABLE.code([[1, 2, 3]])
-    with pytest.raises(InputError, match="not a cell"):
+    with pytest.raises(InputError, match="list is not a cell"):
         TABLE.code({"age": [[1]], "smoker": ["no"], "bmi": [1]})
 
 

@@ -4,13 +4,15 @@ import hashlib
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from fedmoments.errors import InputError
 
-__all__ = ["LARGEST", "MISSING", "category_code", "cell_number", "cell_text", "cells_of", "is_tabular"]
+__all__ = ["LARGEST", "MISSING", "category_code", "cell_number", "cell_text", "cells_of", "is_missing", "is_tabular"]
 
 #: Code of a missing cell: the lowest float32, which is not a number that anybody measured.
 MISSING = float(np.finfo(np.float32).min)
@@ -37,6 +39,19 @@ def category_code(text: str) -> float:
     return float(np.array([bits], "<u4").view("<f4")[0])
 
 
+def is_missing(value: Any) -> bool:
+    """Say whether a cell holds nothing: None, NaN, or what pandas calls NA and NaT.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing("NA"), is_missing(0)
+    (True, True, False, False)
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, Real | Decimal) and value != value  # noqa: PLR0124 - only NaN differs from itself
+
+
 def cell_text(value: Any) -> str | None:
     """Return a category as text, None where it is missing; 3.0 is 3, for gaps make floats of whole numbers.
 
@@ -45,7 +60,7 @@ def cell_text(value: Any) -> str | None:
     >>> cell_text(" yes "), cell_text(3.0), cell_text("NA"), cell_text(float("nan")), cell_text("")
     ('yes', '3', None, None, None)
     """
-    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+    if is_missing(value):
         return None
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
@@ -64,7 +79,7 @@ def cell_number(value: Any) -> float:
     Traceback (most recent call last):
     fedmoments.errors.InputError: it is 'many', not a number of at most 1e+30 in size
     """
-    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+    if is_missing(value):
         return MISSING
     if isinstance(value, str):
         value = value.strip()
@@ -103,19 +118,27 @@ def cells_of(given: Any, names: Sequence[str] | None = None) -> dict[str, Sequen
     >>> cells_of({"age": (31, 70), "ward": ["a", "b"]}, ["ward"])
     {'ward': ['a', 'b']}
     """
+    if hasattr(given, "collect_schema") and not hasattr(given, "__arrow_c_stream__"):  # a lazy frame of polars
+        given = given.collect()
     known = list(given) if isinstance(given, Mapping) else _names(given)
     if known is None:
         raise InputError(
             "a raw table has named columns: a dict of them, or a table of pandas, polars, Arrow or Hugging Face; a "
             f"{type(given).__name__} arrived"
         )
-    lacking = [name for name in names or () if name not in known]
+    called: dict[str, Any] = {str(name): name for name in known}  # pandas also numbers them
+    if len(called) < len(list(known)):
+        twice = next(name for name in called if [str(each) for each in known].count(name) > 1)
+        raise InputError(f"the table has two columns '{twice}': rename one of them")
+    lacking = [name for name in names or () if name not in called]
     if lacking:
-        raise InputError(f"the table lacks the column '{lacking[0]}': it has {', '.join(map(str, known))}")
-    return {str(name): _cells(given[name]) for name in (known if names is None else names)}
+        raise InputError(f"the table lacks the column '{lacking[0]}': it has {', '.join(called)}")
+    return {name: _cells(given[called[name]]) for name in (called if names is None else names)}
 
 
 def _names(given: Any) -> Iterable[Any] | None:
+    if hasattr(given, "collect_schema"):
+        return list(given.collect_schema())
     names = getattr(given, "column_names", None)
     names = getattr(given, "columns", None) if names is None else names
     return None if names is None or callable(names) else list(names)
