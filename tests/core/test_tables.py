@@ -190,9 +190,7 @@ def test_raw_tables_that_differ_in_their_columns_are_refused() -> None:
         fm.fit("fedncm", odd, feature_map="table")
     with pytest.raises(InputError, match="named columns"):
         fm.fit("fedncm", {"a": ([[1.0]], [0])}, feature_map="table")
-    with pytest.raises(
-        InputError, match=r"client 'age': it is \(table, labels\), or a table with .* not list"
-    ):
+    with pytest.raises(InputError, match=r"client 'age': it is \(table, labels\), or a table with .* not list"):
         fm.fit("fedncm", TOLD, feature_map="table")
 
 
