@@ -1,6 +1,7 @@
 """One party's files: any format, any executor, cut short and gone on: the same statistics, bit for bit."""
 
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ def test_text_labels_become_names_and_an_agreed_order_is_kept(tmp_path: Path) ->
     assert fm.measure_files(lake, SPEC) == at_once()
     turned = fm.measure_files(lake, fm.StatisticsSpec(), class_names=["cedar", "birch", "ash", "oak"])
     assert turned.counts.tolist() == [*np.bincount(Y)[::-1].tolist(), 0]
-    with pytest.raises(InputError, match=r"part-0\.parquet: the label 'cedar' is none of ash, birch"):
+    with pytest.raises(InputError, match=r"part-0\.parquet: the label 'cedar' is none of the classes ash, birch"):
         fm.measure_files(lake, SPEC, class_names=["ash", "birch"])
 
 
@@ -203,3 +204,69 @@ def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path: Path) -> None:
         assert np.shape(load_data(f"parquet:{tmp_path / name}.parquet").train.items)[1] == D
     raw = load_data(f"parquet:{tmp_path / 'shuffled'}.parquet", table="draft")
     assert np.shape(raw.train.items)[1] == D
+
+
+def frame(path: Path, **columns: Any) -> Path:
+    table = pa.table({**{f"emb{j}": X[:, j] for j in range(D)}, "label": Y, **columns})
+    (csv.write_csv if path.suffix == ".csv" else parquet.write_table)(table, path)
+    return path
+
+
+def test_files_whose_columns_stand_in_another_order_are_not_mixed_up(tmp_path: Path) -> None:
+    first = frame(tmp_path / "a.parquet")
+    names = ["label", *[f"emb{j}" for j in reversed(range(D))]]
+    parquet.write_table(parquet.read_table(first).select(names), tmp_path / "b.parquet")
+    csv.write_csv(parquet.read_table(first).select(names), tmp_path / "c.csv")
+    wanted = fm.measure_files([first], fm.StatisticsSpec())
+    both = fm.measure_files([first, tmp_path / "b.parquet", tmp_path / "c.csv"], fm.StatisticsSpec())
+    np.testing.assert_allclose(both.sums, 3 * wanted.sums, rtol=1e-5)
+    frame_of = {name: parquet.read_table(tmp_path / f"{name}.parquet").to_pandas() for name in "ab"}
+    pooled = fm.measure(frame_of, fm.StatisticsSpec()).statistics()
+    np.testing.assert_allclose(pooled.sums, 2 * wanted.sums, rtol=1e-5)
+    streamed = fm.measure_stream(list(frame_of.values()), fm.StatisticsSpec(), n_classes=3)
+    np.testing.assert_allclose(streamed.sums, 2 * wanted.sums, rtol=1e-5)
+    parquet.write_table(parquet.read_table(first).drop_columns(["emb1"]), tmp_path / "d.parquet")
+    with pytest.raises(InputError, match=r"d\.parquet: no column is called 'emb1'"):
+        fm.measure_files([first, tmp_path / "d.parquet"], SPEC)
+
+
+def test_numbers_of_csv_that_begin_whole_or_empty_go_on_with_fractions(tmp_path: Path) -> None:
+    rows = 90_000  # more than the block from which the types are guessed
+    path = tmp_path / "long.csv"
+    path.write_text("a,b,label\n" + "1,2,0\n" * rows + "2.5,2.5,1\n")
+    assert fm.measure_files(path, fm.StatisticsSpec()).sums.tolist() == [[rows, 2.0 * rows], [2.5, 2.5]]
+    path.write_text("a,b,label\n" + "1,,0\n" * rows + "2,2.5,1\n")
+    with pytest.raises(InputError, match=r"column 'b' has \d+ missing values"):
+        fm.measure_files(path, fm.StatisticsSpec())
+    path.write_text("a,label\n" + "1,0\n" * 4 * rows + "2,x\n")
+    with pytest.raises(InputError, match="a column must hold one type of cells in all rows"):
+        fm.measure_files(path, fm.StatisticsSpec())
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ([None, *Y[1:].tolist()], "1 labels are missing"),
+        ((Y + 10**12).tolist(), "would make 1000000000003 classes"),
+        ([[int(label)] for label in Y], "a label is one number or text, but the column 'label' holds list"),
+        ([date(2020, 1, 1)] * N, "labels are all numbers or all text, but they are of the types date"),
+        ([b"\xff"] * N, "is not UTF-8"),
+        (np.array(["é", "e\u0301", "z"])[Y].tolist(), "look the same"),
+    ],
+)
+def test_labels_that_cannot_be_meant_are_refused(tmp_path: Path, label: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        fm.measure_files(frame(tmp_path / "a.parquet", label=label), SPEC)
+
+
+def test_labels_of_any_plain_type_are_read(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    texts = np.array(["u", "v", "w"])[Y]
+    wanted = fm.measure_files(frame(tmp_path / "a.parquet"), SPEC)
+    for label in (Y.astype(float), [Decimal(int(y)) for y in Y], texts.tolist(), np.char.encode(texts).tolist()):
+        assert fm.measure_files(frame(tmp_path / "b.parquet", label=label), SPEC) == wanted
+    with pytest.raises(InputError, match="class_names has 'u' twice"):
+        fm.measure_files(tmp_path / "b.parquet", SPEC, class_names=["u", "u", "v", "w"])
+    with pytest.raises(InputError, match="a list of them, not a NoneType"):
+        fm.measure_files(None, SPEC)  # type: ignore[arg-type]

@@ -104,6 +104,8 @@ def label_array(values: Any) -> NDArray[Any]:
     array = as_array(values)
     if isinstance(values, list | tuple) and array.dtype.kind in "SU":
         array = np.array(values, object)  # numpy made texts of numbers beside texts
+    if array.dtype.kind in "mMcV":
+        raise InputError(f"labels are numbers or text, but values of type {array.dtype} arrived")
     if array.dtype.kind not in "OSUT":
         return array
     items = array.ravel().tolist()

@@ -6,8 +6,9 @@ become class names, in alphabetical order.
 """
 
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,11 +25,13 @@ __all__ = [
     "Columns",
     "Parties",
     "columns_matching",
+    "feature_names",
     "index_columns",
     "is_table",
     "number_columns",
     "own_table",
     "parties_of",
+    "require_different",
     "table_matrix",
 ]
 
@@ -123,9 +126,11 @@ def _is_lone_pair(given: Sequence[Any]) -> bool:
 
 def _numbered(data: Mapping[Any, Any], columns: Columns, class_names: Sequence[str] | None) -> Parties:
     """Return the data with labels as numbers: of names, where labels are text."""
-    pairs: dict[Any, Any] = {
-        client: held if isinstance(held, Statistics) else _pair(client, held, columns) for client, held in data.items()
-    }
+    pairs: dict[Any, Any] = {}
+    for client, held in data.items():
+        if is_table(held):
+            columns = same_columns(held, columns)
+        pairs[client] = held if isinstance(held, Statistics) else _pair(client, held, columns)
     _widen_empty(pairs)
     labels = {client: held[1] for client, held in pairs.items() if isinstance(held, tuple)}
     texts = _named_labels(labels)
@@ -214,9 +219,7 @@ def _arrow(given: Any) -> Any:
             f"a {type(given).__name__} does not become a table of columns of one type each: {error}; keep the columns "
             "that are needed, or give (features, labels)"
         ) from error
-    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
-    if twice:
-        raise InputError(f"the table has two columns '{twice[0]}': rename one of them")
+    require_different(table.column_names)
     return table
 
 
@@ -231,6 +234,13 @@ def _split_table(given: Any, columns: Columns) -> dict[Any, Pair]:
     for place, client in enumerate(clients):
         places.setdefault(client, []).append(place)
     return {client: (X[mine], labels[mine]) for client, mine in places.items()}
+
+
+def same_columns(given: Any, columns: Columns) -> Columns:
+    """Return columns with the features of a table by name, so that other tables give the same in the same order."""
+    if columns.features is not None:
+        return columns
+    return replace(columns, features=tuple(feature_names(_arrow(given).schema, columns)))
 
 
 def own_table(given: Any, columns: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -283,9 +293,7 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     """Return the features (n, d) of a pyarrow table or record batch: columns of numbers, or one of vectors."""
     arrow = require("pyarrow", "Reading a table", "tables")
     types = {field.name: field.type for field in table.schema}
-    rest = [name for name in types if name not in columns.keys]
-    usual = [name for name in rest if name not in index_columns(table.schema)]
-    names = _usual(arrow, types, usual) if columns.features is None else columns_matching(rest, columns.features)
+    names = feature_names(table.schema, columns)
     if len(names) == 1 and _is_vector(arrow, types[names[0]]):
         return _vectors(table[names[0]], names[0])
     wrong = [name for name in names if not _is_number(arrow, types[name])]
@@ -293,6 +301,24 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
         what = f"column '{wrong[0]}' is of {types[wrong[0]]}" if wrong else f"there are {', '.join(types)}"
         raise InputError(f"features are columns of numbers, or one column of vectors of numbers, but {what}")
     return np.column_stack([_floats(_plain(table[name], name)) for name in names])
+
+
+def feature_names(schema: Any, columns: Columns) -> list[str]:
+    """Return the columns of an Arrow schema that are features: those that were named, or all that can be."""
+    arrow = require("pyarrow", "Reading a table", "tables")
+    require_different(schema.names)
+    types = {field.name: field.type for field in schema}
+    rest = [name for name in types if name not in columns.keys]
+    if columns.features is not None:
+        return columns_matching(rest, columns.features)
+    return _usual(arrow, types, [name for name in rest if name not in index_columns(schema)])
+
+
+def require_different(names: Sequence[str]) -> None:
+    """Refuse columns of one name."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise InputError(f"the table has two columns '{twice[0]}': rename one of them")
 
 
 def _usual(arrow: Any, types: Mapping[str, Any], names: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedmoments.core.arrays import as_array, is_text, label_array, label_numbers
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import Columns, is_table, own_table
+from fedmoments.core.parties import Columns, is_table, own_table, same_columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.samples.device_sums import DeviceSums, device_of
@@ -158,7 +158,12 @@ def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> 
             " a torch Dataset goes into a DataLoader, one table into a list"
         )
     waiting: list[tuple[Any, Any]] = []
+    known: Columns | None = None
     for number, batch in enumerate(stream):
+        if is_table(batch):
+            known = known or same_columns(batch, Columns(_label_of(batch, label), "", features))
+            yield own_table(batch, known)
+            continue
         X, y = _pair(batch, number, features, label)
         if isinstance(X, list) and not X:
             continue  # an empty list tells no dimension
@@ -171,6 +176,12 @@ def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> 
             waiting = []
     if waiting:
         yield _together(waiting)
+
+
+def _label_of(table: Any, label: str | None) -> str:
+    """Return the name of the column of labels of a table."""
+    names = getattr(table, "column_names", None) or list(getattr(table, "columns", [])) or table.schema.names
+    return _key(dict.fromkeys(map(str, names)), label, LABEL_KEYS, "label")
 
 
 def _is_whole(stream: Any) -> bool:
@@ -198,9 +209,6 @@ def _together(samples: list[tuple[Any, Any]]) -> tuple[Any, Any]:
 def _pair(batch: Any, number: int, features: str | None, label: str | None) -> tuple[Any, Any]:
     if isinstance(batch, Mapping):
         return batch[_key(batch, features, FEATURE_KEYS, "features")], batch[_key(batch, label, LABEL_KEYS, "label")]
-    if is_table(batch):
-        names = getattr(batch, "column_names", None) or list(getattr(batch, "columns", [])) or batch.schema.names
-        return own_table(batch, Columns(_key(dict.fromkeys(names), label, LABEL_KEYS, "label"), "", features))
     if isinstance(batch, tuple | list) and len(batch) == 2:
         return batch[0], batch[1]
     many = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""

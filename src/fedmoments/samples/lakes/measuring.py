@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fedmoments.core.arrays import label_array, label_numbers, sorted_names
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.engines import engine_of
 from fedmoments.samples.lakes.manifest import Manifest
-from fedmoments.samples.lakes.reading import files_of, labels_of
+from fedmoments.samples.lakes.reading import files_of, labels_of, lake_columns
 from fedmoments.samples.lakes.shard import FilesPlan
 
-__all__ = ["class_names_of", "measure_files"]
+__all__ = ["class_names_of", "measure_files", "plan_files"]
 
+#: Classes that labels alone may make.
+MOST_CLASSES = 2**20
 Paths = str | Path | Iterable[str | Path]
 
 
@@ -80,17 +85,10 @@ def measure_files(
     array([[1., 1.],
            [1., 1.]])
     """
-    files = files_of(paths)
-    names: tuple[str, ...] = ()
-    if targets:
-        count = 1
-    elif n_classes is None and class_names is None:
-        names, count = class_names_of(files, label)
-    else:
-        names = tuple(class_names or ())
-        count = n_classes if n_classes is not None else len(names)
-    columns = Columns(label=label, features=features, targets=tuple(targets))
-    plan = FilesPlan(spec, count, columns, names, encoder, feature_map, seed, fixed_point, client)
+    files, plan = plan_files(
+        paths, spec, n_classes=n_classes, class_names=class_names, label=label, features=features, targets=targets,
+        encoder=encoder, feature_map=feature_map, seed=seed, fixed_point=fixed_point, client=client,
+    )  # fmt: skip
     engine, done = engine_of(executor), 0
 
     def tick() -> None:
@@ -111,6 +109,52 @@ def measure_files(
         if kept.done:
             kept.write()
     return _statistics(kept.carry.total(), paths)
+
+
+def plan_files(
+    paths: Paths,
+    spec: StatisticsSpec,
+    *,
+    n_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    label: str = "label",
+    features: Sequence[str] | str | None = None,
+    targets: Sequence[str] = (),
+    **how: Any,
+) -> tuple[list[Path], FilesPlan]:
+    r"""Return the files to measure, and what is measured of each: for an engine of your own, as :func:`measure_files`.
+
+    Parameters
+    ----------
+    paths, spec, n_classes, class_names, label, features, targets
+        As for :func:`measure_files`.
+    **how
+        ``encoder``, ``feature_map``, ``seed``, ``fixed_point`` and ``client``, as there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("x,y,label\n1,0.5,cat\n2,0.25,dog\n")
+    ...     files, plan = plan_files(folder, StatisticsSpec())
+    >>> len(files), plan.class_names, plan.columns.features
+    (1, ('cat', 'dog'), ('x', 'y'))
+    """
+    files = files_of(paths)
+    names: tuple[str, ...] = ()
+    if targets:
+        count = 1
+    elif n_classes is None and class_names is None:
+        names, count = class_names_of(files, label)
+    else:
+        if class_names is not None:
+            label_numbers(np.array([], object), class_names)
+        names = tuple(class_names or ())
+        count = n_classes if n_classes is not None else len(names)
+    columns = Columns(label=label, features=features, targets=tuple(targets))
+    if how.get("encoder") is None:
+        columns = lake_columns(files, columns)
+    return files, FilesPlan(spec, count, columns, names, **how)
 
 
 def _statistics(total: bytes, paths: Paths) -> Statistics:
@@ -137,7 +181,12 @@ def class_names_of(paths: Paths, label: str = "label") -> tuple[tuple[str, ...],
     for path in files_of(paths):
         seen |= set(labels_of(path, label))
     if all(isinstance(value, str) for value in seen):
-        return tuple(sorted(seen)), len(seen)
-    if any(isinstance(value, str) or value is None or value != int(value) or value < 0 for value in seen):
+        return sorted_names([label_array(sorted(seen))]) if seen else (), len(seen)
+    if not all(isinstance(value, int | float) and float(value).is_integer() and value >= 0 for value in seen):
         raise InputError("labels must all be text, or all whole numbers from 0 on: repair the column, or name another")
-    return (), int(max(seen)) + 1
+    highest = int(max(seen))
+    if highest >= MOST_CLASSES:
+        raise InputError(
+            f"the label {highest} would make {highest + 1} classes: number classes from 0 without gaps, or give text"
+        )
+    return (), highest + 1

@@ -9,23 +9,27 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.arrays import label_array
 from fedmoments.core.classifier import target_matrix
 from fedmoments.core.linalg import blocks
-from fedmoments.core.parties import Columns, columns_matching, table_matrix
+from fedmoments.core.parties import Columns, columns_matching, feature_names, require_different, table_matrix
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.natural_order import natural_key
 from fedmoments.samples.npz_arrays import read_npz
 
-__all__ = ["ENDINGS", "files_of", "labels_of", "table_batches", "tables_in"]
+__all__ = ["ENDINGS", "files_of", "labels_of", "lake_columns", "table_batches", "tables_in"]
 
 ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".csv", ".npz")
+#: How types of labels begin that numpy reads without an object a row, or are text.
+_PLAIN = ("int", "uint", "halffloat", "float", "double", "string", "large_string")
 #: Rows of a batch: few megabytes of features, enough for BLAS.
 ROWS = 8192
 
@@ -43,6 +47,8 @@ def files_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     ['part-9.parquet', 'part-10.parquet']
     """
     found: dict[Path, None] = {}
+    if not isinstance(paths, Iterable | Path):
+        raise InputError(f"files are a path, a folder, or a list of them, not a {type(paths).__name__}")
     for given in [paths] if isinstance(paths, str | Path) else paths:
         path = Path(given).expanduser()
         if path.is_dir():
@@ -60,6 +66,25 @@ def tables_in(folder: Path) -> list[Path]:
     """Return the tables in a folder and in those below, in natural order."""
     inside = [p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith((".", "_"))]
     return sorted(inside, key=lambda p: natural_key(str(p)))
+
+
+def lake_columns(files: Sequence[Path], columns: Columns) -> Columns:
+    r"""Return columns with the features of the first table by name: all files give the same, in the same order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text("b,label,a\n0.5,1,2\n")
+    ...     lake_columns([path], Columns()).features
+    ('b', 'a')
+    """
+    for path in files:
+        if path.suffix.lower() != ".npz":
+            names = feature_names(next(_arrow_batches(path, lambda _: None)), columns)
+            return replace(columns, features=tuple(names))
+    return columns
 
 
 def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Iterator[tuple[Any, NDArray[Any]]]:
@@ -80,7 +105,7 @@ def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Ite
             labels = arrays["y_train"][block]
             yield arrays["x_train"][block], _checked_targets(path, labels, columns) if columns.targets else labels
         return
-    for batch in _arrow_batches(path, lambda names: _needed(names, columns)):
+    for batch in _batches(path, lambda names: _needed(names, columns)):
         labels = _targets(path, batch, columns) if columns.targets else _labels_of(path, batch, columns)
         if samples:
             (name,) = columns_matching(batch.schema.names, columns.features or "image")[:1]
@@ -94,10 +119,8 @@ def labels_of(path: Path, label: str) -> list[Any]:
     if path.suffix.lower() == ".npz":
         return list(np.unique(_arrays(path, "y_train")["y_train"]).tolist())
     seen: set[Any] = set()
-    for batch in _arrow_batches(path, lambda names: [name for name in names if name == label]):
-        if label not in batch.schema.names:
-            raise InputError(f"{path} has no column '{label}' of labels: say by label= which it is")
-        seen |= set(batch[label].unique().to_pylist())
+    for batch in _batches(path, lambda names: [name for name in names if name == label]):
+        seen |= set(_labels_of(path, batch, Columns(label)).tolist())
     return list(seen)
 
 
@@ -121,7 +144,20 @@ def _needed(names: Sequence[str], columns: Columns) -> list[str]:
 def _labels_of(path: Path, batch: Any, columns: Columns) -> NDArray[Any]:
     if columns.label not in batch.schema.names:
         raise InputError(f"{path} has no column '{columns.label}' of labels: say by label= which it is")
-    return _labels(batch[columns.label])
+    column = batch[columns.label]
+    if column.null_count:
+        raise InputError(f"{path}: {column.null_count} labels are missing: drop these rows first")
+    if str(column.type).startswith("dictionary"):
+        column = column.dictionary_decode()
+    if str(column.type).startswith(_PLAIN):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    try:
+        labels = label_array(column.to_pylist())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    if labels.ndim != 1:
+        raise InputError(f"{path}: a label is one number or text, but the column '{columns.label}' holds {column.type}")
+    return labels
 
 
 def _checked_targets(path: Path, values: NDArray[Any], columns: Columns) -> NDArray[Any]:
@@ -146,8 +182,15 @@ def _targets(path: Path, batch: Any, columns: Columns) -> NDArray[Any]:
     return target_matrix(np.column_stack([column.to_numpy(zero_copy_only=False) for column in values]))
 
 
+def _batches(path: Path, chosen: Any) -> Iterator[Any]:
+    """Yield record batches of the chosen columns."""
+    batches = _arrow_batches(path, chosen)
+    next(batches)
+    yield from batches
+
+
 def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
-    """Yield record batches of the chosen columns, read ahead by no more than one."""
+    """Yield the schema, then record batches of the chosen columns, read ahead by no more than one."""
     kind = path.suffix.lower()
     arrow = require("pyarrow", f"Reading {path.name}", "tables")
     try:
@@ -155,40 +198,53 @@ def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
             file = require("pyarrow.parquet", f"Reading {path.name}", "tables", "pyarrow").ParquetFile(
                 path, buffer_size=2**20, pre_buffer=False
             )
+            yield file.schema_arrow
             names = chosen(file.schema_arrow.names)  # read as it goes: by default a whole row group would be in memory
             yield from file.iter_batches(batch_size=ROWS, columns=names, use_threads=False)
         elif kind in (".arrow", ".feather"):
             with arrow.memory_map(str(path)) as mapped:
-                for batch in _ipc_batches(arrow, mapped):
-                    for block in blocks(len(batch), ROWS):
-                        yield batch.slice(block.start, block.stop - block.start).select(chosen(batch.schema.names))
+                yield from _ipc_batches(arrow, mapped, chosen)
         elif kind == ".csv":
-            csv = require("pyarrow.csv", f"Reading {path.name}", "tables", "pyarrow")
-            for batch in csv.open_csv(path):
-                yield batch.select(chosen(batch.schema.names))
+            yield from _csv_batches(path, chosen)
         else:
             raise InputError(f"{path} cannot be measured: its ending is none of {', '.join(ENDINGS)}")
     except (arrow.ArrowException, OSError) as error:
+        if "CSV conversion error" in str(error):
+            raise InputError(f"{path}: a column must hold one type of cells in all rows, but {error}") from error
         raise FileFormatError(f"{path} is not a sound file ({error}): write it again") from error
 
 
-def _ipc_batches(arrow: Any, mapped: Any) -> Iterator[Any]:
+def _csv_batches(path: Path, chosen: Any) -> Iterator[Any]:
+    """Yield the schema and batches of CSV: numbers that begin as whole ones may go on with fractions, or gaps."""
+    csv = require("pyarrow.csv", f"Reading {path.name}", "tables", "pyarrow")
+    arrow = require("pyarrow", f"Reading {path.name}", "tables")
+    with csv.open_csv(path) as first:
+        schema = first.schema
+    for place, field in enumerate(schema):  # of a column without a number so far, gaps are said when it is read
+        if str(field.type) == "null":
+            schema = schema.set(place, field.with_type(arrow.float64()))
+    yield schema
+    require_different(schema.names)
+    names = chosen(schema.names)
+    wide = ("int64", "double")
+    numbers = {field.name: "float64" for field in schema if field.name in names and str(field.type) in wide}
+    options = csv.ConvertOptions(include_columns=names, column_types=numbers)
+    with csv.open_csv(path, convert_options=options) as reader:
+        yield from reader
+
+
+def _ipc_batches(arrow: Any, mapped: Any, chosen: Any) -> Iterator[Any]:
     try:
         reader = arrow.ipc.open_file(mapped)
+        batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
     except arrow.ArrowInvalid:  # a stream, as Hugging Face caches them
         mapped.seek(0)
-        yield from arrow.ipc.open_stream(mapped)
-        return
-    for number in range(reader.num_record_batches):
-        yield reader.get_batch(number)
-
-
-def _labels(column: Any) -> NDArray[Any]:
-    if column.null_count:
-        raise InputError(f"{column.null_count} labels are missing: drop these rows first")
-    if str(column.type).startswith("dictionary"):
-        column = column.dictionary_decode()
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+        reader = batches = arrow.ipc.open_stream(mapped)
+    yield reader.schema
+    require_different(reader.schema.names)
+    for batch in batches:
+        for block in blocks(len(batch), ROWS):
+            yield batch.slice(block.start, block.stop - block.start).select(chosen(batch.schema.names))
 
 
 def _bytes_of(value: Any) -> Any:

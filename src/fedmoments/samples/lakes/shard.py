@@ -6,13 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.arrays import is_text, label_numbers
 from fedmoments.core.floats import current_precision, precision
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, StatisticsSpec
+from fedmoments.core.statistics.checks import check_shape
 from fedmoments.core.targets import joint
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.reading import table_batches
@@ -96,7 +97,7 @@ def _measured(path: Path, plan: FilesPlan) -> Accumulator | None:
 def _features(path: Path, plan: FilesPlan) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     encode = _encoding(plan.encoder) if isinstance(plan.encoder, str) else plan.encoder
     for X, y in table_batches(path, plan.columns, samples=encode is not None):
-        features = np.asarray(encode(X)) if encode else X
+        features = check_shape(encode(X)) if encode else check_shape(X)
         mapped = plan.feature_map(features) if plan.feature_map else features
         yield joint(mapped, y) if plan.columns.targets else (mapped, y)
 
@@ -112,10 +113,4 @@ def _encoding(name: str) -> Any:
 
 def _numbers(labels: NDArray[Any], plan: FilesPlan) -> NDArray[Any]:
     """Return labels as numbers: their places in the names, where there are names."""
-    if labels.dtype.kind in "iuf" or not plan.class_names:
-        return labels
-    known = {name: number for number, name in enumerate(plan.class_names)}
-    try:
-        return np.array([known[str(label)] for label in labels.tolist()], np.int64)
-    except KeyError as error:
-        raise InputError(f"the label {error} is none of {', '.join(plan.class_names)}") from None
+    return label_numbers(labels, plan.class_names) if is_text(labels) and plan.class_names else labels
