@@ -230,6 +230,7 @@ PINNED: dict[str, list[str]] = {
         "FeatureMap",
         "FeatureShape",
         "Identity",
+        "Lengths",
         "Normalize",
         "Numbers",
         "Offset",

@@ -1,4 +1,4 @@
-"""Which public map features call for: standardised columns, the power map, or none.
+"""Which public map features call for: standardised columns, the power map, unit length, or none.
 
 Clients tell the shapes of their features (:class:`~fedmoments.core.maps.FeatureShape`). Where columns are in units of
 their own (age in years beside income in euros), they also tell sums and squares of every column, as for raw tables.

@@ -31,12 +31,12 @@ def chosen_map(
     Parameters
     ----------
     word
-        ``none``, ``power`` or ``auto``; empty: as the heads have it by themselves.
+        ``none``, ``power``, ``length`` or ``auto``; empty: as the heads have it by themselves.
     heads
         Names of those that are to be fitted.
     encoder
-        Its name. For ``auto`` it says whether its features are non-negative, as behind a ReLU; one that does not say
-        so has none.
+        Its name. For ``auto`` it says whether its features are non-negative, as behind a ReLU, or vary in length; one
+        that says neither has no map.
     X, y
         (n, d) features and (n,) labels like the clients', where features are given (the encoder ``identity``): ``auto``
         looks at them.
@@ -49,6 +49,8 @@ def chosen_map(
     Chain(maps=(Power(exponent=0.5), Normalize()))
     >>> chosen_map("auto", ["fedcof"], "minilm"), chosen_map("", ["fedcof"], "squeezenet-1.1")
     (None, None)
+    >>> chosen_map("auto", ["fedcof"], "wordllama")
+    Normalize()
     """
     if table is not None:
         second = named_map("none" if word in ("", AUTO) else word)
@@ -56,8 +58,9 @@ def chosen_map(
     wanted = word or map_rule_of(heads)
     if wanted != AUTO:
         return named_map(wanted)
-    if find_entry(encoder).non_negative:
-        return named_map("power")
+    known = find_entry(encoder)
+    if known.non_negative or known.varying_length:
+        return named_map("power" if known.non_negative else "length")
     return automatic_map([(X, y)]) if X is not None and y is not None else None
 
 

@@ -37,8 +37,8 @@ class MeasureSettings(Computing):
     )
     feature_map: str = option(
         "none",
-        "none, power (√x, then unit length), or auto (power if no feature is negative and they are "
-        "skewed; the chosen map is printed: all clients must use the same).",
+        "none, power (√x, then unit length), length (unit length), or auto (what signs, skewness and lengths of the "
+        "features call for; the chosen map is printed: all clients must use the same).",
         "--map",
         metavar="MAP",
     )

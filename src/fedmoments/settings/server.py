@@ -64,8 +64,8 @@ class TermsSettings(EncoderChoice, Columns, FromFile):
     )
     feature_map: str = _federation(
         "",
-        "none, power (√x, then unit length: for features after a ReLU) or auto (the encoder's own; for "
-        "given features, power if none is negative and they are skewed).",
+        "none, power (√x, then unit length: for features after a ReLU), length (unit length) or auto (the "
+        "encoder's own; for given features, what their signs, skewness and lengths call for).",
         "--map",
         metavar="MAP",
         shown="auto if auto is the only head, else none",

@@ -91,8 +91,8 @@ class StudySettings(Computing, Encoding, SampleSource, FromFile):
     )
     feature_map: str = _federation(
         "",
-        "none, power (√x, then unit length: for features after a ReLU) or auto (the encoder's own; for "
-        "given features, power if none is negative and they are skewed).",
+        "none, power (√x, then unit length: for features after a ReLU), length (unit length) or auto (the "
+        "encoder's own; for given features, what their signs, skewness and lengths call for).",
         "--map",
         metavar="MAP",
         shown="auto for the head auto, none for the others",

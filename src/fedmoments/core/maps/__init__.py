@@ -16,6 +16,7 @@ from fedmoments.core.maps.base import Chain, FeatureMap, Identity, compose, from
 from fedmoments.core.maps.clip import Clip
 from fedmoments.core.maps.directions import Directions
 from fedmoments.core.maps.fourier import RandomFourier
+from fedmoments.core.maps.lengths import Lengths
 from fedmoments.core.maps.normalize import Normalize
 from fedmoments.core.maps.offset import Offset
 from fedmoments.core.maps.power import FeatureShape, Power, named_map, recommended_map
@@ -31,6 +32,7 @@ __all__ = [
     "FeatureMap",
     "FeatureShape",
     "Identity",
+    "Lengths",
     "Normalize",
     "Numbers",
     "Offset",

@@ -12,16 +12,19 @@ The rule has two parts, and each of them is a number that a client can tell with
 
 Behind SqueezeNet and EfficientNet-Lite0 it is 3.5 to 4.0, of the pixels of scikit-learn's digits, which are
 non-negative but bounded, 0.6: there √ loses 1 to 2 points. docs/sketch.md has the accuracies.
+
+Other features whose length varies by itself (:mod:`fedmoments.core.maps.lengths`) are scaled to length 1 alone.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fedmoments.core.maps.base import FeatureMap, FloatArray
 from fedmoments.core.maps.checks import checked_positive
+from fedmoments.core.maps.lengths import Lengths, lengths_vary
 from fedmoments.core.maps.normalize import Normalize
 from fedmoments.errors import InputError
 
@@ -30,7 +33,7 @@ __all__ = ["AUTO", "MAP_WORDS", "FeatureShape", "Power", "has_own_units", "named
 #: The word for the map that the rule recommends.
 AUTO = "auto"
 #: What people may type for a map: nothing, the power map, or the rule.
-MAP_WORDS = ("none", "power", AUTO)
+MAP_WORDS = ("none", "power", "length", AUTO)
 #: Skewness of an exponential distribution, from which on the square root is taken.
 SKEWED = 2.0
 #: Largest standard deviation of a column over the median one, from which on columns have units of their own. It is 1.3
@@ -71,7 +74,7 @@ class Power(FeatureMap, kind="power"):
 
 @dataclass(frozen=True)
 class FeatureShape:
-    """What one client tells of its features: three numbers, from which the map is chosen.
+    """What one client tells of its features: a few numbers, from which the map is chosen.
 
     Parameters
     ----------
@@ -85,6 +88,8 @@ class FeatureShape:
     disparity
         Largest standard deviation inside classes of a column, over the median one of columns that vary, less what
         chance adds: the logarithm of the largest of d deviations, each of n samples, is about √(log d/n) too large.
+    lengths
+        How the length of features varies.
 
     Examples
     --------
@@ -97,11 +102,17 @@ class FeatureShape:
     skewness: float
     n_samples: int
     disparity: float = 1.0
+    lengths: Lengths = field(default_factory=Lengths)
 
     @classmethod
     def of(cls, X: npt.ArrayLike, y: npt.ArrayLike) -> "FeatureShape":
         """Measure features X (n, d) with labels y (n,), whole numbers."""
         features, labels = np.asarray(X, np.float64), np.asarray(y)
+        return replace(cls._of_columns(features, labels), lengths=Lengths.of(features, labels))
+
+    @classmethod
+    def _of_columns(cls, features: FloatArray, labels: npt.NDArray[np.generic]) -> "FeatureShape":
+        """Measure signs, skewness and disparity."""
         _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
         behind = int(np.maximum(counts - 2, 0).sum())
         non_negative = not bool((features < 0).any())
@@ -135,7 +146,7 @@ def _exponential(n_samples: int) -> float:
 
 
 def recommended_map(shapes: Iterable[FeatureShape]) -> FeatureMap | None:
-    """Return the power map where all clients' features are non-negative and skewed, or None.
+    """Return the power map where all clients' features are non-negative and skewed; else length 1, or None.
 
     Parameters
     ----------
@@ -148,13 +159,23 @@ def recommended_map(shapes: Iterable[FeatureShape]) -> FeatureMap | None:
     Chain(maps=(Power(exponent=0.5), Normalize()))
     >>> recommended_map([FeatureShape(True, 3.5, 100), FeatureShape(False, 0.0, 1)]) is None
     True
+    >>> texts = Lengths(n_samples=100, mean=0.0, squares=9.0, within=8.0, dof=98, chance=0.01, chance_dof=96)
+    >>> recommended_map([FeatureShape(False, 0.0, 98, lengths=texts)])
+    Normalize()
     """
     every = list(shapes)
+    if _are_skewed(every):
+        return named_map("power")
+    return named_map("length") if lengths_vary(shape.lengths for shape in every) else None
+
+
+def _are_skewed(every: Sequence[FeatureShape]) -> bool:
+    """Say whether no feature is negative and most of them are skewed."""
     told = [shape for shape in every if shape.n_samples]
     if not told or not all(shape.non_negative for shape in every):
-        return None
+        return False
     skewness = np.average([shape.skewness for shape in told], weights=[shape.n_samples for shape in told])
-    return named_map("power") if skewness >= SKEWED else None
+    return bool(skewness >= SKEWED)
 
 
 def has_own_units(shapes: Iterable[FeatureShape]) -> bool:
@@ -173,13 +194,14 @@ def has_own_units(shapes: Iterable[FeatureShape]) -> bool:
 
 
 def named_map(word: str) -> FeatureMap | None:
-    """Return the map of ``power``, or None for ``none``; ``auto`` is for who has features to look at.
+    """Return the map of ``power`` or ``length``, or None for ``none``; ``auto`` is for who has features to look at.
 
     Examples
     --------
     >>> named_map("power").output_dim(512), named_map("none")
     (512, None)
     """
-    if word not in ("none", "power"):
+    maps = {"none": None, "power": Power() | Normalize(), "length": Normalize()}
+    if word not in maps:
         raise InputError(f"a map is one of {', '.join(MAP_WORDS)}; '{word}' arrived")
-    return Power() | Normalize() if word == "power" else None
+    return maps[word]

@@ -87,6 +87,9 @@ class EncoderEntry:
         Of the weights.
     non_negative
         Whether features are never negative, as behind a ReLU: then the map ``auto`` is the power map.
+    varying_length
+        Whether the length of features varies by itself, as of means of word vectors: then the map ``auto`` scales
+        samples to length 1.
     """
 
     name: str
@@ -104,6 +107,7 @@ class EncoderEntry:
     files: tuple[PackagedFile, ...] = ()
     licence: str = ""
     non_negative: bool = False
+    varying_length: bool = False
 
     @property
     def usage(self) -> str:

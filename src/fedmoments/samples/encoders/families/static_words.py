@@ -72,5 +72,6 @@ ENCODERS = (
         packages=(_PACKAGE,),
         files=(_WEIGHTS, _TOKENIZER),
         licence="MIT",
+        varying_length=True,
     ),
 )
