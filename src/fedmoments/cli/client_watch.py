@@ -2,7 +2,6 @@
 
 import json as json_module
 import re
-import socket
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from fedmoments.cli.federation_runs import tell
 from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.output import plural, print_line, print_table, readable_bytes
+from fedmoments.federation.deploy.network import listens
 from fedmoments.federation.outbox.kept import DEPARTED
 from fedmoments.federation.outbox.progress import read_progress
 
@@ -244,7 +244,7 @@ class ClientWatch:
     def _lost(self) -> bool:
         """Say whether nobody listens where the server was; looked up every few seconds."""
         if time.monotonic() - self._asked > SETTLE:
-            self._gone, self._asked = not _listens(self.node.superlink), time.monotonic()
+            self._gone, self._asked = not listens(self.node.superlink), time.monotonic()
         return self._gone
 
     def _latest(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -337,16 +337,6 @@ class _Waiting:
     gone: _Since = field(default_factory=_Since)
 
 
-def _listens(address: str) -> bool:
-    """Say whether somebody listens at ``host:port``."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
-            return True
-    except (OSError, ValueError, OverflowError):
-        return False
-
-
 def _lines(data: bytes) -> list[dict[str, Any]]:
     """Return the lines of a record; one that a kill cut off is left out."""
     events = []
@@ -370,7 +360,8 @@ def _event_text(line: dict[str, Any]) -> str:
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
         told = "sent rounded counts" if any(line.get("told", [1])) else "sent no result: too few samples of any class"
-        return f"{who}: tested {plural(line.get('heads', 1), 'head')} on {plural(line['samples'], 'sample')}, {told}"
+        tested = f"tested {plural(line.get('heads', 1), 'head')} on {plural(line['samples'], 'sample')}"
+        return f"{who}: {tested}, {told}{_unreadable(line)}"
     if event in ("tuned", "scored"):
         return f"{who}: {_tuned(line)}"
     if event == "audited":
@@ -392,10 +383,13 @@ def _revealed(line: dict[str, Any]) -> str:
     revealed = [f"{kind} of {n:,}" for level in ("exposed", "weak") for kind, n in findings.get(level, {}).items()]
     kept = line.get("kept_back", {}).get("samples", 0)
     names = line.get("classes_kept_back", [])
-    unreadable = line.get("unreadable", {})
     of = f", among them all of {', '.join(names)}" if names else ""
-    if unreadable:
-        of += f"; {plural(unreadable['samples'], 'file')} could not be read: {', '.join(unreadable['names'])}"
     whom = "to both servers together" if line.get("secure") else "to the server"
     shown = ", ".join(["class counts", *revealed])
-    return f"reveals {whom}: {shown}; withheld: {plural(kept, 'sample')}{of}"
+    return f"reveals {whom}: {shown}; withheld: {plural(kept, 'sample')}{of}{_unreadable(line)}"
+
+
+def _unreadable(line: dict[str, Any]) -> str:
+    """Return which files could not be read, to be added to a sentence."""
+    files = line.get("unreadable")
+    return f"; {plural(files['samples'], 'file')} could not be read: {', '.join(files['names'])}" if files else ""

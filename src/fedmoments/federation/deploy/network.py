@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedmoments.errors import DeploymentError
 
-__all__ = ["choose_port", "is_healthy", "is_loopback", "joined", "reachable", "why_silent"]
+__all__ = ["choose_port", "is_healthy", "is_loopback", "joined", "listens", "reachable", "why_silent"]
 
 #: Below the range from which Linux takes ports for outgoing connections: it may take one between our look and its use.
 _RANGE = range(20000, 32768)
@@ -45,6 +45,22 @@ def choose_port(host: str, port: int | None = None) -> int:
             _given.add(any_port)
             return any_port
     raise DeploymentError(f"found no free port at {host}: choose an address of this machine")
+
+
+def listens(address: str) -> bool:
+    """Say whether somebody listens at ``host:port``.
+
+    Examples
+    --------
+    >>> listens("127.0.0.1:0")
+    False
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
 
 
 def _problem(family: int, address: str, port: int) -> Exception | None:

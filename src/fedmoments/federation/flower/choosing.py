@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.federation.audit import leaving
-from fedmoments.federation.flower.holdings import Held, Holdings
+from fedmoments.federation.flower.holdings import MOST_NAMES, Held, Holdings
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.rare_values import repeated_classes
@@ -17,10 +17,6 @@ from fedmoments.privacy.small_classes import NOBODY, hand_over
 from fedmoments.wire import Withheld
 
 __all__ = ["Chooser", "Chosen"]
-
-
-#: Names that a client's own record lists.
-MOST_NAMES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +85,8 @@ class Chooser:
         gone = sorted(set(own.y.tolist()) - set(of_own.tolist()))
         if gone:
             notes["classes_kept_back"] = [self.terms.classes[label] for label in gone[:MOST_NAMES]]
-        if unreadable := self.holdings.unreadable:
-            notes["unreadable"] = {"samples": len(unreadable), "names": list(unreadable[:MOST_NAMES])}
-            withheld = replace(withheld, samples=withheld.samples + len(unreadable))
+        notes |= self.holdings.notes_of_unreadable(0)
+        withheld = replace(withheld, samples=withheld.samples + len(self.holdings.unreadable[0]))
         source = sha256(f"{own.digest()}{pool.digest()}".encode()).hexdigest() if self._shares else own.digest()
         return Chosen(chosen, withheld if self.policy.report_withheld else Withheld(), notes, source)
 

@@ -27,7 +27,10 @@ from fedmoments.samples.samples import Samples
 from fedmoments.samples.splits.split import client_name
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["Held", "Holdings", "holdings_of"]
+__all__ = ["MOST_NAMES", "Held", "Holdings", "holdings_of"]
+
+#: Names that a client's own record lists.
+MOST_NAMES = 20
 
 T = TypeVar("T")
 Floats = NDArray[np.floating[Any]]
@@ -77,8 +80,8 @@ class Holdings:
         self._data, self._encoder, self._labels, self._splits = base.data, base.encoder, base.labels, base.splits
         self._numbers = self._own_numbers()
         self._parts: dict[int, tuple[Floats, Ints]] = {}
-        #: Training samples of this node that could not be read, by name; known once they were encoded.
-        self.unreadable: tuple[str, ...] = ()
+        #: Samples of this node that could not be read, by name: to train on and to test on; known once encoded.
+        self.unreadable: list[tuple[str, ...]] = [(), ()]
         self.clients = tuple(self._numbers)
         self.unknown = base.unknown
 
@@ -97,6 +100,11 @@ class Holdings:
     def train(self, client: str) -> Held:
         """Return what a client measures."""
         return self._held(client, 0)
+
+    def notes_of_unreadable(self, part: int) -> dict[str, Any]:
+        """Return what the party's own record says of samples that could not be read; nothing if there are none."""
+        names = self.unreadable[part]
+        return {"unreadable": {"samples": len(names), "names": list(names[:MOST_NAMES])}} if names else {}
 
     def test(self, client: str) -> Held:
         """Return what a client evaluates broadcast heads on; nothing, if its data have no test part."""
@@ -157,9 +165,8 @@ class Holdings:
                         self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict
                     )
                 self._parts[part] = (encoded.features, mine[encoded.kept])
-                if not part:
-                    gone = np.setdiff1d(np.arange(len(own)), encoded.kept)
-                    self.unreadable = tuple(own.source(place) for place in gone.tolist())
+                gone = np.setdiff1d(np.arange(len(own)), encoded.kept)
+                self.unreadable[part] = tuple(own.source(place) for place in gone.tolist())
         return self._parts[part]
 
 

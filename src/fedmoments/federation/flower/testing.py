@@ -250,6 +250,9 @@ class Examiner:
     def _write_down(
         self, terms: Terms, results: Sequence[LocalEvaluation], heads: Sequence[bytes], tests: dict[str, Held]
     ) -> None:
+        unreadable = holdings_of(self._settings, terms).notes_of_unreadable(1)
         for client, held in tests.items():
             facts = {"heads": len(heads), "digest": heads_digest(heads), "samples": len(held.y)}
-            self._node.outbox.sending("evaluated", terms, client, **facts, told=[r.n_samples for r in results])
+            self._node.outbox.sending(
+                "evaluated", terms, client, **facts, **unreadable, told=[r.n_samples for r in results]
+            )

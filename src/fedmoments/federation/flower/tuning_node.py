@@ -417,7 +417,7 @@ class _Rows:
     @property
     def unreadable(self) -> tuple[str, ...]:
         """Samples that could not be read, as the holdings have them."""
-        return self._holdings.unreadable
+        return self._holdings.unreadable[0]
 
     def train(self, client: str) -> Held:
         """Return the rows of a client's training samples as features (n, 1)."""

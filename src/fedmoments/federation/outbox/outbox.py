@@ -34,7 +34,8 @@ class Outbox(Kept):
                         receipt, ``sentence``;
                         of an audit: ``policy``, ``kept_back``, ``classes_kept_back``, ``unreadable``, ``merged``,
                         ``one_mean``, ``reveals`` and ``replaces``;
-                        of tuning: ``run``, ``round``, ``stage`` and ``part``; of a test: ``heads`` and ``told``;
+                        of tuning: ``run``, ``round``, ``stage`` and ``part``; of a test: ``heads``, ``told`` and
+                        ``unreadable``;
                         what does not apply is left out
     ==================  ============================================================================================
 
