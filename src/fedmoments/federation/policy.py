@@ -73,8 +73,8 @@ class ClientPolicy(PolicyRules):
         >>> ClientPolicy().require(terms)
         >>> ClientPolicy(moments=("gram",)).require(terms)
         Traceback (most recent call last):
-        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: moments: asked
-        are class_grams, class_norms, class_squares, allowed are gram, sums; ...
+        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: moments: the
+        server asks for class_grams, class_norms, class_squares, allowed are gram, sums; ...
         """
         broken = []
         if self.moments is not None:
@@ -367,15 +367,16 @@ class ClientPolicy(PolicyRules):
         array([0])
         >>> ClientPolicy(small_sketches="refuse").limited(stats)
         Traceback (most recent call last):
-        fedmoments.errors.PolicyError: this client's policy forbids it: sketch_spare: a scatter sketch of 6 samples of 1
-        classes, 5 to spare, was requested, allowed are 20 or more; ...
+        fedmoments.errors.PolicyError: this client's policy forbids it: sketch_spare: a scatter sketch was requested of
+        fewer than the 20 spare samples allowed; ...
         """
         spare = spare_samples(stats)
         if stats.spec.has_sketch and self.small_sketches == "refuse" and spare < self.sketch_spare:
             raise PolicyError(
-                f"this client's policy forbids it: sketch_spare: a scatter sketch of {stats.n_samples} samples of "
-                f"{len(stats.classes)} classes, {spare} to spare, was requested, allowed are {self.sketch_spare} or "
-                "more; nothing was sent: lower sketch_spare, send the trace alone (small_sketches = trace), or stay out"
+                f"this client's policy forbids it: sketch_spare: a scatter sketch was requested of fewer than the "
+                f"{self.sketch_spare} spare samples allowed; nothing was sent: lower sketch_spare, send the trace "
+                "alone (small_sketches = trace), or stay out",
+                f"{stats.n_samples} samples of {len(stats.classes)} classes have {spare} to spare",
             )
         return limit_sketch(stats, self.sketch_share, self.sketch_spare)
 

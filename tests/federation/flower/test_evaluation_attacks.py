@@ -18,7 +18,8 @@ from tests.federation.flower.secure_trials import COHORTS, HEADS, MEANS, SUMS, T
 
 from fedmoments.core.classifier import LinearClassifier
 from fedmoments.core.maps import Normalize
-from fedmoments.errors import InputError
+from fedmoments.core.statistics import StatisticsSpec
+from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.deploy.local import LocalFederation
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower import client_app as real
@@ -197,6 +198,22 @@ def test_the_account_outlives_restarts_and_federations(make: Made) -> None:
     with pytest.raises(RefusedAnswerError, match="max_heads"):
         line_to(replace(settings, federation=""), other)(heads[2:])
     assert len(line_to(settings, terms)(heads[2:3])) == 1
+
+
+@pytest.mark.parametrize("masked_first", [False, True])
+def test_clear_and_masked_tests_are_of_one_account(make: Made, masked_first: bool) -> None:
+    settings, terms = party(make(nodes=1, clients=1), min_count=5, max_heads=3, allow_evaluation=True)
+    settings = replace(settings, federation="")
+    terms = replace(terms, spec=StatisticsSpec.of("gram"))
+    secure = replace(terms, privacy=Agreed(secure="sums", helper="07" * 32))
+    heads = [head(terms, DIRECTION, float(bias)).to_bytes() for bias in range(6)]
+    first, second = (secure, terms) if masked_first else (terms, secure)
+    Examiner(Node(settings)).answer(first, heads[:2])
+    with pytest.raises(PolicyError, match="max_heads: 2 classifiers are to be tested and 2 were before"):
+        Examiner(Node(settings)).answer(second, heads[2:4])
+    Examiner(Node(settings)).answer(second, heads[4:5])
+    with pytest.raises(PolicyError, match="and 3 were before"):
+        Examiner(Node(settings)).answer(first, heads[5:])
 
 
 # -------------------------------------------------------------------------------------------------- one of many

@@ -36,5 +36,5 @@ def test_a_node_sends_no_more_rows_than_its_policy_allows() -> None:
 
 
 def test_a_node_refuses_where_its_policy_says_so() -> None:
-    with pytest.raises(PolicyError, match="40 to spare, was requested, allowed are 41 or more; nothing was sent"):
+    with pytest.raises(PolicyError, match="of fewer than the 41 spare samples allowed; nothing was sent"):
         measure_held(HELD, TERMS, ClientPolicy(sketch_spare=41, small_sketches="refuse"))

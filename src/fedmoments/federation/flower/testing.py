@@ -141,10 +141,9 @@ class Examiner:
             self._write_down(terms, results, heads, tests)
             return pack_bundle([result.to_bytes() for result in results])
 
-        who = f"{self._settings.name} {self._settings.partitions}"
-        bundle = answers.give(
-            who, self._question(terms, heads, tests), terms.id, len(heads), make, loss=self._loss(terms, heads)
-        )
+        who, loss = self._together, self._loss(terms, heads)
+        question = self._question(terms, heads, tests)
+        bundle = answers.give(who, question, terms.id, len(heads), make, loss=loss, others=holdings.clients)
         _require_tested(bundle)
         text = signed_results(terms, heads_digest(heads), bundle)
         signatures = tuple(self._node.identity(client).sign(text).hex() for client in holdings.clients)
@@ -172,9 +171,15 @@ class Examiner:
                 return make_report(vector, context, client=name, version=1, helper=terms.privacy.helper, key=key)
 
             question = self._question(terms, heads, tests)
-            reports.append(answers.give(client, question, terms.id, len(heads), make, loss=self._loss(terms, heads)))
+            loss, others = self._loss(terms, heads), (self._together,)
+            reports.append(answers.give(client, question, terms.id, len(heads), make, loss=loss, others=others))
             _require_tested(reports[-1])
         return Answer(pack_bundle(reports), holdings.clients)
+
+    @property
+    def _together(self) -> str:
+        """Name of the account of all clients of this node, whose results are added up where nothing masks them."""
+        return f"{self._settings.name} {self._settings.partitions}"
 
     def _classifiers(self, terms: Terms, heads: Sequence[bytes], spent: Spent) -> list[Classifier]:
         """Return the classifiers, once they are as many as the policy allows and those that these terms give."""

@@ -5,7 +5,7 @@ samples. The account counts them over all federations, rounds and restarts, and 
 very same question about the same samples gets the same bytes again, noise and mask included, and costs nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +75,7 @@ class Answers:
         make: Callable[[Spent], bytes],
         *,
         loss: float = 0.0,
+        others: Collection[str] = (),
     ) -> bytes:
         """Return the answer to a question: the former one, or one that is made and written down now.
 
@@ -86,13 +87,19 @@ class Answers:
             Called with what was spent before; raises where the rules allow no more.
         loss
             Σ Δ²/σ² of the noise on the answer.
+        others
+            Further accounts of which some of the samples are: what the largest of them spent counts as well.
         """
         with self._database.writing() as connection:
             query = "SELECT payload FROM answers WHERE who = ? AND question = ?"
             known = connection.execute(query, (who, question)).fetchone()
             if known is not None:
                 return bytes(known[0])
-            payload = make(self.spent(who))
+            further = [self.spent(other) for other in others]
+            heads_before = max((spent.heads for spent in further), default=0)
+            loss_before = max((spent.loss for spent in further), default=0.0)
+            mine = self.spent(who)
+            payload = make(Spent(mine.heads + heads_before, mine.loss + loss_before))
             values = (who, question, federation, heads, loss, payload)
             connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)
         return payload
