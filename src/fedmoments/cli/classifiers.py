@@ -99,9 +99,19 @@ def fit(
             }
         )
         return
-    kind = "targets" if first.targets else "classes"
+    _show_fit(head, classifier, first, (len(clients), samples, seconds))
+    if absent:
+        print_line(f"note: {len(absent)} classes have no sample and are never predicted: {', '.join(absent[:5])}")
+    print_line(f"wrote {place} ({readable_bytes(size)})")
+
+
+def _show_fit(head: str, classifier: Any, first: Any, work: tuple[int, int, float]) -> None:
+    """Print what was fitted from what."""
+    from fedmoments.study.simulation.fit import choice_of
+
+    (clients, samples, seconds), kind = work, "targets" if first.targets else "classes"
     print_line(
-        f"{head} from {samples:,} samples of {plural(len(clients), 'client')}: {classifier.n_classes} {kind}, "
+        f"{head} from {samples:,} samples of {plural(clients, 'client')}: {classifier.n_classes} {kind}, "
         f"d = {classifier.dim}, solved in {readable_seconds(seconds)}"
     )
     if first.targets:
@@ -109,9 +119,6 @@ def fit(
         print_line("R² of these samples: " + ", ".join(f"{name} {share:.3f}" for name, share in shares))
     if choice := choice_of(classifier):
         print_line(f"{head} {choice}")
-    if absent:
-        print_line(f"note: {len(absent)} classes have no sample and are never predicted: {', '.join(absent[:5])}")
-    print_line(f"wrote {place} ({readable_bytes(size)})")
 
 
 def _version(place: Path, digest: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedmoments.cli.client_changes import Changes, bound_to, require_part, withdraws
+from fedmoments.cli.client_changes import Changes, bound_to, require_part
 from fedmoments.cli.client_folder import ClientFolder
 from fedmoments.cli.client_plan import show_plan
 from fedmoments.cli.generate import command, positional, typed
@@ -87,7 +87,7 @@ def client(
     path, own = _bound(name, settings, config, agreed, plan=plan)
     if plan:
         show_plan(path, own, agreed, json=json)
-    elif not changes.withdraw or withdraws(own):
+    elif changes.leave_a_part(own):
         require_part(own)
         _take_part(own, path, join, json=json)
 

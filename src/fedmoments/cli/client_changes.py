@@ -66,11 +66,7 @@ class Changes:
         if self.accept:
             given = given.also(**self._accepted(base))
         if self.add:
-            new = [text for text in self.add if absolute_data(text, Path.cwd()) not in (base.data, *base.also)]
-            for text in new:  # now, not when its client is started again
-                read_data(replace(base, data=absolute_data(text, Path.cwd()), also=(), test=None))
-            given = given.also(also=[*base.also, *new])
-            print_line(f"{base.name} also measures {', '.join(new)}" if new else f"{base.name} measures that already")
+            given = given.also(also=[*base.also, *self._added(base)])
         if self.forget:
             self._forget(given.build(), Path(self.forget))
         return config, given
@@ -81,6 +77,18 @@ class Changes:
         ClientFolder(Path(own.folder)).keep(own, read_terms(self.accepted_file), name)
         if self.withdraw:
             withdraws(own)
+
+    def leave_a_part(self, own: ClientSettings) -> bool:
+        """Say whether there is something to do for a client after these changes; a withdrawal is signed here."""
+        return not self.withdraw or withdraws(own)
+
+    def _added(self, base: ClientSettings) -> list[str]:
+        """Return the data that are new, and say so; they are read now, not when the client is started again."""
+        new = [text for text in self.add if absolute_data(text, Path.cwd()) not in (base.data, *base.also)]
+        for text in new:
+            read_data(replace(base, data=absolute_data(text, Path.cwd()), also=(), test=None))
+        print_line(f"{base.name} also measures {', '.join(new)}" if new else f"{base.name} measures that already")
+        return new
 
     def _forget(self, own: ClientSettings, file: Path) -> None:
         """Note which samples are as if they were not there."""

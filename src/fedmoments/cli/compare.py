@@ -124,14 +124,19 @@ def _show_sums(sums: list[Any]) -> None:
             share = 100 * found["right"] / max(found["samples"], 1)
             print_line(f"{name}: {share:.2f} % right on {found['samples']:,} samples of those who tested it")
     if all(sums):
-        by_class = [{row["class"]: row for row in found["by_class"]} for found in sums]
-        rows = [[name, *(cell for each in by_class for cell in _share(each.get(name)))] for name in
-                dict.fromkeys([*by_class[0], *by_class[1]])][:LISTED]  # fmt: skip
-        columns = ["class", "samples", "first %", "samples", "second %"]
-        print_table(columns, rows, right=columns[1:])
-        if any(sum(row["samples"] for row in found["by_class"]) < found["samples"] for found in sums):
-            print_line("by class, few wrong answers are withheld, and shares are too high")
-        print_line("where they disagree is not in sums: give data to see it")
+        _show_classes(sums)
+
+
+def _show_classes(sums: list[Any]) -> None:
+    """Print what share of each class both classifiers found."""
+    by_class = [{row["class"]: row for row in found["by_class"]} for found in sums]
+    names = list(dict.fromkeys([*by_class[0], *by_class[1]]))[:LISTED]
+    rows = [[name, *(cell for each in by_class for cell in _share(each.get(name)))] for name in names]
+    columns = ["class", "samples", "first %", "samples", "second %"]
+    print_table(columns, rows, right=columns[1:])
+    if any(sum(row["samples"] for row in found["by_class"]) < found["samples"] for found in sums):
+        print_line("by class, few wrong answers are withheld, and shares are too high")
+    print_line("where they disagree is not in sums: give data to see it")
 
 
 def _share(row: Any) -> tuple[str, str]:

@@ -147,21 +147,28 @@ def federate(
     if own.heads == ServerSettings.heads and "heads" not in server.values:
         own = replace(own, heads=usual_heads(agreed, means_per_client=study.build().means_per_client[0]))
     rules = {"min_count": _least(policy, agreed), "sketch_spare": _spare(policy, own)}
-    # all parties are the user's own: heads are tested whatever was promised, with noise for no more of them
-    tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}
     behind = maps.build()
-    own_rules = {**rules, **tests, **({"maps": "any"} if behind.fourier else {})}
     ways: dict[str, Any] = {"nodes": local, "engine": engine, "tls": tls, "maps": behind}
-    plan = _prepared(
-        place, study, own, agreed, own_rules, after=None if after is None else existing_file(after), **ways
-    )
+    first = None if after is None else existing_file(after)
+    plan = _prepared(place, study, own, agreed, rules | _of_all_parties(own, agreed, behind), after=first, **ways)
     _run(plan, engine, tls=tls, timeout=timeout or longest(plan.server, agreed.mode))
     report = read_results(out)
     # a simulation with qda-exchange does both exchanges, but of no ledger that stands somewhere
     line = _simulation(study, server, privacy, own.heads, rules) if after is None and not maps.values else ""
+    _show(report, plan, line, engine, complete=_is_complete(report, plan, agreed), json=json)
+
+
+def _of_all_parties(own: ServerSettings, agreed: Agreed, behind: TermsSettings) -> dict[str, Any]:
+    """Return what the policies allow of parties that are all the user's own."""
+    # heads are tested whatever was promised, with noise for no more of them
+    tests = {"allow_evaluation": True, "max_heads": max(len(own.heads), 1 if agreed.mode.noise.is_on else 20)}
+    return {**tests, "maps": "any"} if behind.fourier else tests
+
+
+def _is_complete(report: Any, plan: Any, agreed: Agreed) -> bool:
+    """Say whether all clients took part, so that a simulation gives the same classifiers."""
     same = report.rows[0].setting.clients == plan.clients and agreed.mode.is_repeatable
-    left_out = report.privacy is not None and report.privacy.dropped
-    _show(report, plan, line, engine, complete=same and not left_out, json=json)
+    return bool(same and not (report.privacy is not None and report.privacy.dropped))
 
 
 def _with_alpha(study: Given[StudySettings], alpha: float | None) -> Given[StudySettings]:

@@ -238,14 +238,7 @@ def results_document(report: "Report") -> dict[str, Any]:
 
 def show_results(report: "Report") -> None:
     """Print what a run found as a table, and below it who did not take part and why."""
-    card, data = report.privacy, report.data
-    spent = card.spent if card else None
-    tested = f"; tested by clients on {data.test:,} samples of their own" if data.test else ""
-    clients = plural(report.rows[0].setting.clients or 0, "client")
-    print_line(f"{'about ' if spent else ''}{data.train:,} samples of {clients}{tested}")
-    if card and card.mode != "clear sums":
-        print_line(f"{card.mode}{f'; {spent_text(spent)}' if spent else ''}")
-    print_line()
+    _show_size(report)
     rows = [
         [
             row.head,
@@ -258,11 +251,26 @@ def show_results(report: "Report") -> None:
     ]
     columns = ["head", "accuracy", "bytes per client", "classifier digest", "statistics digest"]
     print_table(columns, rows, right=["accuracy", "bytes per client"])
-    untold = [(row.head, row.outcomes[0].reason) for row in report.rows if row.accuracy is None]
-    for reason in dict.fromkeys(reason for _, reason in untold if reason):
-        print_line(f"note: {', '.join(head for head, why in untold if why == reason)}: {reason}")
+    untold: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.accuracy is None and row.outcomes[0].reason:
+            untold.setdefault(row.outcomes[0].reason, []).append(row.head)
+    for reason, heads in untold.items():
+        print_line(f"note: {', '.join(heads)}: {reason}")
     _show_spread(report)
     _show_troubles(report)
+
+
+def _show_size(report: "Report") -> None:
+    """Print how many samples of how many clients were measured and tested, and behind which protection."""
+    card, data = report.privacy, report.data
+    spent = card.spent if card else None
+    tested = f"; tested by clients on {data.test:,} samples of their own" if data.test else ""
+    clients = plural(report.rows[0].setting.clients or 0, "client")
+    print_line(f"{'about ' if spent else ''}{data.train:,} samples of {clients}{tested}")
+    if card and card.mode != "clear sums":
+        print_line(f"{card.mode}{f'; {spent_text(spent)}' if spent else ''}")
+    print_line()
 
 
 def _show_spread(report: "Report") -> None:

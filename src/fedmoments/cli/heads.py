@@ -188,6 +188,10 @@ def _list(dim: int, classes: int, *, json: bool) -> None:
     print_line("fedmoments heads NAME explains one and its hyper-parameters")
 
 
+def _describe_baseline(name: str) -> dict[str, Any]:
+    return next(described for described in _baselines() if described["name"] == name)
+
+
 def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
     from fedmoments.core.heads import presets
     from fedmoments.core.heads.registry import TARGET_HEADS
@@ -197,12 +201,11 @@ def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
     if name not in known:
         raise UnknownNameError("head or baseline", name, known)
     baseline = name in baselines() and name not in presets()
-    dim, classes = (dim + 1, 1) if name in TARGET_HEADS else (dim, classes)
-    description = next(b for b in _baselines() if b["name"] == name) if baseline else _describe(name, dim, classes)
     rows = hyper_table(known[name])
     options = example_options(name, hyper_example(known[name]), baseline=baseline)
     if name in TARGET_HEADS:
-        options = {command: text for command, text in options.items() if command == "fit"}
+        dim, classes, options = dim + 1, 1, {"fit": options["fit"]}
+    description = _describe_baseline(name) if baseline else _describe(name, dim, classes)
     if json:
         priced = {} if baseline else {"classes": classes}
         print_json({"baseline": baseline, **description, **priced, "parameters": rows, "examples": options})

@@ -180,29 +180,36 @@ def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | N
     from fedmoments.samples.reading import read_data
 
     names = class_names(settings.classes) if settings.classes else ()
-    modality, dim = "features", settings.dim
-    shown: tuple[Any, ...] = ()
-    data = None
-    table = _table_of(settings, None) if settings.table == AFTER or not settings.data else None
+    table = None if settings.data and settings.table != AFTER else _table_of(settings, None)
     if table is not None:
-        dim, settings = len(table.names), replace(settings, table=None, encoder="identity")
-        if not names and settings.after:
-            names = _first_exchange(settings.after)[0].classes
-    if settings.data:
-        data = read_data(SampleSource(**_fields_of(settings, Columns)))
-        table = table or data.table
-        names, modality = names or data.class_names, data.modality
-        if modality == "features":
-            shown, dim = (data.train.items, data.train.labels), data.train.items.shape[1]  # type: ignore[union-attr]
-    elif settings.encoder is None:
+        settings = replace(settings, table=None, encoder="identity", dim=len(table.names))
+        names = names or (_first_exchange(settings.after)[0].classes if settings.after else ())
+    if not settings.data:
+        dim = _given_dim(settings)
+        return _named(names), "features", dim, (), table
+    data = read_data(SampleSource(**_fields_of(settings, Columns)))
+    names, table = _named(names or data.class_names), table or data.table
+    if data.modality != "features":
+        return names, data.modality, settings.dim, (), table
+    X: Any = data.train.items
+    return names, data.modality, X.shape[1], (X, data.train.labels), table
+
+
+def _named(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        raise InputError("the classes are missing: give --classes FILE_OR_LIST, in order, or --data DATA that has them")
+    return names
+
+
+def _given_dim(settings: TermsSettings) -> int | None:
+    """Return the number of dimensions where no data say it; None where the encoder does."""
+    if settings.encoder is None:
         raise InputError(
             "the clients' encoder is missing: give --encoder NAME, or --data DATA to take its kind's default"
         )
-    elif settings.encoder == "identity" and dim is None:
+    if settings.encoder == "identity" and settings.dim is None:
         raise InputError("the number of dimensions is missing: give --dim D, or --data DATA that holds features")
-    if not names:
-        raise InputError("the classes are missing: give --classes FILE_OR_LIST, in order, or --data DATA that has them")
-    return names, modality, dim, shown, table
+    return settings.dim
 
 
 def _fields_of(settings: TermsSettings, part: Any) -> dict[str, Any]:

@@ -152,23 +152,25 @@ def _show_rows(report: "Report") -> None:
     )
     print_line(_shared(report))
     _show_split_notes(report)
-    if len(report.rows) > 1:
-        print_line(f"\n{answer_text(report)}")
-    print_line()
+    print_line(f"\n{answer_text(report)}\n" if len(report.rows) > 1 else "")
+    _show_figures(report)
+    _show_reasons(report.rows)
+    _show_notes(report)
+    print_line(f"\n{report.seconds or 0.0:.1f} s; {_units(report)}")
+
+
+def _show_figures(report: "Report") -> None:
+    """Print a line a row, with what is sent where there is room; in sections where even less does not fit."""
     parts, figures = [SWEPT[key] for key in report.swept], _columns(report)
     columns = ["head", *(part.name for part in parts), *figures]
     rows = [[_name(row), *_setting(row, report.swept), *_figures(row)[: len(figures)]] for row in report.rows]
-    sends = [plain_moments(row.sends) for row in report.rows]
-    wider = [[*cells, text] for cells, text in zip(rows, sends, strict=True)]
+    wider = [[*cells, plain_moments(row.sends)] for cells, row in zip(rows, report.rows, strict=True)]
     if fits_width([*columns, SENDS], wider):
         columns, rows = [*columns, SENDS], wider
     if fits_width(columns, rows):
         print_table(columns, rows, right=[*figures, *(part.name for part in parts if part.number)])
     else:
         _show_sections(report)
-    _show_reasons(report.rows)
-    _show_notes(report)
-    print_line(f"\n{report.seconds or 0.0:.1f} s; {_units(report)}")
 
 
 def _show_split_notes(report: "Report") -> None:

@@ -1,6 +1,7 @@
 """``fedmoments table``: what the columns of raw tables hold, to be agreed on; and the map after a first exchange."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,18 +92,25 @@ def _after(draft: str, files: list[Path], least: int) -> Any:
     return table_map(first, Statistics.merge([part.stats for part in parts]), least=least)
 
 
+def _numbers_text(column: Any) -> str:
+    """Return what numbers a column holds."""
+    if column.scale is None:
+        return "numbers that do not vary"
+    drafted = column.center == 0 and math.frexp(column.scale)[0] == 0.5
+    return f"numbers {'within' if drafted else f'around {column.center:.4g}'} ± {column.scale or 0:.4g}"
+
+
+def _categories_text(categories: Sequence[str]) -> str:
+    """Return which categories a column holds, the first of them by name."""
+    if not categories:
+        return "texts, none of them agreed on"
+    return f"{len(categories)} categories: {', '.join(categories[:4])}{' …' if len(categories) > 4 else ''}"
+
+
 def _row(column: Any) -> list[str]:
     """Return a line about a column."""
     from fedmoments.core.maps import Numbers
 
-    if isinstance(column, Numbers):
-        drafted = column.center == 0 and column.scale is not None and math.frexp(column.scale)[0] == 0.5
-        around = f"numbers {'within' if drafted else f'around {column.center:.4g}'} ± {column.scale or 0:.4g}"
-        holds = "numbers that do not vary" if column.scale is None else around
-    else:
-        shown = ", ".join(column.categories[:4]) + (" …" if len(column.categories) > 4 else "")
-        holds = (
-            f"{len(column.categories)} categories: {shown}" if column.categories else "texts, none of them agreed on"
-        )
+    holds = _numbers_text(column) if isinstance(column, Numbers) else _categories_text(column.categories)
     extra = [word for word, there in (("others", getattr(column, "other", False)), ("gaps", column.missing)) if there]
     return [column.name, f"{holds}; {' and '.join(extra)}" if extra else holds, str(len(column.outputs))]

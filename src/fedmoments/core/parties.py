@@ -296,9 +296,9 @@ def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:
     names = feature_names(table.schema, columns)
     if len(names) == 1 and _is_vector(arrow, types[names[0]]):
         return _vectors(table[names[0]], names[0])
-    wrong = [name for name in names if not _is_number(arrow, types[name])]
+    wrong = [f"column '{name}' is of {types[name]}" for name in names if not _is_number(arrow, types[name])]
     if wrong or not names:
-        what = f"column '{wrong[0]}' is of {types[wrong[0]]}" if wrong else f"there are {', '.join(types)}"
+        what = wrong[0] if wrong else f"there are {', '.join(types)}"
         raise InputError(f"features are columns of numbers, or one column of vectors of numbers, but {what}")
     return np.column_stack([_floats(_plain(table[name], name)) for name in names])
 

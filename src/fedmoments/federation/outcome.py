@@ -130,22 +130,18 @@ def federation_report(
     sent = mode.publishable_bytes(status.bytes, dense=8 * terms.layout.size * status.clients)
     tested = {name: evaluation for name, evaluation in evaluations.items() if evaluation.n_samples}
     setting = Setting(status.clients, means_per_client=terms.spec.means_per_client, epsilon=terms.privacy.epsilon)
-    rows = tuple(
-        Row(
-            name,
-            setting,
-            fit.sends,
-            fit.head.settings(),
-            (_outcome(fit, tested.get(name), UNTOLD if name in evaluations else UNTESTED, status.clients, sent),),
-            detail=place,
-        )
-        for place, (name, fit) in enumerate(fitted.items())
-    )
+    rows, details = [], []
+    for place, (name, fit) in enumerate(fitted.items()):
+        why = UNTOLD if name in evaluations else UNTESTED
+        outcome = _outcome(fit, tested.get(name), why, status.clients, sent)
+        rows.append(Row(name, setting, fit.sends, fit.head.settings(), (outcome,), detail=place))
+        details.append(_detail(name, fit, tested.get(name)))
+    tests = max((evaluation.n_samples for evaluation in evaluations.values()), default=0)
     data = Data(
         terms.name,
         f"A federation of {status.clients} clients.",
         samples,
-        max((evaluation.n_samples for evaluation in evaluations.values()), default=0),
+        tests,
         terms.dim,
         len(terms.classes),
         tuple(terms.classes),
@@ -154,9 +150,9 @@ def federation_report(
     )
     identity = {"id": terms.id, "name": terms.name, "state": state}
     return Report(
-        rows,
+        tuple(rows),
         data,
-        details=tuple(_detail(name, fit, tested.get(name)) for name, fit in fitted.items()),
+        details=tuple(details),
         holders=_holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
         privacy=privacy_card_of(terms, status, source),
         federation=from_plain(

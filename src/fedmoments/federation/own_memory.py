@@ -119,8 +119,7 @@ def _names(data: DataSet, part: Samples, place: int) -> list[str]:
 
 def _parts(settings: ClientSettings, place: Path | None, *, keep: bool, table: TableMap | None = None) -> list[DataSet]:
     """Return the data and each that were added, with the samples held out that always were."""
-    texts = (settings.data, *settings.also)
-    own = [settings if text == settings.data else replace(settings, data=text, test=None) for text in texts]
+    own = [settings, *(replace(settings, data=text, test=None) for text in settings.also)]
     if place is None:
         return [read_data(source, table) for source in own]
     known, seen = _held_out(place / HELD_OUT)
@@ -133,18 +132,19 @@ def _parts(settings: ClientSettings, place: Path | None, *, keep: bool, table: T
         if source.data not in seen and not _contents(known) & _contents(_keys(in_order.train)):
             known += Counter(_keys(read_data(source, table).test))
         seen |= {source.data}
-        held = _held(_keys(in_order.train), known)
-        groups = in_order.train.groups
-        if groups is not None:  # a new sample of a patient who is tested on is not measured
-            held |= np.isin(groups, groups[held])
-        parts.append(_divided(in_order, held))
+        parts.append(_divided(in_order, known))
     if keep and (known, seen) != _held_out(place / HELD_OUT):
         document = {"data": sorted(seen), "held_out": sorted(known.elements())}
         write_whole(place / HELD_OUT, json.dumps(document, indent=1).encode())
     return parts
 
 
-def _divided(data: DataSet, held: NDArray[np.bool_]) -> DataSet:
+def _divided(data: DataSet, known: Counter[str]) -> DataSet:
+    """Return data in one part without the samples that are known to be held out, and these."""
+    held = _held(_keys(data.train), known)
+    groups = data.train.groups
+    if groups is not None:  # a new sample of a patient who is tested on is not measured
+        held |= np.isin(groups, groups[held])
     train, test = (data.train.take(np.flatnonzero(which)) for which in (~held, held))
     return DataSet(train, test, data.name, data.description)
 

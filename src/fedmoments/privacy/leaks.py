@@ -333,15 +333,14 @@ class _Finder:
         pairs = ", and each pair of them" if {"gram", "class_grams"} & self.moments else ""
         text = f"how many samples of each class have each of {len(behind.counted)} categories and gaps{pairs}"
         findings = [self._finding("categories", COUNTS, text, sorted(outline.counts), outline.n_samples)]
-        small = {label: [n for n in told if n < self.min_count] for label, told in outline.categories.items()}
-        labels = sorted(label for label, counts in small.items() if counts)
-        if labels:
-            rare = sum(len(counts) for counts in small.values())
+        small = [(label, n) for label, told in outline.categories.items() for n in told if n < self.min_count]
+        if small:
             text = (
-                f"that somebody of a class has a rare category: {rare:,} of these counts are of fewer than "
+                f"that somebody of a class has a rare category: {len(small):,} of these counts are of fewer than "
                 f"{self.min_count} samples"
             )
-            findings.append(self._finding("rare", WEAK, text, labels, sum(map(sum, small.values()))))
+            labels = sorted({label for label, _ in small})
+            findings.append(self._finding("rare", WEAK, text, labels, sum(n for _, n in small)))
         return findings
 
     def _membership(self) -> list[Finding]:

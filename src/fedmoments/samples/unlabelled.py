@@ -116,12 +116,17 @@ def _read(
         return _of_folder(path, modality, problems)
     if not path.is_file():
         raise InputError("there is no such file")
-    if path.suffix.lower() in _TABLES:
+    ending = path.suffix.lower()
+    if ending in _TABLES:
         return _of_table(path, modality, column, problems) if table is None else _of_raw_table(path, table, problems)
-    if path.suffix.lower() == ".npz":
+    if ending == ".npz":
         return _of_archive(path, modality)
     if modality == "image":
         return [(place, path)]
+    return _of_text(place, path, modality, problems)
+
+
+def _of_text(place: str, path: Path, modality: Modality, problems: Problems) -> Iterable[_Named]:
     if path.suffix.lower() in IMAGE_ENDINGS:
         raise InputError(f"it is an image, and this model takes {modality}")
     try:

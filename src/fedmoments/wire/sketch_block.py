@@ -249,18 +249,19 @@ def write_sketch(
     ]
     dtype, kind = _DTYPES[choice.code]
     empty = code_factors(sketches.rows[:0], choice.code)
-    parts = [empty, *(block for block, _ in coded)]
+    blocks = [block for block, _ in coded]
+    parts = [empty, *blocks]
+    scales = [part.scales for part in parts if part.scales is not None]
     numbers = np.concatenate([part.numbers for part in parts])
     numbers = pack_nibbles(numbers) if choice.code == "int4" else numbers
     tensors: dict[str, tuple[str, NDArray[Any]]] = {
         ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
         RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
     }
-    if empty.scales is not None:
-        scales = [part.scales for part in parts if part.scales is not None]
+    if scales:
         tensors[SCALES] = ("F32", np.ascontiguousarray(np.concatenate(scales), "<f4"))
     if choice.by_class:
-        tensors[SIZES] = ("I64", np.array([len(block.numbers) for block, _ in coded], "<i8"))
+        tensors[SIZES] = ("I64", np.array([len(block.numbers) for block in blocks], "<i8"))
     return tensors
 
 

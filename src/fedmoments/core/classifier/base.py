@@ -347,11 +347,7 @@ class Classifier(ABC):
             scaled: dict[str, Any] = {
                 name: np.ldexp(array, grown[name] * exponent) for name, array in arrays.items() if grown.get(name)
             }
-        if any((np.isfinite(arrays[name]) & ~np.isfinite(array)).any() for name, array in scaled.items()):
-            raise InputError(
-                f"features of size 2^{exponent} cannot be scored in float64: their variances leave what it holds; "
-                "multiply them by a constant first"
-            )
+        _require_held(arrays, scaled, exponent)
         seen = self.familiar.times_power(exponent) if self.familiar else None
         warmth = math.ldexp(self.temperature, score_degree * exponent)
         return replace(self, temperature=warmth, familiar=seen, ranks=None, **scaled)
@@ -426,3 +422,12 @@ class _ByType(dict[np.dtype[Any], Mapping[str, Floats]]):
         with np.errstate(over="ignore"):  # who cannot compute with what float32 holds of a number does not use it
             self[dtype] = {name: array.astype(dtype) for name, array in self._source.items()}
         return self[dtype]
+
+
+def _require_held(arrays: Mapping[str, Floats], scaled: Mapping[str, Floats], exponent: int) -> None:
+    """Refuse parameters that float64 does not hold for features multiplied by 2^exponent."""
+    if any((np.isfinite(arrays[name]) & ~np.isfinite(array)).any() for name, array in scaled.items()):
+        raise InputError(
+            f"features of size 2^{exponent} cannot be scored in float64: their variances leave what it holds; multiply "
+            "them by a constant first"
+        )

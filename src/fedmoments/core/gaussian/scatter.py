@@ -219,18 +219,22 @@ class RowScatter(Scatter):
         centred -= self._means[self._rows.labels[block]]
         return centred
 
+    def _weighted(self, some: slice, spread: Floats) -> Floats:
+        """Return centred rows times the roots of their weights; their weighted squares are added to a spread (d,)."""
+        centred = self._centred(some)
+        for few in blocks(len(centred), ROWS // 4):
+            spread += self._counts[some][few] @ np.square(centred[few])
+        centred *= self._row_weights[some, None]
+        return centred
+
     def _visit(self, *, product: bool) -> Floats:
         """Pass over the rows once, for Σ n (μ_kc − μ_c)² (d,) and, if wanted, the Gram product, which is kept."""
         spread, matrix = np.zeros(self.dim), new_gram(self.dim) if product else None
-        size = max(ROWS, NUMBERS // self.dim)
-        for block in blocks(len(self._rows), max(size, floats.BLOCK) if floats.is_single() else size):
-            single = np.empty((block.stop - block.start, self.dim), np.float32) if floats.is_single() else None
+        size, is_single = max(ROWS, NUMBERS // self.dim), floats.is_single()
+        for block in blocks(len(self._rows), max(size, floats.BLOCK * is_single)):
+            single = np.empty((block.stop - block.start, self.dim), np.float32) if is_single else None
             for part in blocks(block.stop - block.start, size):
-                some = slice(block.start + part.start, block.start + part.stop)
-                centred = self._centred(some)
-                for few in blocks(len(centred), ROWS // 4):
-                    spread += self._counts[some][few] @ np.square(centred[few])
-                centred *= self._row_weights[some, None]
+                centred = self._weighted(slice(block.start + part.start, block.start + part.stop), spread)
                 if single is not None:
                     single[part] = centred
                 elif matrix is not None:

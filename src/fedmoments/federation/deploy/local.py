@@ -83,6 +83,13 @@ class LocalFederation:
         return self.folder / "nodes.toml"
 
 
+def _is_real(engine: str) -> bool:
+    """Return whether an engine runs processes and a network."""
+    if engine not in ENGINES:
+        raise InputError(f"engine must be one of {', '.join(ENGINES)}, not '{engine}'")
+    return engine == "flower"
+
+
 def prepare_local(
     folder: Path,
     config: StudySettings,
@@ -121,9 +128,7 @@ def prepare_local(
     maps
         ``normalize``, ``fourier`` and ``bandwidth``: maps behind which all clients measure, beside those of a study.
     """
-    if engine not in ENGINES:
-        raise InputError(f"engine must be one of {', '.join(ENGINES)}, not '{engine}'")
-    real = engine == "flower"
+    real = _is_real(engine)
     if nodes < 1:
         raise InputError(f"a federation needs at least one node, not {nodes}")
     data = read_data(config)

@@ -128,8 +128,7 @@ class SuperNode(Process):
         arguments += ["--port", str(self.port), "--isolation", "process", "--superexec-auth-secret-file", secret]
         arguments += _proofs(root_certificates, key)
         own, secrets = home.of(f"{name}-app"), [Path(path).resolve() for path in secrets]
-        kept = {Path(path).resolve() for path in (key, root_certificates) if path is not None}
-        hidden = [part for path in [*secrets, *private, own] for part in _all_but(Path(path).resolve(), kept)]
+        hidden = _hidden([*secrets, *private, own], (key, root_certificates))
         settings = own / "node.toml"
         write_whole(settings, to_toml(config or {}).encode())
         super().__init__(
@@ -236,6 +235,12 @@ def _proofs(root_certificates: Path | None, key: Path | None) -> list[str | os.P
         check_private(key)
         arguments += ["--auth-supernode-private-key", Path(key).resolve()]
     return arguments
+
+
+def _hidden(paths: Iterable[Path], needed: Iterable[Path | None]) -> list[Path]:
+    """Return what of paths a SuperNode may not see: all but the files that it needs."""
+    kept = {Path(path).resolve() for path in needed if path is not None}
+    return [part for path in paths for part in _all_but(Path(path).resolve(), kept)]
 
 
 def _all_but(path: Path, kept: set[Path]) -> list[Path]:

@@ -228,6 +228,6 @@ def _register(link: SuperLink, keys: list[str], *, only: bool = True) -> None:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         numbers = list(pool.map(link.control.register_node, new))
     known |= {key: number for key, number in zip(new, numbers, strict=True) if number is not None}
-    for key in [key for key in known if only and key not in keys]:
+    for key in sorted(known.keys() - set(keys)) if only else ():
         link.control.unregister_node(known.pop(key))
     write_whole(path, json.dumps(known).encode())

@@ -9,7 +9,8 @@ from fedmoments.federation.enrolment.invitations import Invitation, Invitations,
 from fedmoments.federation.flower.live import read_live
 from fedmoments.federation.outcome import privacy_card_of
 from fedmoments.federation.store import FederationStore
-from fedmoments.federation.store.status import Status
+from fedmoments.federation.store.members import Enrolled
+from fedmoments.federation.store.status import Contributor, Status
 from fedmoments.pages.live_view import LiveView, Party
 from fedmoments.samples.natural_order import natural_key
 
@@ -121,22 +122,31 @@ class Viewer:
             card=privacy_card_of(terms, status, None),
         )
 
+    def _party(
+        self,
+        member: Enrolled,
+        places: Iterable[tuple[Collection[str], str]],
+        sent: Contributor | None,
+        accuracies: Any,
+    ) -> Party:
+        state, detail = ("revoked", "") if member.status == "revoked" else self._state(member.client, places)
+        samples, size = (sent.samples, sent.bytes) if sent else (None, None)
+        return Party(member.client, state, detail[:300], samples, size, accuracies)
+
     def _parties(
         self, store: FederationStore, status: Status, live: dict[str, Any], invited: tuple[Invitation, ...]
     ) -> list[Party]:
         contributed = {contributor.client: contributor for contributor in status.contributors}
-        reported = {*status.waiting, *(client for batch in store.batches() for client in batch.clients)}
+        reported = set(status.waiting).union(*(batch.clients for batch in store.batches()))
         here, pending = (self._clients(store, live.get(key)) for key in ("here", "pending"))
-        sites = live.get("sites") if isinstance(live.get("sites"), dict) else {}
         places = ((contributed.keys() | reported, "contributed"), (pending, "measuring"), (here, "connected"))
         shown = contributed if store.terms.privacy.mode.is_open else {}
-        parties = []
-        for member in store.enrolled():
-            name = member.client
-            state, detail = self._state(name, places) if member.status != "revoked" else ("revoked", "")
-            mine = shown.get(name)
-            samples, size = (mine.samples, mine.bytes) if mine else (None, None)
-            parties.append(Party(name, state, detail[:300], samples, size, _accuracies(sites or {}, name)))
+        told = live.get("sites")
+        sites = told if isinstance(told, dict) else {}
+        parties = [
+            self._party(member, places, shown.get(member.client), _accuracies(sites, member.client))
+            for member in store.enrolled()
+        ]
         known = {party.name for party in parties}
         strangers = [Party(who, state, why[:300]) for who, (state, why) in self._troubles.items() if who not in known]
         return sorted([*parties, *_guests(invited, known), *strangers], key=_urgency)

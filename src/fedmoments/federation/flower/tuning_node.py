@@ -175,9 +175,7 @@ class TuningNode:
         """Return the start's cross-entropy under each temperature, summed over what the clients train on."""
         from fedmoments.tuning.temperature import cross_entropy_sums
 
-        given = [float(temperature) for temperature in temperatures]
-        if not 1 <= len(given) <= MOST_TEMPERATURES or not all(0 < temperature < np.inf for temperature in given):
-            raise InputError(f"from 1 to {MOST_TEMPERATURES} temperatures above 0 can be tried at once")
+        given = _checked_temperatures(temperatures)
         with self._declining(task, self._everybody):
             self._allow(task)
             for client in clients:
@@ -428,3 +426,11 @@ class _Rows:
         """Return the rows of a client's test samples as features (n, 1)."""
         rows, labels = self._holdings.rows(client, test=True)
         return Held(rows[:, None], labels)  # type: ignore[arg-type]
+
+
+def _checked_temperatures(temperatures: Sequence[float]) -> list[float]:
+    """Return what a server asks to try, as numbers."""
+    given = [float(temperature) for temperature in temperatures]
+    if not 1 <= len(given) <= MOST_TEMPERATURES or not all(0 < temperature < np.inf for temperature in given):
+        raise InputError(f"from 1 to {MOST_TEMPERATURES} temperatures above 0 can be tried at once")
+    return given

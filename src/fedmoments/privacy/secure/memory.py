@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from fedmoments.durable import Connection, DurableFile, Kind
@@ -187,8 +188,8 @@ class Memory:
         """Refuse what was opened in another attempt, earlier or later, where one attempt is all there may be."""
         if not self._once:
             return
-        rounds = (number for number in range(MOST_ATTEMPTS + 1) if number != context.round)
-        others = {replace(context, round=number).digest: number for number in rounds}
+        others = {replace(context, round=number).digest: number for number in range(MOST_ATTEMPTS + 1)}
+        others.pop(context.digest, None)
         rows = connection.execute("SELECT DISTINCT context FROM reports").fetchall()
         opened = {digest: others[digest] for (digest,) in rows if digest in others}
         if opened and self._once == "federation":
@@ -199,15 +200,14 @@ class Memory:
                 "there, too, must know that the difference of both results can show what changed between them"
             )
         query = "SELECT 1 FROM reports WHERE context = ? AND client = ?"
-        for digest, number in opened.items():
-            for client in clients:
-                if connection.execute(query, (digest, client)).fetchone():
-                    sentence = (
-                        f"client '{client}' is in a noised sum that was opened in attempt {number}: noise drawn again "
-                        "over the same numbers would thin the first out, so it is in no sum of this federation any "
-                        "more. A new federation spends an epsilon of its own on it, beside the one that is spent"
-                    )
-                    raise RefusedError(Reason.REPLAYED, sentence, client)
+        for (digest, number), client in product(opened.items(), clients):
+            if connection.execute(query, (digest, client)).fetchone():
+                sentence = (
+                    f"client '{client}' is in a noised sum that was opened in attempt {number}: noise drawn again over "
+                    "the same numbers would thin the first out, so it is in no sum of this federation any more. A new "
+                    "federation spends an epsilon of its own on it, beside the one that is spent"
+                )
+                raise RefusedError(Reason.REPLAYED, sentence, client)
 
     # ---------------------------------------------------------------------------------------------- company
 

@@ -1,6 +1,6 @@
 """Which column of a table is what: as given, or guessed from its name; and what a row must have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,12 @@ class Columns:
         return "features" if self.features else "image" if self.is_image else "text"
 
 
+def _matching(wanted: Sequence[str] | str, present: Sequence[str], others: Collection[str | None]) -> Any:
+    """Return the columns that were asked for as features, of those that are nothing else."""
+    patterns = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else wanted
+    return columns_matching([name for name in present if name not in others], patterns)
+
+
 def choose_columns(
     whose: str,
     present: Sequence[str],
@@ -86,23 +92,20 @@ def choose_columns(
     given["group"] = group
     _check_given(whose, present, given)
     keys = {"client": client, "domain": domain, "split": split, "group": group}
+    others = list(keys.values())
     if features is not None:
         if text or image:
             raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
         label = label or guess_column("label", present)
-        rest = [name for name in present if name not in (label, *keys.values())]
-        wanted = [name.strip() for name in features.split(",")] if isinstance(features, str) else features
-        names = columns_matching(rest, wanted)
-        return _of_numbers(whose, present, names, label, keys)
-    if text is None and image is None:
-        text = guess_column("text", present, label)
-        image = None if text else guess_column("image", present, label)
-    item = text or image
+        return _of_numbers(whose, present, _matching(features, present, (label, *others)), label, keys)
+    if image is None:
+        text = text or guess_column("text", present, label)
+    item = text or image or guess_column("image", present, label)
     label = label or guess_column("label", present, item)
     if item is not None:
         label = _named(whose, present, "label", label)
         return Columns(item, text is None, label, client, domain, split, group=group)
-    names = [name for name in numbers if name not in (label, *keys.values())]
+    names = [name for name in numbers if name not in (label, *others)]
     _named(whose, present, "text or image", label if names else None)
     return _of_numbers(whose, present, names, label, keys)
 

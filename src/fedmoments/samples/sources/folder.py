@@ -85,11 +85,15 @@ def load_folder(
     )
 
 
+def _subfolders(root: Path) -> list[Path]:
+    return [entry for entry in root.iterdir() if entry.is_dir()]
+
+
 def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
     """Note that what looks like classes may be domains: several folders that hold the same folders and no image."""
-    folders = [entry for entry in part.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-    inside = [{entry.name for entry in folder.iterdir() if entry.is_dir()} for folder in folders]
-    is_same = len(folders) > 1 and len(inside[0]) > 1 and inside.count(inside[0]) == len(inside)
+    folders = [folder for folder in _subfolders(part) if not folder.name.startswith(".")]
+    inside = [{folder.name for folder in _subfolders(outer)} for outer in folders]
+    is_same = min(len(folders), *map(len, inside), 2) > 1 and inside.count(inside[0]) == len(inside)
     if is_same and not any(map(_holds_images, folders)):
         sentence = (
             f"{', '.join(sorted_names({folder.name for folder in folders})[:4])} hold the same folders "

@@ -107,6 +107,11 @@ def load_table(
     return replace(data, table=columns.table)
 
 
+def _sample(record: Mapping[str, Any], columns: Columns) -> Any:
+    """Return what is the sample in a row: one cell, or those of all its features."""
+    return [record.get(name) for name in columns.features] if columns.features else record.get(columns.item)
+
+
 def read_rows(
     whose: str,
     records: Iterable[Record],
@@ -147,12 +152,11 @@ def read_rows(
     for number, record in enumerate(records, 1):
         where = f"{whose} row {number}"
         try:
-            part = "train" if columns.split is None else _part(record, columns.split)
             if isinstance(record, str):
                 raise InputError(record)
+            part = "train" if columns.split is None else _part(record, columns.split)
             keys = [_needed(record, name, what) if name else None for what, name in _named(columns)]
-            value = [record.get(name) for name in columns.features] if columns.features else record.get(columns.item)
-            _add(parts[part], keys, where, item(number - 1, value))
+            _add(parts[part], keys, where, item(number - 1, _sample(record, columns)))
         except InputError as error:
             problems.add(where, str(error))
     if columns.features:
@@ -171,12 +175,12 @@ def _matrix(whose: str, vectors: Any) -> NDArray[Any]:
     return np.stack(vectors) if len(vectors) else np.zeros((0, 1))
 
 
-def _part(record: Record, column: str) -> str:
-    value = "" if isinstance(record, str) else label_name(record.get(column))
+def _part(record: Mapping[str, Any], column: str) -> str:
+    value = label_name(record.get(column))
     part = _PARTS.get(value.lower())
-    if part is None and not isinstance(record, str):
+    if part is None:
         raise InputError(f"its {column} is '{value}', neither train nor test")
-    return part or "train"
+    return part
 
 
 def _named(columns: Columns) -> list[tuple[str, str | None]]:

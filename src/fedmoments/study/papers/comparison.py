@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from fedmoments.core.observations import Observation, is_share, matching, student_interval
@@ -236,12 +237,13 @@ def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | No
     tested = samples if is_share(claim.left) else None
     curves = [curve for curve in measurements if curve.quantity == CURVE]
     places = list(_sides(claim, measurements))
-    still = any(_stood_still(side, curves) for _, *both in places for side in filter(None, both))
-    pairs = [_pair(claim, where, left, right, tested) for where, left, right in places]
-    pairs = [pair for pair in pairs if pair["difference"] is not None]
+    sides = filter(None, chain.from_iterable(both for _, *both in places))
+    still = any(_stood_still(side, curves) for side in sides)
+    every = (_pair(claim, where, left, right, tested) for where, left, right in places)
+    pairs = [pair for pair in every if pair["difference"] is not None]
+    verdict = "did not train" if still and pairs else _together(pairs)
     said: dict[str, Any] = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
-    said |= {"left": dict(claim.left), "right": dict(claim.right)}
-    return {**said, "verdict": "did not train" if still and pairs else _together(pairs), "pairs": pairs}
+    return {**said, "left": dict(claim.left), "right": dict(claim.right), "verdict": verdict, "pairs": pairs}
 
 
 def _stood_still(side: Observation, curves: Sequence[Observation]) -> bool:

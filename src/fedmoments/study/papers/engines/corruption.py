@@ -116,6 +116,10 @@ class _Job:
             where: dict[str, Scalar] = {"corruption": name, "family": family, "severity": severity}
             for seed, measurements in by_seed.items():
                 measurements.extend(_also(here, where) for here in self._at(test, name, severity, seed))
+        return self._labelled(by_seed)
+
+    def _labelled(self, by_seed: Mapping[int, list[Observation]]) -> list[Observation]:
+        """Return measurements and their averages over corruptions, of all seeds, with what they are of."""
         label = {"encoder": self.encoded.encoder.name} | ({"measured": self.part} if self.part else {})
         joined = across_seeds(
             (seed, [*measurements, *averages(measurements)]) for seed, measurements in by_seed.items()
