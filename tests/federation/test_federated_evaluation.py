@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from fedmoments.core.classifier import LinearClassifier
 from fedmoments.errors import InputError, MergeError, RefusedError
 from fedmoments.federation.evaluation import N_BINS, LocalEvaluation
-from fedmoments.federation.evaluation.local import MOST_SAMPLES
+from fedmoments.federation.evaluation.layout import DENSE, MOST_SAMPLES
 from fedmoments.samples.features import Samples
 from fedmoments.study.simulation import evaluate
 from fedmoments.study.simulation.fit import calibrate
@@ -73,7 +73,8 @@ def test_simulation_gives_the_same_figures() -> None:
     made = classifier_of(C)
     found, whole = LocalEvaluation.of(made, X, y, 2.0), evaluate(made, Samples(X, y))
     np.testing.assert_array_equal(found.confusion, whole.table)
-    assert found.evaluation(made.class_names).to_dict() == whole.to_dict()
+    figures = found.evaluation(made.class_names).to_dict()
+    assert {**figures, "macro_auc": None} == whole.to_dict()  # which looks at answers alone
     assert found.calibration(2.0).to_dict() == calibrate(made, X, y, temperature=2.0).to_dict()
 
 
@@ -145,8 +146,8 @@ def test_what_cannot_be_tested_or_added_says_so() -> None:
 
 def test_absent_pairs_cost_no_bytes() -> None:
     X, y = draw(20, 1, n_classes=300)
-    found = LocalEvaluation.of(classifier_of(300), X, y, 1.0)
-    assert len(found.to_bytes()) < 2200 < 300 * 300
+    found = LocalEvaluation.of(classifier_of(300), X, y, 1.0, drawn=True)
+    assert len(found.to_bytes()) < 12_000 < 300 * 300
 
 
 # ---------------------------------------------------------------------------------------------- refusals
@@ -202,7 +203,7 @@ def full(tensors: Tensors) -> None:
     """Sound but for its size: each count is allowed, their sum is not."""
     right = np.arange(C) * (C + 2)
     tensors["cells"], tensors["cell_counts"] = right, np.full(C, MOST_SAMPLES)
-    for name in ("counts", "hits", "confidences"):
+    for name in ("tested", "found", "wrongly", "counts", "hits", "confidences"):
         tensors[name][:] = 0
     tensors["counts"][-4:] = tensors["hits"][-4:] = MOST_SAMPLES
     tensors["confidences"][-4:] = (np.arange(11, 15) * 2 + 1) * (MOST_SAMPLES * 2**31 // 15)
@@ -234,6 +235,15 @@ REFUSED: list[tuple[Reason, Callable[[Tensors], object]]] = [
     (Reason.INCONSISTENT, moved_to_the_diagonal),
     (Reason.INCONSISTENT, more_hits_than_answers),
     (Reason.INCONSISTENT, full),
+    (Reason.INCONSISTENT, changed("wrongly", 0, 61)),
+    (Reason.INCONSISTENT, changed("found", 0, 60)),
+    (Reason.INCONSISTENT, changed("tested", 0, 1)),
+    (Reason.INCONSISTENT, changed("alone", 0, 61)),
+    (Reason.INCONSISTENT, changed("alone", 1, 1)),
+    (Reason.INCONSISTENT, changed("cell_counts", -1, 500)),
+    (Reason.NEGATIVE_COUNT, changed("wrongly", 0, -61)),
+    (Reason.NEGATIVE_COUNT, changed("rounded", 0, -1)),
+    (Reason.NEGATIVE_COUNT, changed("rounded", 0, 2**31)),
     (Reason.OUT_OF_RANGE, changed("confidences", -1, 2**40)),
     (Reason.OUT_OF_RANGE, changed("confidences", -1, -(2**62))),
     (Reason.OUT_OF_RANGE, changed("confidences", 0, 1)),
@@ -272,7 +282,7 @@ def test_confidences_lie_in_their_bin_to_a_quarter_of_an_answer(place: int) -> N
         (b"\x80\x04K\x01.", Reason.BODY),
         (struct.pack("<Q", 2**63) + b"{}", Reason.BODY),
         (save({"cells": np.zeros(3, np.int64)}), Reason.BODY),
-        (bytes(16 * C * (C + 1) + 24 * N_BINS + 8 * 65 + 4096 + 1), Reason.OVERSIZED),
+        (bytes(16 * C * (C + 49) + 24 * N_BINS + 8 * (3 * C + 70) + 4096 + 1), Reason.OVERSIZED),
     ],
 )
 def test_bytes_that_are_no_evaluation_are_refused(data: bytes, reason: Reason) -> None:
@@ -332,7 +342,19 @@ def test_no_count_of_few_samples_is_told_or_left_over(seed: int, n: int, minimum
     left = [told.totals[0] - told.counts.sum()]
     if n >= minimum:  # all samples together are what nobody hides
         left += [told.totals[0] - rows.sum()] if (exact.evaluation().class_counts >= minimum).all() else []
-    parts = [told.confusion, told.counts, told.others, rows - right, told.hits, told.counts - told.hits, np.array(left)]
+    left += [told.totals[0] - told.tested.sum()] if n >= minimum else []
+    parts = [
+        told.tested,
+        told.found,
+        told.tested - told.found,
+        told.confusion,
+        told.counts,
+        told.others,
+        rows - right,
+        told.hits,
+        told.counts - told.hits,
+        np.array(left),
+    ]
     for numbers in parts:
         assert ((numbers == 0) | (numbers >= minimum) | (numbers == n)).all()
     for part in (told.totals[1], told.totals[0] - told.totals[1]):
@@ -342,7 +364,8 @@ def test_no_count_of_few_samples_is_told_or_left_over(seed: int, n: int, minimum
     assert (told.confusion <= exact.confusion).all()
     assert not (told.confusion[~diagonal] % minimum).any()
     assert LocalEvaluation.from_bytes(told.to_bytes(), n_classes) == told
-    assert LocalEvaluation.from_vector(told.to_vector(), n_classes).totals.tolist() == told.totals.tolist()
+    masked = LocalEvaluation.from_vector(told.to_vector(), n_classes)
+    assert all(np.array_equal(getattr(masked, name), getattr(told, name)) for name in (*DENSE, "odds"))
 
 
 def test_coarse_results_are_right_on_average() -> None:

@@ -13,7 +13,7 @@ import fedmoments as fm
 from fedmoments.core.classifier.ranks import N_RANKS, Ranks
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.coarse import coarse_ranks
-from fedmoments.federation.evaluation.refining import LEAST_SAMPLES, refined, refined_temperature
+from fedmoments.federation.evaluation.refining import refined, refined_temperature
 
 
 def samples(n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -64,7 +64,7 @@ def test_masked_sums_are_the_same() -> None:
 def test_noise_and_few_samples_change_nothing() -> None:
     classifier, sums = sums_of(1.0)
     assert refined(classifier, sums.noised(3.0)) is classifier
-    _, few = sums_of(1.0, n=LEAST_SAMPLES - 1)
+    _, few = sums_of(1.0, n=99, minimum=5)  # three or four samples at each client: nothing is told of confidences
     assert refined_temperature(few, 1.0) == 1.0
     assert refined(classifier, LocalEvaluation.zero(6)) is classifier
 
@@ -89,3 +89,26 @@ def test_a_result_that_weighs_less_ranks_what_it_lost_as_improbable() -> None:
     lighter = sums.bounded(1000)
     assert lighter.ranks.sum() == 1000
     assert (np.cumsum(lighter.ranks) <= np.cumsum(sums.ranks) / 3 + 1).all()
+
+
+@pytest.mark.parametrize(("few", "many", "clients", "within"), [(3, 9, 100, 0.06), (4, 4, 60, 1e-9)])
+def test_many_small_coarse_results_make_little_worse(few: int, many: int, clients: int, within: float) -> None:
+    """Clients below the minimum counted without their confidences, and rounding was taken for truth: 0.18 worse."""
+    classifier = fm.fit("gh-lda", {"a": samples(400, 0)})
+    X, y = samples(4000, 2)
+    errors = []
+    for seed in range(12):
+        sums = LocalEvaluation.zero(6)
+        for site in range(clients):
+            own = samples((few, many)[site % 2], 1000 * seed + site)
+            sums += LocalEvaluation.of(classifier, *own, classifier.temperature).coarse(5)
+        chosen = refined_temperature(sums, classifier.temperature)
+        errors.append(LocalEvaluation.of(classifier, X, y, chosen).expected_error)
+    closed = LocalEvaluation.of(classifier, X, y, classifier.temperature).expected_error
+    assert np.mean(errors) < closed + within
+
+
+def test_few_samples_move_the_closed_form_a_little_and_many_as_far_as_they_must() -> None:
+    moves = [abs(np.log2(refined_temperature(sums_of(4.0, n=n)[1], 4.0) / 4.0)) for n in (30, 30_000)]
+    assert moves[0] < moves[1]
+    assert moves[1] > 1.8  # four times too warm

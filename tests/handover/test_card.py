@@ -16,6 +16,8 @@ import fedmoments as fm
 from fedmoments.cli.app import app
 from fedmoments.core.classifier.version import Version, version_of
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.figures import ClassFigures
 from fedmoments.core.observations.interval import wilson
 from fedmoments.core.observations.parts import (
     Data,
@@ -165,5 +167,30 @@ def test_answers_that_clients_withhold_make_no_accuracy_of_a_hundred_per_cent() 
     assert coarse.outcome == whole.outcome == (13, 15)
     card = model_card(classifier, evidence=coarse)
     assert "13 of 15 samples" in card
-    assert "8 of 15 answers are told" in card
-    assert "answers are told" not in model_card(classifier, evidence=whole)
+    assert "Clients tell 8 of 15 samples by class and round right answers by chance" in card
+
+
+def test_sites_are_compared_with_their_own_samples_alone_and_classes_have_all_figures() -> None:
+    classifier = fm.fit("fedncm", PARTIES)
+    whole = recorded(classifier)
+    figures = ClassFigures(
+        np.array([8, 7]), np.array([8, 5]), np.array([0.714, 1.0]), np.array([0.981, np.nan]), 0.86, 0.981
+    )
+    detail = replace(whole.detail, figures=figures, calibration=Reliability(confidence=0.87))
+    told = whole.report.federation
+    assert told is not None
+    (spread,) = told.spread.values()
+    sites = tuple(replace(site, alone=0.625) for site in spread.sites[:1]) + spread.sites[1:]
+    report = replace(whole.report, federation=replace(told, spread={detail.head: replace(spread, sites=sites)}))
+    card = model_card(classifier, evidence=Evidence(report, detail))
+    for line in (
+        "- **Macro-F1**: 0.860",
+        "- **Macro-AUC**: 0.981",
+        "- **Mean confidence**: 87.0% at temperature",
+        "8 of 8 samples | 71.4% | 0.981 |",
+        "5 of 7 samples | 100.0% | – |",
+        "| 62.5% |",
+    ):
+        assert line in card, line
+    again = from_plain(HeadDetail, to_plain(detail))
+    np.testing.assert_array_equal(again.figures.areas, figures.areas)

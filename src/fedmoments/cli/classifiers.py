@@ -1,5 +1,6 @@
 """``fedmoments fit`` (statistics files → classifier file) and ``fedmoments evaluate`` (classifier + samples)."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -210,15 +211,15 @@ def evaluate(
     source: Annotated[SampleSource, Taken(argument="data", only=TESTED_ON, help=TESTED_HELP, ask=TESTED_ASK)],
     *,
     running: Annotated[Running, Taken()],
-    per_class: Annotated[bool, typed("--per-class", help="List the accuracy of every class.")] = False,
+    per_class: Annotated[bool, typed("--per-class", help="List the figures of every class.")] = False,
     pairs: Annotated[int, typed(help="How many confused pairs of classes to list.")] = 5,
     json: Json = False,
 ) -> None:
     """Test a classifier on held-out samples or features: accuracy, and which classes are taken for which."""
     from fedmoments.core.classifier import TargetModel, load
+    from fedmoments.federation.evaluation import LocalEvaluation
     from fedmoments.handover.labelled import labelled_features, read_labelled
     from fedmoments.handover.model import Model
-    from fedmoments.study.simulation import evaluate
 
     file = existing_file(classifier)
     if isinstance(fitted := load(file), TargetModel):
@@ -230,7 +231,8 @@ def evaluate(
         samples, problems = labelled_features(
             model, tested, source.data, lambda done, total: move(done, total, ""), **encoding(running)
         )
-    result = evaluate(model.classifier, samples)
+    scored = model.classifier
+    result = LocalEvaluation.of(scored, samples.X, samples.y, scored.temperature).evaluation(scored.class_names)
     if json:
         document = result.to_dict(per_class=per_class, most=pairs)
         print_json({"classifier": str(classifier), "data": source.data, "unread": len(problems), **document})
@@ -239,6 +241,8 @@ def evaluate(
         f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%}, balanced accuracy "
         f"{result.balanced_accuracy:.2%} (mean over classes)"
     )
+    if math.isfinite(result.macro_f1) and math.isfinite(result.macro_area):
+        print_line(f"macro-F1 {result.macro_f1:.3f}, macro-AUC {result.macro_area:.3f}")
     confused = result.confusions(pairs)
     if confused:
         print_line()
@@ -247,11 +251,14 @@ def evaluate(
         print_table(["class", "taken for", "samples", "of all errors"], rows, right=["samples", "of all errors"])
     if per_class:
         print_line()
+        figures = {"accuracy": "{:.1%}", "specificity": "{:.1%}", "auc": "{:.3f}"}
         rows = [
-            [row["class"], str(row["samples"]), "–" if row["accuracy"] is None else f"{row['accuracy']:.1%}"]
+            [row["class"], str(row["samples"])]
+            + ["–" if row[key] is None else form.format(row[key]) for key, form in figures.items()]
             for row in result.to_dict(per_class=True, most=0)["per_class"]
         ]
-        print_table(["class", "samples", "accuracy"], rows, right=["samples", "accuracy"])
+        columns = ["samples", "sensitivity", "specificity", "AUC"]
+        print_table(["class", *columns], rows, right=columns)
 
 
 def _evaluate_targets(file: Path, model: Any, source: SampleSource, *, json: bool) -> None:

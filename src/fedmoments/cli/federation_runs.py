@@ -276,6 +276,8 @@ def _show_size(report: "Report") -> None:
 def _show_spread(report: "Report") -> None:
     """Print how far the results of nodes lie apart."""
     for name, spread in (report.federation.spread if report.federation else {}).items():
+        if spread.alone is not None:
+            print_line(f"{name}: each client's own samples alone give {100 * spread.alone:.2f} % on the same tests")
         if (spread.nodes or 0) > 1:
             known = (spread.lowest, spread.median, spread.highest, spread.largest_share)
             low, middle, high, share = (100 * (value or 0.0) for value in known)

@@ -22,6 +22,7 @@ from fedmoments.core.observations.parts import (
     Reliability,
 )
 from fedmoments.federation.evaluation import LocalEvaluation
+from fedmoments.federation.evaluation.refining import confidence_at
 from fedmoments.federation.results import Fitted, Source, source_of
 from fedmoments.federation.store import FederationStore, Status
 from fedmoments.federation.terms import Terms
@@ -189,7 +190,10 @@ def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadD
         return detail
     tested = fit.classifier.ranks.temperature if fit.classifier.ranks else fit.classifier.temperature
     calibration = evaluation.calibration(tested).to_dict()
-    return replace(detail, confusion=evaluation.confusion, calibration=from_plain(Reliability, calibration))
+    figures = evaluation.evaluation(fit.classifier.class_names).by_class
+    told = confidence_at(evaluation, fit.classifier.temperature / tested)
+    calibrated = replace(from_plain(Reliability, calibration), confidence=told)
+    return replace(detail, confusion=evaluation.confusion, calibration=calibrated, figures=figures)
 
 
 def privacy_card_of(terms: Terms, status: Status, source: Source | None) -> PrivacyCard:

@@ -13,6 +13,7 @@ import numpy as np
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import version_of
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.figures import ClassFigures
 from fedmoments.core.observations.interval import wilson
 from fedmoments.handover.evidence import Evidence
 from fedmoments.pages.formats import plain_words
@@ -159,35 +160,55 @@ def _protection(info: Mapping[str, Any], report: Report | None) -> str:
 
 
 def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
-    table = evidence.detail.confusion if evidence else None
-    if evidence is None or table is None or not table.sum():
+    if evidence is None or not evidence.outcome[1]:
         return "Not tested: no report of a test lies beside this classifier."
     facts = {"Accuracy": _interval(*evidence.outcome)}
-    calibration = evidence.detail.calibration
+    calibration, figures = evidence.detail.calibration, evidence.detail.figures
+    if calibration is not None and calibration.confidence is not None:
+        facts["Mean confidence"] = f"{calibration.confidence:.1%} at temperature {classifier.temperature:.3g}"
     if calibration is not None and calibration.ece is not None:
         facts["Expected calibration error"] = (
             f"{100 * calibration.ece:.1f} points at temperature {classifier.temperature:.3g}"
         )
-    return "\n\n".join([_bullets(facts), *_sites(evidence), _by_class(classifier, table, evidence.outcome[1])])
+    means = () if figures is None else (("Macro-F1", figures.macro_f1), ("Macro-AUC", figures.macro_auc))
+    facts |= {name: f"{value:.3f}" for name, value in means if value is not None}
+    classes = _by_class(classifier, evidence)
+    return "\n\n".join([_bullets(facts), *_sites(evidence), classes])
 
 
-def _by_class(classifier: Classifier, confusion: Any, tested: int) -> str:
-    """Return the share of each class that was found, worst first."""
-    answers = zip(classifier.class_names, np.diagonal(confusion).tolist(), confusion.sum(axis=1).tolist(), strict=True)
-    worst = sorted((hits / count, name, hits, count) for name, hits, count in answers if count)
-    rows = [(plain_words(name), _interval(hits, count)) for _, name, hits, count in worst]
-    classes = _table(("Class", "Found (95 % interval)"), rows)
-    if confusion.sum() == tested:
-        return classes
-    # wrong answers are few, and are withheld first
-    told = f"By class, {int(confusion.sum()):,} of {tested:,} answers are told"
-    return f"{told}; wrong ones are few and withheld first, so these shares are too high.\n\n{classes}"
+def _by_class(classifier: Classifier, evidence: Evidence) -> str:
+    """Return the table of classes, those that are found least first, and what rounding does to it."""
+    detail, names, rows = evidence.detail, classifier.class_names, []
+    tested = np.flatnonzero(detail.tested).tolist()
+    for label in sorted(tested, key=lambda label: (detail.accuracies[label], names[label])):
+        found = _interval(int(detail.found[label]), int(detail.tested[label]))
+        spared, area = ("–", "–") if detail.figures is None else _of_others(detail.figures, label)
+        rows.append((plain_words(names[label]), found, spared, area))
+    table = _table(("Class", "Sensitivity: found (95 % interval)", "Specificity", "AUC"), rows)
+    if not evidence.is_rounded:
+        return table
+    told = (
+        f"Clients tell {int(detail.tested.sum()):,} of {evidence.outcome[1]:,} samples by class and round right answers"
+    )
+    return f"{told} by chance so that none tells of few samples: right on average, not to the last one.\n\n{table}"
+
+
+def _of_others(figures: ClassFigures, label: int) -> tuple[str, str]:
+    """Return the specificity of a class and its area under the ROC curve, in words."""
+    area = figures.areas[label]
+    return _share(figures.specificities[label]), "–" if np.isnan(area) else f"{area:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None or np.isnan(value) else f"{value:.1%}"
 
 
 def _sites(evidence: Evidence) -> list[str]:
     """Return the table of accuracies by site, where the run's report has them."""
-    rows = [(f"site {place}", _interval(*site)) for place, site in enumerate(evidence.sites, 1)]
-    return [_table(("Site that tested it", "Accuracy (95 % interval)"), rows)] if rows else []
+    sites = zip(evidence.sites, evidence.alone, strict=True)
+    rows = [(f"site {place}", _interval(*site), _share(alone)) for place, (site, alone) in enumerate(sites, 1)]
+    columns = ("Site that tested it", "Accuracy (95 % interval)", "Of a head on its own samples alone")
+    return [_table(columns, rows)] if rows else []
 
 
 def _interval(right: int, samples: int) -> str:

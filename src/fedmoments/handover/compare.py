@@ -186,11 +186,11 @@ def sums_compared(files: Files) -> tuple[tuple[Classifier, Classifier], list[dic
     found: list[dict[str, Any] | None] = []
     for classifier, file in zip(classifiers, files, strict=True):
         evidence = evidence_of(classifier, file)
-        table = evidence.detail.confusion if evidence else None
-        if evidence is None or table is None:
+        if evidence is None or evidence.detail.confusion is None:
             found.append(None)
             continue
-        rows = zip(classifier.class_names, table.sum(axis=1).tolist(), np.diagonal(table).tolist(), strict=True)
+        detail = evidence.detail
+        rows = zip(classifier.class_names, detail.tested.tolist(), detail.found.tolist(), strict=True)
         keys = ("class", "samples", "right")
         by_class = [dict(zip(keys, row, strict=True)) for row in rows]
         right, samples = evidence.outcome

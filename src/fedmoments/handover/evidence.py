@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.observations import Report, read_report
 from fedmoments.core.observations.parts import HeadDetail
@@ -32,10 +30,21 @@ class Evidence:
         return tuple((round(site.accuracy * site.samples), site.samples) for site in (spread.sites if spread else ()))
 
     @property
+    def alone(self) -> tuple[float | None, ...]:
+        """Accuracy at each of these sites of a head that was fitted from its own samples alone; None where not told."""
+        federation = self.report.federation
+        spread = federation.spread.get(self.detail.head) if federation else None
+        return tuple(site.alone for site in (spread.sites if spread else ()))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether figures of classes are sums of what clients rounded, as those of a federation are."""
+        return self.report.federation is not None
+
+    @property
     def outcome(self) -> tuple[int, int]:
         """Right answers and samples in all: those of sites, whose tables leave out what would tell of few samples."""
-        table = self.detail.confusion
-        told = (0, 0) if table is None else (int(np.trace(table)), int(table.sum()))
+        told = (int(self.detail.found.sum()), int(self.detail.tested.sum()))
         both = (sum(right for right, _ in self.sites), sum(samples for _, samples in self.sites))
         return max(told, both, key=lambda pair: pair[1])
 

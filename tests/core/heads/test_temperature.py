@@ -94,7 +94,7 @@ def test_law_lda_has_the_spread_of_its_margins(separation: float) -> None:
     spreads = [np.sqrt(slope @ (means[c] - means[r])) for slope, (c, r) in zip(slopes, seen.pairs, strict=True)]
     least = float(shares @ np.array(spreads)) ** 2 / (2 * seen.gap)
     crowd = np.sqrt(FAR * seen.far / seen.gap)
-    expected = max(least, D / (D + FEW_DIMENSIONS) * (2 * least + seen.gap / MOST_ODDS) * crowd)
+    expected = max(1.0, least, D / (D + FEW_DIMENSIONS) * (2 * least + seen.gap / MOST_ODDS) * crowd)
     assert classifier.temperature == pytest.approx(expected, rel=1e-9)
 
 
@@ -133,7 +133,7 @@ def test_law_naive_bayes_is_warmer_where_it_takes_means_for_other_classes(separa
     means, shares, _ = of_classes(X, y)
     seen = Referee(classifier, means, shares)
     assert (seen.wrong > 0) == (separation < 0.1)
-    expected = seen.gap / BARE_ODDS * np.exp(WRONG_MEANS * seen.wrong)
+    expected = max(1.0, seen.gap / BARE_ODDS * np.exp(WRONG_MEANS * seen.wrong))
     assert classifier.temperature == pytest.approx(expected, rel=1e-9)
 
 

@@ -280,7 +280,8 @@ def test_results_are_masked_under_secure_sums(make: Made, heads: tuple[str, ...]
     found = run(plan, spoiled(evaluate=listen))
     assert not found.failures
     name = next(iter(found.fitted))
-    assert (found.evaluations[name].n_samples, found.spread[name]) == (90, {"clients": 12})
+    assert (found.evaluations[name].n_samples, found.spread[name]["clients"]) == (90, 12)
+    assert set(found.spread[name]) == {"clients", "alone"}
     assert found.evaluations[name].accuracy > 0.7
     assert len(seen) == 12
     numbers = np.concatenate([np.frombuffer(report[OVERHEAD_BYTES:], "<u8") for report in seen])

@@ -152,7 +152,7 @@ def test_without_a_reader_nothing_is_computed_for_a_report(
     def refuse(*given: Any, **more: Any) -> Any:
         raise AssertionError("nobody reads it")
 
-    for name in ("diagnose", "covariance_bias", "calibrate"):
+    for name in ("diagnose", "covariance_bias", "_trust"):
         monkeypatch.setattr(details, name, refuse)
     shown = run_job(config, for_report=False).document
     assert calls["measured"] == 2 * measured

@@ -107,7 +107,7 @@ class Head(ABC):
             temperature = self.temperature_of(classifier, stats)
         except InputError:  # it scores class means as NaN: whoever scores samples with it is told so, by its name
             return classifier
-        return classifier.tempered(temperature)
+        return classifier.tempered(max(temperature, self.least_temperature(classifier)))
 
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         """Return the temperature of the classifier that this head made of these statistics."""
@@ -145,6 +145,10 @@ class Head(ABC):
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002 - for overriders
         """Return by which power of the features the scores of this head's classifier grow: 0 for log-probabilities."""
         return 0
+
+    def least_temperature(self, classifier: Classifier) -> float:
+        """Return below which temperature nothing goes: 1 for log-probabilities, since none is surer than its model."""
+        return 1.0 if self.score_degree(classifier) == 0 else 0.0
 
     @property
     def has_own_map(self) -> bool:

@@ -68,6 +68,10 @@ class Lda(Head):
     def folds_means(self) -> bool:
         return self.covariance == "free"
 
+    def least_temperature(self, classifier: Classifier) -> float:
+        # the spread between classes makes log-densities of the total covariance too small
+        return 0.0 if self.covariance == "total" else super().least_temperature(classifier)
+
     def solve(self, stats: Statistics) -> Classifier:
         total = self.covariance == "total"
         gaussians = ClassGaussians(stats, "exact" if total else self.covariance)

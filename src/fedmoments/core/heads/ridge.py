@@ -127,6 +127,9 @@ class Ridge(Head):
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002
         return 1 if self.normalize else 0
 
+    def least_temperature(self, classifier: Classifier) -> float:  # noqa: ARG002
+        return 0.0  # scores without a unit are no log-probabilities either
+
     def solve(self, stats: Statistics) -> Classifier:
         weights, bias = self._total(stats) if self.scatter == "total" else self._within(stats)
         if self.normalize:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.diagnostics import Diagnostics
+from fedmoments.core.observations.figures import ClassFigures
 from fedmoments.core.observations.observation import Observation, Scalar
 
 __all__ = [
@@ -131,11 +132,15 @@ class Bin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Whether probabilities can be believed: answers by confidence, and the expected calibration error."""
+    """Whether probabilities can be believed: answers by confidence, and the expected calibration error.
+
+    ``confidence`` is the mean at the temperature that a classifier has after its tests, where these told it.
+    """
 
     bins: tuple[Bin, ...] = ()
     ece: float | None = None
     temperature: float | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,8 @@ class HeadDetail:
         (C, C) test samples by true (row) and predicted (column) class; None where nobody looked.
     calibration
         How well confidence fits accuracy.
+    figures
+        Sensitivity, specificity and AUC of every class, macro-F1.
     choice
         What the head chose for itself, and why.
     digest, statistics_digest, measured
@@ -184,6 +191,7 @@ class HeadDetail:
     seed: int | None = None
     confusion: NDArray[np.int64] | None = None
     calibration: Reliability | None = None
+    figures: ClassFigures | None = None
     choice: str | None = None
     digest: str | None = None
     statistics_digest: str | None = None
@@ -194,14 +202,21 @@ class HeadDetail:
     @cached_property
     def tested(self) -> NDArray[np.int64]:
         """(C,) test samples of every class."""
+        if self.figures is not None:
+            return self.figures.tested
         return np.zeros(0, np.int64) if self.confusion is None else np.asarray(self.confusion.sum(axis=1))
+
+    @cached_property
+    def found(self) -> NDArray[np.int64]:
+        """(C,) right answers on test samples of every class."""
+        if self.figures is not None:
+            return self.figures.found
+        return np.zeros(0, np.int64) if self.confusion is None else np.asarray(np.diagonal(self.confusion))
 
     @cached_property
     def accuracies(self) -> NDArray[np.float64]:
         """(C,) share of every class that was found; NaN for a class that was not tested."""
-        if self.confusion is None:
-            return np.zeros(0)
-        return np.where(self.tested > 0, np.diagonal(self.confusion) / np.maximum(self.tested, 1), np.nan)
+        return np.where(self.tested > 0, self.found / np.maximum(self.tested, 1), np.nan)
 
     def confusions(self, most: int) -> list[tuple[int, int, int]]:
         """Return (true class, predicted class, samples) of the pairs that cost most samples."""
@@ -455,17 +470,19 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class SiteAccuracy:
-    """Accuracy of a head on the samples of one site."""
+    """Accuracy of a head on the samples of one site; ``alone``: of one fitted from that site's own samples alone."""
 
     accuracy: float
     samples: int
+    alone: float | None = None
 
 
 @dataclass(frozen=True)
 class Spread:
     """How far the accuracies of nodes lie apart, and the largest share of tested samples that one of them has.
 
-    Of results that were only seen added up, nothing is known but from how many ``clients`` they are.
+    Of results that were only seen added up, nothing is known but from how many ``clients`` they are. ``alone`` is the
+    accuracy on the same samples of heads that each client fitted from its own samples alone.
     """
 
     nodes: int | None = None
@@ -475,6 +492,7 @@ class Spread:
     largest_share: float | None = None
     sites: tuple[SiteAccuracy, ...] = ()
     clients: int | None = None
+    alone: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ one party's results
   edge for itself; answers that are not told are none or at least so many;
 - ranks of true classes likewise, but rounded down: what is beyond joins lower probabilities, which widens prediction
   sets and breaks no guarantee;
+- samples and right answers of a class are told where it has ``minimum`` samples or more, the latter rounded by chance
+  so that neither they nor the wrong ones are few: what tables leave out are rows with few errors, and rows without any
+  would stand for all;
+- wrong answers by the class that was answered, of these samples, are rounded by chance to multiples of
+  ``minimum``; so are, at each edge, both histograms of a class that tell how well it is told from others;
 - right answers of a bin, and of all rows that are not told, are rounded by chance so that neither they nor the wrong
   ones are few; mean confidences of bins are rounded by chance to quarters of the bin;
 - sums of confidences at other temperatures are rounded by chance to whole answers, by the same chance at all of them;
@@ -26,7 +31,17 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_LOSS", "coarse_bins", "coarse_losses", "coarse_ranks", "coarse_rows", "rounded_part"]
+__all__ = [
+    "MOST_LOSS",
+    "coarse_bins",
+    "coarse_classes",
+    "coarse_losses",
+    "coarse_odds",
+    "coarse_ranks",
+    "coarse_rows",
+    "coarse_wrongly",
+    "rounded_part",
+]
 
 #: What one sample counts for at most in a sum of losses, in nats, and the unit that such a sum is rounded to: what a
 #: crafted head makes of a single sample moves the sum by one unit at most.
@@ -129,6 +144,70 @@ def coarse_ranks(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
     reached = _reached(counts, minimum, lambda: -int(draw() * minimum))
     reached[-1] = counts.sum()
     return np.diff(reached, prepend=0)
+
+
+def coarse_classes(table: Ints, minimum: int, draw: Callable[[], float]) -> tuple[Ints, Ints]:
+    """Return samples (C,) and right answers (C,) of the classes that have enough, so that no few samples are left over.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in coarse_classes(np.array([[20, 1], [3, 2]]), 5, lambda: 0.9)]
+    [[21, 5], [21, 0]]
+    >>> [part.tolist() for part in coarse_classes(np.array([[20, 0], [3, 1]]), 5, lambda: 0.9)]  # hides the 4
+    [[0, 0], [0, 0]]
+    """
+    counts = table.sum(axis=1)
+    tested = counts * (counts >= minimum)
+    for label in np.argsort(counts, kind="stable"):
+        if not 0 < counts.sum() - tested.sum() < minimum:
+            break
+        tested[label] = 0
+    found = np.zeros_like(tested)
+    for label in np.flatnonzero(tested).tolist():
+        found[label] = rounded_part(int(table[label, label]), int(tested[label]), minimum, draw())
+    return tested, found
+
+
+def coarse_wrongly(table: Ints, told: NDArray[np.bool_], minimum: int, draw: Callable[[], float]) -> Ints:
+    """Return the wrong answers (C,) by the class that was answered, of rows (C,) that are told, in multiples.
+
+    Examples
+    --------
+    >>> coarse_wrongly(np.array([[9, 7], [3, 9]]), np.array([True, False]), 5, lambda: 0.9).tolist()
+    [0, 10]
+    """
+    wrong = table[told].sum(axis=0) - np.diagonal(table) * told
+    shifted = np.array([int(number) + int(draw() * minimum) for number in wrong], np.int64)
+    return np.asarray(np.minimum(shifted, table.sum()) // minimum * minimum)
+
+
+def coarse_odds(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
+    """Return histograms (2, C, bins) in multiples of ``minimum``; of one with fewer samples nothing is told.
+
+    Examples
+    --------
+    >>> coarse_odds(np.array([[[2, 9, 4]], [[3, 0, 1]]]), 5, lambda: 0.5).tolist()
+    [[[0, 10, 5]], [[0, 0, 0]]]
+    """
+    told = np.zeros_like(counts)
+    for kind, label in np.argwhere(counts.sum(axis=2) >= minimum).tolist():
+        told[kind, label] = _spread_out(counts[kind, label], minimum, draw)
+    return told
+
+
+def _spread_out(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
+    """Return one histogram that is right on average: neither end has more of what rounding takes than the other."""
+    up_to = np.cumsum(counts)
+    total = (int(up_to[-1]) + int(draw() * minimum)) // minimum * minimum
+    shifted = np.array([int(number) + int(draw() * minimum) for number in up_to])
+    reached = np.minimum(shifted // minimum * minimum, total)
+    # each edge is rounded by itself: where numbers fall, later ones are raised or earlier ones lowered, by chance
+    rising = draw() < 0.5
+    ordered = np.maximum.accumulate(reached) if rising else np.minimum.accumulate(reached[::-1])[::-1]
+    told = np.diff(ordered, prepend=0)
+    # what is left of the total is where the middle one of the last few samples is: the very last stays hidden
+    told[int(np.searchsorted(up_to, up_to[-1] - minimum // 2))] += total - int(ordered[-1])
+    return np.asarray(told)
 
 
 def coarse_bins(

@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.observations.figures import ClassFigures
+from fedmoments.federation.evaluation.separation import areas
+
 __all__ = ["Calibration", "Confusion", "Evaluation"]
 
 Ints = NDArray[np.int64]
+
+#: By how much of their unit right answers of a bin are typically off, and what that may add to an expected error.
+TYPICAL, MOST_NOISE = 0.33, 0.01
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,14 @@ class Evaluation:
         C names.
     table
         (C, C) samples by true (row) and predicted (column) class.
-    others
-        (C,) further samples of a class, taken for classes that are not told; none by default.
+    tested, found
+        (C,) samples and right answers of every class, where the table does not tell all of them.
     totals
         Samples tested and right answers in all, where the table does not tell all of them.
+    wrongly
+        (C,) wrong answers by the class that was answered, where the table does not tell all of them.
+    odds
+        (2, C, 24) samples of each class, and others, by its probability; None where nobody looked.
 
     Examples
     --------
@@ -49,8 +59,11 @@ class Evaluation:
 
     class_names: tuple[str, ...]
     table: Ints
-    others: Ints | None = None
+    tested: Ints | None = None
+    found: Ints | None = None
     totals: tuple[int, int] | None = None
+    wrongly: Ints | None = None
+    odds: Ints | None = None
 
     @property
     def n_samples(self) -> int:
@@ -66,13 +79,18 @@ class Evaluation:
     @property
     def class_counts(self) -> Ints:
         """(C,) samples tested of every class."""
-        return np.asarray(self.table.sum(axis=1) + (0 if self.others is None else self.others))
+        return np.asarray(self.table.sum(axis=1)) if self.tested is None else self.tested
+
+    @property
+    def class_hits(self) -> Ints:
+        """(C,) right answers on samples of every class."""
+        return np.asarray(np.diagonal(self.table)) if self.found is None else self.found
 
     @property
     def class_accuracies(self) -> NDArray[np.float64]:
         """(C,) share of a class's samples that were found; NaN for a class that was not tested."""
         counts = self.class_counts
-        return np.where(counts > 0, np.diagonal(self.table) / np.maximum(counts, 1), np.nan)
+        return np.where(counts > 0, self.class_hits / np.maximum(counts, 1), np.nan)
 
     @property
     def balanced_accuracy(self) -> float:
@@ -81,26 +99,47 @@ class Evaluation:
         return float(self.class_accuracies[tested].sum() / max(int(tested.sum()), 1))
 
     @property
-    def _tells_all(self) -> bool:
-        """Whether the table holds every sample; coarse and masked sums do not tell wrong answers by class."""
-        return int(self.table.sum()) == self.n_samples and (self.others is None or not self.others.any())
+    def _wrong_answers(self) -> Ints:
+        """(C,) wrong answers by the class that was answered."""
+        return np.asarray(self.table.sum(axis=0) - np.diagonal(self.table)) if self.wrongly is None else self.wrongly
 
     @property
     def class_specificities(self) -> NDArray[np.float64]:
-        """(C,) share of the other classes' samples not taken for a class; NaN of none, or where not all is told."""
-        elsewhere = self.n_samples - self.class_counts
-        wrongly = self.table.sum(axis=0) - np.diagonal(self.table)
-        known = (elsewhere > 0) & self._tells_all
-        return np.where(known, 1.0 - wrongly / np.maximum(elsewhere, 1), np.nan)
+        """(C,) share of the other classes' samples not taken for a class; NaN where there are none."""
+        elsewhere = self.class_counts.sum() - self.class_counts
+        return np.where(elsewhere > 0, 1.0 - np.minimum(self._wrong_answers / np.maximum(elsewhere, 1), 1.0), np.nan)
+
+    @property
+    def class_areas(self) -> NDArray[np.float64]:
+        """(C,) area under the ROC curve of each class against all others; NaN where it is not known."""
+        return np.full(len(self.table), np.nan) if self.odds is None else areas(self.odds)
+
+    @property
+    def macro_area(self) -> float:
+        """Mean area under the ROC curve over the classes that have one; NaN if none has."""
+        known = self.class_areas[np.isfinite(self.class_areas)]
+        return float(known.mean()) if len(known) else float("nan")
 
     @property
     def macro_f1(self) -> float:
-        """Mean over tested classes of 2·right / (samples + answers); NaN where none was tested or not all is told."""
+        """Mean over tested classes of 2·right / (samples + answers); NaN where none was tested."""
         tested = self.class_counts > 0
-        if not self._tells_all or not tested.any():
+        if not tested.any():
             return float("nan")
-        both = self.class_counts + self.table.sum(axis=0)
-        return float((2.0 * np.diagonal(self.table)[tested] / both[tested]).mean())
+        answers = self.class_hits + self._wrong_answers
+        return float((2.0 * self.class_hits[tested] / (self.class_counts + answers)[tested]).mean())
+
+    @property
+    def by_class(self) -> ClassFigures:
+        """All figures of classes, as a report holds them."""
+        return ClassFigures(
+            self.class_counts,
+            self.class_hits,
+            self.class_specificities,
+            self.class_areas,
+            macro_f1=_known(self.macro_f1),
+            macro_auc=_known(self.macro_area),
+        )
 
     def confusions(self, most: int) -> tuple[Confusion, ...]:
         """Return the pairs of classes that cost most samples, worst first."""
@@ -117,22 +156,30 @@ class Evaluation:
             "samples": self.n_samples,
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
-            "macro_f1": self.macro_f1 if math.isfinite(self.macro_f1) else None,
+            "macro_f1": _known(self.macro_f1),
+            "macro_auc": _known(self.macro_area),
             "confusions": [vars(pair) for pair in self.confusions(most)],
         }
         if per_class:
-            figures = (self.class_counts, self.class_accuracies, self.class_specificities)
-            rows = zip(self.class_names, *(figure.tolist() for figure in figures), strict=True)
+            figures = (self.class_counts, self.class_accuracies, self.class_specificities, self.class_areas)
             document["per_class"] = [
                 {
                     "class": name,
                     "samples": count,
-                    "accuracy": share if count else None,
-                    "specificity": spared if math.isfinite(spared) else None,
+                    "accuracy": _known(found),
+                    "sensitivity": _known(found),
+                    "specificity": _known(spared),
+                    "auc": _known(area),
                 }
-                for name, count, share, spared in rows
+                for name, count, found, spared, area in zip(
+                    self.class_names, *(figure.tolist() for figure in figures), strict=True
+                )
             ]
         return document
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +194,8 @@ class Calibration:
         (bins,) sum of confidences, and number of right answers.
     temperature
         Scores were divided by it before the softmax.
+    rounded
+        Sum over coarse results of their squared unit, by which hits are rounded; 0 if these are exact.
 
     Examples
     --------
@@ -159,6 +208,13 @@ class Calibration:
     confidences: NDArray[np.float64]
     hits: Ints
     temperature: float
+    rounded: int = 0
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether rounding adds less than a point to the expected error, which is a mean of what lies in bins."""
+        noise = TYPICAL * math.sqrt(self.rounded) * np.count_nonzero(self.counts)
+        return bool(noise <= MOST_NOISE * max(int(self.counts.sum()), 1))
 
     @property
     def expected_error(self) -> float:
@@ -166,7 +222,9 @@ class Calibration:
         return float(np.abs(self.confidences - self.hits).sum() / max(int(self.counts.sum()), 1))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagram, ready for JSON."""
+        """Return the diagram, ready for JSON; empty where rounding would be most of it."""
+        if not self.is_certain:
+            return {"bins": [], "ece": None, "temperature": self.temperature}
         edges = np.linspace(0.0, 1.0, len(self.counts) + 1)
         bins = [
             {

@@ -3,9 +3,10 @@
 A party tests a classifier on its own held-out samples and tells only whole numbers that add up: how many samples were
 tested and how many answers were right, how many samples of a class were taken for which (the confusion table), and by
 confidence how many answers there were, how many were right, and the sum of their confidences in fixed point; further
-a histogram of how probable true classes were (for prediction sets), and sums of confidences at other temperatures (to
-choose one). Sums of whole numbers do not depend on their order. What leaves is coarse
-(:mod:`fedmoments.federation.evaluation.coarse`).
+a histogram of how probable true classes were (for prediction sets), sums of confidences at other temperatures (to
+choose one), histograms that tell how well each class is told from others, and how many answers of a head were right
+that was fitted from the party's own samples alone. Sums of whole numbers do not depend on their order. What leaves
+is coarse (:mod:`fedmoments.federation.evaluation.coarse`).
 """
 
 from dataclasses import dataclass
@@ -16,32 +17,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.classifier.ranks import N_RANKS, rank_counts
+from fedmoments.core.classifier.ranks import rank_counts
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.checks import check_labels, check_shape
 from fedmoments.errors import InputError, MergeError, RefusedError
-from fedmoments.federation.evaluation.coarse import coarse_bins, coarse_ranks, coarse_rows, rounded_part
+from fedmoments.federation.evaluation.arriving import Flaw, check_totals, read_tensors
+from fedmoments.federation.evaluation.coarse import (
+    coarse_bins,
+    coarse_classes,
+    coarse_odds,
+    coarse_ranks,
+    coarse_rows,
+    coarse_wrongly,
+    rounded_part,
+)
 from fedmoments.federation.evaluation.figures import Calibration, Evaluation
+from fedmoments.federation.evaluation.layout import DENSE, MOST_SAMPLES, N_BINS, ONE, WARMTHS, shapes
+from fedmoments.federation.evaluation.separation import odds_counts
 from fedmoments.federation.policy import ClientPolicy
-from fedmoments.wire import Reason
 
-__all__ = ["N_BINS", "LocalEvaluation"]
+__all__ = ["LocalEvaluation"]
 
 Ints = NDArray[np.int64]
 
-N_BINS = 15
 MOST_BINS = 1000
-#: A confidence of 1 in fixed point.
-ONE = 2**32
-#: So many samples at most, in all: the sum of their confidences stays within ±2⁶².
-MOST_SAMPLES = 2**30
-#: Coarse sums of confidences are whole numbers of these: a quarter of an answer.
-STEP = ONE // 4
-#: Temperatures at which confidences are summed up besides, in those of the test: 1/16 to 16.
-WARMTHS = tuple(2.0 ** (power / 2) for power in range(-8, 9))
-_TENSORS = ("cells", "cell_counts", "counts", "hits", "confidences", "totals", "ranks", "warmer")
-#: What the header of the bytes may take.
-_HEADER_BYTES = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +61,21 @@ class LocalEvaluation:
         (C,) samples of a class that were taken for classes which are not told; of a class that is told.
     totals
         (2,) samples tested, and right answers, of classes that are told or not.
+    tested, found
+        (C,) samples of every class, and right answers: right on average where the table leaves out what would tell of
+        few samples.
     ranks
         (48,) samples by the probability of their class (:mod:`fedmoments.core.classifier.ranks`).
     warmer
         (17,) sums of confidences at the temperatures `WARMTHS`, in units of 2⁻³².
+    wrongly
+        (C,) wrong answers by the class that was answered, of these samples.
+    odds
+        (2, C, 24) samples of a class, and others, by its probability (see :func:`odds_counts`).
+    alone
+        (2,) samples tested, and right answers, of a head that was fitted from the party's own samples alone.
+    rounded
+        (1,) sum over coarse results of their squared unit: how much chance lies in what was added up.
 
     Examples
     --------
@@ -86,8 +96,14 @@ class LocalEvaluation:
     confidences: Ints
     others: Ints
     totals: Ints
+    tested: Ints
+    found: Ints
     ranks: Ints
     warmer: Ints
+    wrongly: Ints
+    odds: Ints
+    alone: Ints
+    rounded: Ints
 
     # ---------------------------------------------------------------------------------------------- making one
 
@@ -100,6 +116,8 @@ class LocalEvaluation:
         n_bins: int = N_BINS,
         *,
         min_count: int = 1,
+        alone: Classifier | None = None,
+        drawn: bool = False,
     ) -> "LocalEvaluation":
         """Test a classifier on features X (n, d) with labels y (n,), a block of samples at a time.
 
@@ -115,6 +133,10 @@ class LocalEvaluation:
             Into how many bins confidences fall.
         min_count
             Samples of a class with fewer are left out, as if they were not there.
+        alone
+            A head that was fitted from this party's own samples alone, which is tested beside.
+        drawn
+            Whether one other class of each sample is counted in `odds`, as in what leaves a party, or all are.
         """
         if not temperature > 0:
             raise InputError(f"temperature must be positive, not {temperature}")
@@ -139,7 +161,13 @@ class LocalEvaluation:
             evaluation.warmer[:] += [
                 int(np.rint(ONE * _confidences(scores, temperature * warmth)).sum()) for warmth in WARMTHS
             ]
+            evaluation.odds[:] += odds_counts(_shares(scores, temperature), labels[rows], rows, drawn=drawn)
+            if alone is not None:
+                right = int((alone.predict(features[rows]) == labels[rows]).sum())
+                evaluation.alone[:] += len(rows), right
         evaluation.totals[:] = len(chosen), np.trace(evaluation.confusion)
+        evaluation.tested[:], evaluation.found[:] = evaluation.confusion.sum(axis=1), np.diagonal(evaluation.confusion)
+        evaluation.wrongly[:] = evaluation.confusion.sum(axis=0) - evaluation.found
         return evaluation
 
     @staticmethod
@@ -155,8 +183,7 @@ class LocalEvaluation:
             raise InputError(
                 f"n_classes must be 1 or more and n_bins from 1 to {MOST_BINS}, not {n_classes} and {n_bins}"
             )
-        shapes = ((n_classes, n_classes), n_bins, n_bins, n_bins, n_classes, 2, N_RANKS, len(WARMTHS))
-        return LocalEvaluation(*(np.zeros(shape, np.int64) for shape in shapes))
+        return LocalEvaluation(**{name: np.zeros(shape, np.int64) for name, shape in shapes(n_classes, n_bins).items()})
 
     def coarse(self, minimum: int) -> "LocalEvaluation":
         """Return what may leave of one party's results: no count below ``minimum``, told or left over.
@@ -179,7 +206,13 @@ class LocalEvaluation:
         bins = coarse_bins(self.counts, self.hits, self.confidences, minimum=minimum, one=ONE, draw=draw)
         ranks, enough = coarse_ranks(self.ranks, minimum, draw), samples >= minimum
         warmer = (self.warmer + int(draw() * ONE)) // ONE * ONE * enough
-        return LocalEvaluation(cells, *bins, others, np.array([samples, right], np.int64), ranks, warmer)
+        tested, found = coarse_classes(self.confusion, minimum, draw)
+        wrongly = coarse_wrongly(self.confusion, tested > 0, minimum, draw)
+        odds, tried = coarse_odds(self.odds, minimum, draw), int(self.alone[0])
+        own = np.array([tried, rounded_part(int(self.alone[1]), tried, minimum, draw())], np.int64)
+        totals, unit = np.array([samples, right], np.int64), np.array([minimum**2], np.int64)
+        by_class = (tested, found, ranks, warmer, wrongly, odds)
+        return LocalEvaluation(cells, *bins, others, totals, *by_class, own * enough, unit)
 
     def noised(self, scale: float) -> "LocalEvaluation":
         """Return how many samples were tested and how many answers were right, with discrete Gaussian noise."""
@@ -202,9 +235,9 @@ class LocalEvaluation:
     def __add__(self, other: "LocalEvaluation") -> "LocalEvaluation":
         if not isinstance(other, LocalEvaluation):
             return NotImplemented
-        shapes = [(len(evaluation.confusion), len(evaluation.counts)) for evaluation in (self, other)]
-        if shapes[0] != shapes[1]:
-            raise MergeError(f"evaluations of (classes, bins) {shapes[0]} and {shapes[1]} cannot be added up")
+        sizes = [(len(evaluation.confusion), len(evaluation.counts)) for evaluation in (self, other)]
+        if sizes[0] != sizes[1]:
+            raise MergeError(f"evaluations of (classes, bins) {sizes[0]} and {sizes[1]} cannot be added up")
         if max(int(self.counts.sum() + other.counts.sum()), self.n_samples + other.n_samples) > MOST_SAMPLES:
             raise MergeError(f"evaluations of more than {MOST_SAMPLES} samples in all cannot be added up")
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -231,6 +264,12 @@ class LocalEvaluation:
         return self.evaluation().accuracy
 
     @property
+    def accuracy_alone(self) -> float | None:
+        """Share of right answers of heads that parties fitted from their own samples alone; None where none told."""
+        samples, right = self.alone.tolist()
+        return right / samples if samples > 0 else None
+
+    @property
     def balanced_accuracy(self) -> float:
         """Mean accuracy over the classes that were tested."""
         return self.evaluation().balanced_accuracy
@@ -243,11 +282,13 @@ class LocalEvaluation:
     def evaluation(self, class_names: tuple[str, ...] = ()) -> Evaluation:
         """Return the confusion table with class names; the label numbers as text by default."""
         names = class_names or tuple(map(str, range(len(self.confusion))))
-        return Evaluation(names, self.confusion, self.others, (self.n_samples, max(int(self.totals[1]), 0)))
+        totals = (self.n_samples, max(int(self.totals[1]), 0))
+        return Evaluation(names, self.confusion, self.tested, self.found, totals, self.wrongly, self.odds)
 
     def calibration(self, temperature: float) -> Calibration:
         """Return the reliability diagram; ``temperature`` is that of the test, and is only noted."""
-        return Calibration(self.counts, np.ldexp(self.confidences.astype(np.float64), -32), self.hits, temperature)
+        sure = np.ldexp(self.confidences.astype(np.float64), -32)
+        return Calibration(self.counts, sure, self.hits, temperature, int(self.rounded[0]))
 
     # ---------------------------------------------------------------------------------------------- as bytes
 
@@ -255,32 +296,26 @@ class LocalEvaluation:
         """Return a safetensors file; pairs of classes without a sample are not in it."""
         from safetensors.numpy import save
 
-        table = np.column_stack([self.confusion, self.others]).reshape(-1)
+        table = np.concatenate([np.column_stack([self.confusion, self.others]).reshape(-1), self.odds.reshape(-1)])
         cells = np.flatnonzero(table).astype(np.int64)
-        bins = (self.counts, self.hits, self.confidences)
-        arrays = (cells, table[cells], *bins, self.totals, self.ranks, self.warmer)
-        named = dict(zip(_TENSORS, arrays, strict=True))
+        named = {"cells": cells, "cell_counts": table[cells], **{name: getattr(self, name) for name in DENSE}}
         return bytes(save({name: np.ascontiguousarray(array, "<i8") for name, array in named.items()}))
 
     def to_vector(self) -> NDArray[np.uint64]:
-        """Return what is masked, (2 + 2C + 3·bins + 65,) uint64: of the table, samples and right answers of a class."""
-        right = np.diagonal(self.confusion)
-        told = self.confusion.sum(axis=1) + self.others
-        parts = (self.totals, told, right, self.counts, self.hits, self.confidences, self.ranks, self.warmer)
+        """Return what is masked, (51C + 3·bins + 70,) uint64: of the table, samples and right answers of a class."""
+        parts = (self.odds.reshape(-1), *(getattr(self, name) for name in DENSE))
         return np.concatenate(parts).astype(np.int64).view(np.uint64)
 
     @staticmethod
     def from_vector(vector: NDArray[np.uint64], n_classes: int, n_bins: int = N_BINS) -> "LocalEvaluation":
         """Read a sum of what :meth:`to_vector` gave."""
         evaluation = LocalEvaluation.zero(n_classes, n_bins)
-        sizes = [2, n_classes, n_classes, n_bins, n_bins, n_bins, N_RANKS]
-        parts = np.split(vector.view(np.int64), np.cumsum(sizes))
-        np.fill_diagonal(evaluation.confusion, parts[2])
-        evaluation.others[:] = parts[1] - parts[2]
-        bins = (evaluation.counts, evaluation.hits, evaluation.confidences)
-        places = (evaluation.totals, *bins, evaluation.ranks, evaluation.warmer)
-        for place, part in zip(places, (parts[0], *parts[3:]), strict=True):
-            place[:] = part
+        places = (evaluation.odds, *(getattr(evaluation, name) for name in DENSE))
+        ends = np.cumsum([place.size for place in places])[:-1]
+        for place, part in zip(places, np.split(vector.view(np.int64), ends), strict=True):
+            place[:] = part.reshape(place.shape)
+        np.fill_diagonal(evaluation.confusion, evaluation.found)
+        evaluation.others[:] = evaluation.tested - evaluation.found
         return evaluation
 
     @staticmethod
@@ -312,18 +347,19 @@ class LocalEvaluation:
         fedmoments.errors.RefusedError: oversized: the evaluation of an unnamed client has 9999 bytes, ...
         """
         try:
-            return _read(data, LocalEvaluation.zero(n_classes, n_bins), noised=noised)
-        except _Flaw as flaw:
+            found = LocalEvaluation(**read_tensors(data, n_classes, n_bins))
+            check_totals(found, noised=noised)
+            return found
+        except Flaw as flaw:
             whose = f"the evaluation of {f'client {client!r}' if client else 'an unnamed client'}"
             raise RefusedError(flaw.reason, f"{whose} {flaw}; nothing of it was counted", client) from flaw
 
 
-class _Flaw(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with bytes that arrived."""
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+def _shares(scores: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float64]:
+    """Return softmax(scores / temperature), (n, C), in float64."""
+    with np.errstate(over="ignore", under="ignore"):
+        shares = np.exp((scores - scores.max(axis=1, keepdims=True)).astype(np.float64) / temperature)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _confidences(scores: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float64]:
@@ -338,91 +374,3 @@ def _shares_of(scores: NDArray[np.floating[Any]], labels: Ints, temperature: flo
     own = scores[np.arange(len(labels)), labels].astype(np.float64) - scores.max(axis=1)
     with np.errstate(under="ignore"):
         return np.asarray(np.exp(own / temperature) * _confidences(scores, temperature))
-
-
-def _read(data: bytes, evaluation: LocalEvaluation, *, noised: bool) -> LocalEvaluation:
-    """Fill an evaluation on no sample with the bytes' numbers, once they are known to be sound."""
-    n_classes, n_bins = len(evaluation.confusion), len(evaluation.counts)
-    tensors = _tensors(data, n_classes, n_bins)
-    _check_counts(tensors, n_classes * (n_classes + 1))
-    table = np.zeros((n_classes, n_classes + 1), np.int64)
-    table.reshape(-1)[tensors["cells"]] = tensors["cell_counts"]
-    evaluation.confusion[:], evaluation.others[:] = table[:, :-1], table[:, -1]
-    for name in ("counts", "hits", "confidences", "totals", "ranks", "warmer"):
-        getattr(evaluation, name)[:] = tensors[name]
-    if (np.abs(evaluation.totals) > MOST_SAMPLES).any():
-        raise _Flaw(Reason.INCONSISTENT, f"is of more than {MOST_SAMPLES} samples")
-    if not noised:
-        _check_totals(evaluation)
-    elif any(array.any() for name, array in vars(evaluation).items() if name != "totals"):
-        raise _Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was requested")
-    return evaluation
-
-
-def _check_counts(tensors: dict[str, Ints], n_cells: int) -> None:
-    """Refuse places and counts that no table has; the last cell of a row: samples taken for classes not told."""
-    cells = tensors["cells"]
-    if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells or (cells[1:] <= cells[:-1]).any()):
-        raise _Flaw(Reason.LABELS, f"holds cells that do not ascend from 0 to {n_cells - 1}")
-    if (tensors["cell_counts"] < 1).any():
-        raise _Flaw(Reason.NEGATIVE_COUNT, "holds a cell of the confusion table with a count below 1")
-    for name in ("cell_counts", "counts", "hits", "ranks"):
-        if (tensors[name] < 0).any() or (tensors[name] > MOST_SAMPLES).any():
-            raise _Flaw(Reason.NEGATIVE_COUNT, f"holds {name} that are not from 0 to {MOST_SAMPLES}")
-
-
-def _tensors(data: bytes, n_classes: int, n_bins: int) -> dict[str, Ints]:
-    """Return the named arrays, of the agreed type and shape."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    allowed = 16 * n_classes * (n_classes + 1) + 24 * n_bins + 8 * (N_RANKS + len(WARMTHS)) + _HEADER_BYTES
-    if len(data) > allowed:
-        raise _Flaw(Reason.OVERSIZED, f"has {len(data)} bytes, more than the {allowed} that {n_classes} classes need")
-    try:
-        tensors: dict[str, NDArray[Any]] = load(bytes(data))
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _Flaw(Reason.BODY, f"is not a safetensors file ({error})") from error
-    if set(tensors) != set(_TENSORS):
-        raise _Flaw(Reason.BODY, f"holds {sorted(tensors)} where {sorted(_TENSORS)} were expected")
-    length = tensors["cells"].shape[:1] or (0,)
-    shapes = [length, length, (n_bins,), (n_bins,), (n_bins,), (2,), (N_RANKS,), (len(WARMTHS),)]
-    for name, shape in zip(_TENSORS, shapes, strict=True):
-        array = tensors[name]
-        if array.dtype != np.int64:
-            raise _Flaw(Reason.DTYPE, f"holds {name} of type {array.dtype}, not int64")
-        if array.shape != shape:
-            raise _Flaw(Reason.SHAPE, f"holds {name} of shape {array.shape}, not {shape}")
-    return tensors
-
-
-def _check_totals(evaluation: LocalEvaluation) -> None:
-    """Refuse numbers that no test gives together, coarse or not."""
-    samples, correct = evaluation.totals.tolist()
-    rows, right = int(evaluation.confusion.sum() + evaluation.others.sum()), int(np.trace(evaluation.confusion))
-    answers, hits = int(evaluation.counts.sum()), int(evaluation.hits.sum())
-    if not (0 <= correct <= samples and max(rows, answers) <= samples and right <= correct):
-        raise _Flaw(
-            Reason.INCONSISTENT,
-            f"tells of {samples} samples, {correct} of them right, but of {rows} and {right} class by class and of "
-            f"{answers} answers",
-        )
-    if correct - right > samples - rows or (evaluation.hits > evaluation.counts).any() or hits > samples:
-        raise _Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
-    if evaluation.ranks.sum() not in (0, samples):
-        raise _Flaw(Reason.INCONSISTENT, f"ranks {int(evaluation.ranks.sum())} of {samples} samples")
-    if ((evaluation.warmer < 0) | (evaluation.warmer > samples * ONE + STEP)).any():
-        raise _Flaw(Reason.OUT_OF_RANGE, f"has sums of confidences that {samples} samples cannot have")
-    _check_bins(evaluation)
-
-
-def _check_bins(evaluation: LocalEvaluation) -> None:
-    """Refuse sums of confidences that the answers of a bin cannot have."""
-    n_bins = len(evaluation.counts)
-    least = [-(-place * ONE // n_bins) for place in range(n_bins + 1)]  # that falls into a bin
-    for place, (count, sure) in enumerate(
-        zip(evaluation.counts.tolist(), evaluation.confidences.tolist(), strict=True)
-    ):
-        most = ONE if place == n_bins - 1 else least[place + 1] - 1
-        if not count * least[place] - STEP <= sure <= count * most + STEP or (sure and not count):
-            raise _Flaw(Reason.OUT_OF_RANGE, f"has {count} answers in bin {place} with confidences of another bin")

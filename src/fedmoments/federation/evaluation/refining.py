@@ -1,34 +1,60 @@
-"""What sums of clients' tests change of a classifier: its temperature, and its prediction sets."""
+"""What sums of clients' tests change of a classifier: its temperature, and its prediction sets.
+
+The temperature is chosen at which confidences are on average as high as the accuracy was, as far as the sums are
+certain of both. With c(T) the mean confidence at the temperature T, a the accuracy, n samples and T₀ of the closed
+form, T minimises
+
+    (c(T) − a)² / v + (log₂(T / T₀) / 0.7)²,     v = a(1 − a)/n + ½·Σm²/n²,
+
+where the closed form is mostly within 0.7 octaves, and Σm² sums over coarse results the square of the unit that their
+right answers are rounded to. So a few samples, or many coarse results of few samples each, move it little.
+"""
 
 import numpy as np
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.ranks import Ranks
-from fedmoments.federation.evaluation.local import ONE, WARMTHS, LocalEvaluation
+from fedmoments.federation.evaluation.layout import ONE, WARMTHS
+from fedmoments.federation.evaluation.local import LocalEvaluation
 
-__all__ = ["LEAST_SAMPLES", "refined", "refined_temperature"]
+__all__ = ["confidence_at", "refined", "refined_temperature"]
 
-#: Of fewer tested samples no temperature is chosen: the closed form knows better.
-LEAST_SAMPLES = 100
+#: By how many octaves the closed form is mostly off, and what rounding adds to a variance, in squared units.
+OFF, ROUNDING = 0.7, 0.5
+#: Temperatures that are tried between neighbours of `WARMTHS`.
+BETWEEN = 32
+
+
+def confidence_at(evaluation: LocalEvaluation, warmth: float) -> float | None:
+    """Return the mean confidence at a multiple of the temperature of the test; None where no sums were told."""
+    told = int(evaluation.ranks.sum())
+    if told <= 0 or not evaluation.warmer.all():
+        return None
+    means = np.minimum.accumulate(evaluation.warmer / (ONE * told))
+    return float(np.interp(np.log2(warmth), np.log2(WARMTHS), means))
 
 
 def refined_temperature(evaluation: LocalEvaluation, temperature: float) -> float:
-    """Return the temperature at which confidences are, on average, as high as the accuracy was.
+    """Return the temperature that the sums of a test at ``temperature`` give; see the module.
 
     Parameters
     ----------
     evaluation
-        Of a classifier at ``temperature``. Sums of confidences at multiples of it decrease; between them, the logarithm
-        of the temperature is interpolated.
+        Of a classifier at ``temperature``. Sums of confidences at multiples of it decrease; between them, they are
+        interpolated along the logarithm of the temperature.
     temperature
-        Returned where too few samples were tested, or no sums were told (under an epsilon they are not).
+        Returned where no sums were told (under an epsilon, or of clients with few samples, they are not).
     """
-    samples = evaluation.n_samples
-    if samples < LEAST_SAMPLES or not evaluation.warmer.all():
+    samples, told = evaluation.n_samples, int(evaluation.ranks.sum())  # both are told of the same clients
+    if not samples or told <= 0 or not evaluation.warmer.all():
         return temperature
-    means = evaluation.warmer / (ONE * samples)
-    wanted = (int(evaluation.totals[1]) + 1) / (samples + 2)
-    return float(temperature * np.exp(np.interp(-wanted, -np.maximum.accumulate(means[::-1])[::-1], np.log(WARMTHS))))
+    octaves = np.log2(WARMTHS)
+    tried = np.linspace(octaves[0], octaves[-1], BETWEEN * (len(octaves) - 1) + 1)
+    means = np.interp(tried, octaves, np.minimum.accumulate(evaluation.warmer / (ONE * told)))
+    accuracy = (min(int(evaluation.totals[1]), samples) + 1) / (samples + 2)
+    variance = accuracy * (1.0 - accuracy) / told + ROUNDING * int(evaluation.rounded[0]) / samples**2
+    cost = (means - accuracy) ** 2 / variance + (tried / OFF) ** 2
+    return float(temperature * 2.0 ** tried[cost.argmin()])
 
 
 def refined(classifier: Classifier, evaluation: LocalEvaluation) -> Classifier:

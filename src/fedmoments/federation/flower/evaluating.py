@@ -15,6 +15,8 @@ import numpy as np
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
+from fedmoments.core.observations.codec import to_plain
+from fedmoments.core.observations.parts import SiteAccuracy
 from fedmoments.errors import FedMomentsError, InputError, PrivacyError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
@@ -94,7 +96,7 @@ class EvaluationRound:
         self._contributed = {client: weight for client, weight in weights.items() if client not in source.dropped}
         self._samples = source.statistics.n_samples
         self._heard: set[str] = set()
-        self._accuracies: dict[str, list[tuple[float, int]]] = {name: [] for name in heads}
+        self._sites: dict[str, list[SiteAccuracy]] = {name: [] for name in heads}
         self._reports = HeldReports()
         zero = LocalEvaluation.zero(len(self._terms.classes))
         self.result = Evaluated(dict.fromkeys(heads, zero))
@@ -116,7 +118,9 @@ class EvaluationRound:
         if isinstance(self._leading, SecureRun):
             self._open(self._leading)
         else:
-            self.result.spread = {name: _spread(pairs) for name, pairs in self._accuracies.items() if pairs}
+            self.result.spread = {name: _spread(sites) for name, sites in self._sites.items() if sites}
+        for name, spread in self.result.spread.items():
+            spread["alone"] = self.result.evaluations[name].accuracy_alone
         shown = {name: part.accuracy if part.n_samples else None for name, part in self.result.evaluations.items()}
         answered = len(nodes) - len({fact["node"] for fact in self.result.failures})
         self._store.note("evaluated", asked=len(nodes), answered=answered, accuracy=shown)
@@ -162,7 +166,7 @@ class EvaluationRound:
         for name, result in zip(self._heads, told, strict=True):
             self.result.evaluations[name] += result
             if result.n_samples:
-                self._accuracies[name].append((result.accuracy, result.n_samples))
+                self._sites[name].append(SiteAccuracy(result.accuracy, result.n_samples, result.accuracy_alone))
 
     def _weight(self, clients: list[str], signatures: list[str], bundle: bytes) -> int:
         """Return how many samples the clients contributed that signed a result, none of which was heard before."""
@@ -223,11 +227,11 @@ class EvaluationRound:
             )
 
 
-def _spread(pairs: list[tuple[float, int]]) -> dict[str, Any]:
+def _spread(sites: list[SiteAccuracy]) -> dict[str, Any]:
     """Return how far accuracies of nodes lie apart, the largest share of samples that one has, and each, nameless."""
-    accuracies = sorted(accuracy for accuracy, _ in pairs)
-    samples = [count for _, count in pairs]
+    accuracies = sorted(site.accuracy for site in sites)
+    samples = [site.samples for site in sites]
     middle = float(np.median(accuracies))
-    shown = {"nodes": len(pairs), "lowest": accuracies[0], "median": middle, "highest": accuracies[-1]}
-    sites = [{"accuracy": accuracy, "samples": count} for accuracy, count in sorted(pairs)[:MOST_SITES]]
-    return {**shown, "largest_share": max(samples) / sum(samples), "sites": sites}
+    shown = {"nodes": len(sites), "lowest": accuracies[0], "median": middle, "highest": accuracies[-1]}
+    lowest = sorted(sites, key=lambda site: (site.accuracy, site.samples))[:MOST_SITES]
+    return {**shown, "largest_share": max(samples) / sum(samples), "sites": to_plain(lowest)}

@@ -66,12 +66,14 @@ class Holdings:
     ----------
     clients
         Ids of this node's clients.
+    terms
+        As given.
     unknown
         Own classes that the federation does not have, whose samples are left out, and how many samples of each.
     """
 
     def __init__(self, settings: ClientSettings, terms: Terms) -> None:
-        self._settings, self._terms = settings, terms
+        self._settings, self.terms = settings, terms
         parts = (0,) if settings.name and settings.split else ()
         remembering = "" if settings.split else settings.memory or settings.folder
         whole = replace(settings, partitions=parts, policy={}, folder="", memory=remembering)

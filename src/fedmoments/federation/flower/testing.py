@@ -18,7 +18,8 @@ from fedmoments.core.classifier import Classifier, load_bytes
 from fedmoments.errors import InputError, PolicyError, in_full
 from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
-from fedmoments.federation.flower.holdings import Held, holdings_of
+from fedmoments.federation.evaluation.alone import fitted_alone
+from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.outbox.answers import Answers, Spent
 from fedmoments.federation.terms import Terms
@@ -135,7 +136,7 @@ class Examiner:
             classifiers = self._classifiers(terms, heads, spent)
             least = self._policy.min_count
             with self._charged(terms, who) as failed:
-                results = [self._told(terms, classifier, tests, least, least) for classifier in classifiers]
+                results = [self._told(holdings, classifier, tests, least, least) for classifier in classifiers]
             if failed:
                 return FAILED
             self._write_down(terms, results, heads, tests)
@@ -163,7 +164,7 @@ class Examiner:
                 minimum = fewest(self._policy)
                 (name,) = tests
                 with self._charged(terms, name) as failed:
-                    results = [self._told(terms, classifier, tests, 1, minimum) for classifier in classifiers]
+                    results = [self._told(holdings, classifier, tests, 1, minimum) for classifier in classifiers]
                 if failed:
                     return FAILED
                 self._write_down(terms, results, heads, tests)
@@ -218,17 +219,21 @@ class Examiner:
             self._node.outbox.declined(terms, who, f"a test failed, and counts as one: {in_full(error)}")
 
     def _told(
-        self, terms: Terms, classifier: Classifier, tests: dict[str, Held], least: int, minimum: int
+        self, holdings: Holdings, classifier: Classifier, tests: dict[str, Held], least: int, minimum: int
     ) -> LocalEvaluation:
         """Return results on classes of ``least`` samples or more, with no count below ``minimum``, or noised."""
+        terms = holdings.terms
         noisy = terms.privacy.mode.noise.is_on
         counts = sum((np.bincount(held.y, minlength=classifier.n_classes) for held in tests.values()), np.zeros(1, int))
         total = LocalEvaluation.zero(classifier.n_classes)
-        for held in tests.values():
+        for client, held in tests.items():
             enough = (counts >= (1 if noisy else least))[held.y]
             if enough.any():
                 samples = np.asarray(held.X[enough], np.float64)  # in which no head that is moderate overflows
-                total += LocalEvaluation.of(classifier, samples, held.y[enough], classifier.temperature)
+                own = holdings.train(client)
+                alone = None if noisy else fitted_alone(classifier, np.asarray(own.X, np.float64), own.y)
+                warmth, y = classifier.temperature, held.y[enough]
+                total += LocalEvaluation.of(classifier, samples, y, warmth, alone=alone, drawn=True)
         return total.noised(self._scale(terms)) if noisy else total.coarse(minimum)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from math import isfinite
 
 import numpy as np
 
@@ -44,15 +45,12 @@ def _panel(report: Report, panel: Panel) -> Html:
     known = np.flatnonzero(~np.isnan(panel.detail.accuracies))
     order = known[np.argsort(panel.detail.accuracies[known], kind="stable")].tolist()
     pairs = panel.detail.confusions(MOST_PAIRS)
-    wrong = (
-        int(panel.detail.tested.sum() - sum(np.diagonal(panel.detail.confusion).tolist()))
-        if panel.detail.confusion is not None
-        else 0
-    )
+    wrong = int(panel.detail.tested.sum() - panel.detail.found.sum())
     shown = order[: min(MOST_WORST, len(order))]
     return join(
         [
             tag("p", _summary(panel, order, wrong), class_="lead"),
+            _means(panel),
             _strip(panel, order),
             tag(
                 "div",
@@ -106,16 +104,29 @@ def _strip(panel: Panel, order: list[int]) -> Html | None:
 
 
 def _class_list(report: Report, panel: Panel, labels: list[int]) -> Html:
-    rows = []
+    rows, figures = [], panel.detail.figures
     for label in labels:
         accuracy, tested = float(panel.detail.accuracies[label]), int(panel.detail.tested[label])
-        cells = (
-            bar_cell(accuracy),
-            number_cell(accuracy, percent(accuracy, 0)),
-            Cell(count(tested), kind="number minor"),
-        )
-        rows.append(Row(name_cell(breakable(report.data.class_name(label))), cells))
-    return _list(f"Accuracy of classes, {panel.words}", ("class", "", "accuracy", "tested"), rows)
+        cells = [bar_cell(accuracy), number_cell(accuracy, percent(accuracy, 0))]
+        if figures is not None:
+            spared, area = float(figures.specificities[label]), float(figures.areas[label])
+            cells.append(number_cell(spared, percent(spared, 1) if isfinite(spared) else "–"))
+            cells.append(number_cell(area, f"{area:.3f}" if isfinite(area) else "–"))
+        cells.append(Cell(count(tested), kind="number minor"))
+        rows.append(Row(name_cell(breakable(report.data.class_name(label))), tuple(cells)))
+    known = ("found", "spared", "AUC") if figures is not None else ("found",)
+    return _list(f"Accuracy of classes, {panel.words}", ("class", "", *known, "tested"), rows)
+
+
+def _means(panel: Panel) -> Html | None:
+    """Return the means over classes, and what the columns of classes are."""
+    figures = panel.detail.figures
+    if figures is None:
+        return None
+    means = (("macro-F1", figures.macro_f1), ("macro-AUC", figures.macro_auc))
+    told = ", ".join(f"{name} {value:.3f}" for name, value in means if value is not None)
+    columns = "found is the sensitivity of a class, spared its specificity (others not taken for it)"
+    return note(f"{told}; {columns}." if told else f"{columns[0].upper()}{columns[1:]}.")
 
 
 def _list(caption: str, titles: tuple[str, ...], rows: list[Row]) -> Html:

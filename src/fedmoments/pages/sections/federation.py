@@ -45,13 +45,23 @@ def _spread(head: str, spread: Spread) -> str:
     """Say how far the results of nodes lie apart, or how many clients a masked sum is over."""
     if spread.nodes is None:
         clients = "?" if spread.clients is None else spread.clients
-        return f"{head} was tested by {clients} clients, whose results were only seen added up"
+        return f"{head} was tested by {clients} clients, whose results were only seen added up{_alone(spread)}"
     known = (spread.lowest, spread.median, spread.highest, spread.largest_share)
     low, middle, high, share = (f"{100 * (value or 0.0):.1f}" for value in known)
     return (
         f"{head} has {low} to {high} % on {spread.nodes} nodes, median {middle}; no node has more than {share} % of "
-        "the tested samples"
+        f"the tested samples{_alone(spread)}"
     )
+
+
+def _alone(spread: Spread) -> str:
+    """Say what clients have without the federation, where they told."""
+    if spread.alone is None:
+        return ""
+    both = [site for site in spread.sites if site.alone is not None]
+    better = sum(site.accuracy > (site.alone or 0.0) for site in both)
+    nodes = f"; the federation's is better on {better} of {len(both)} nodes" if both else ""
+    return f". Heads that clients fitted from their own samples alone have {100 * spread.alone:.1f} %{nodes}"
 
 
 def _row(told: ServerRound) -> Row:

@@ -28,6 +28,7 @@ from fedmoments.core.observations.parts import (
 )
 from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import FedMomentsError
+from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.leaks import LeakReport, revealed_by
 from fedmoments.privacy.map_leaks import MapOutline
@@ -36,7 +37,7 @@ from fedmoments.privacy.sketch_leaks import sketch_facts
 from fedmoments.samples import Split
 from fedmoments.study.baselines import Baseline
 from fedmoments.study.jobs.diagnostics import MOST_DIM, about_federation
-from fedmoments.study.simulation.fit import Fit, calibrate, choice_of
+from fedmoments.study.simulation.fit import Fit, choice_of
 from fedmoments.study.simulation.measuring import Federation
 from fedmoments.study.simulation.methods import Method
 from fedmoments.study.simulation.payload import sent_by
@@ -134,8 +135,9 @@ def _trust(detail: HeadDetail, federation: Federation, fit: Fit) -> HeadDetail:
         return detail
     test, n = federation.features.test, fit.classifier.n_classes
     table = np.bincount(test.y * n + fit.predicted, minlength=n * n).reshape(n, n)
-    calibration = calibrate(fit.classifier, test.X, test.y, temperature=fit.classifier.temperature)
-    return replace(detail, confusion=table, calibration=from_plain(Reliability, calibration.to_dict()))
+    tested = LocalEvaluation.of(fit.classifier, test.X, test.y, fit.classifier.temperature)
+    calibration = from_plain(Reliability, tested.calibration(fit.classifier.temperature).to_dict())
+    return replace(detail, confusion=table, calibration=calibration, figures=tested.evaluation().by_class)
 
 
 def _audited(federation: Federation, method: Method) -> tuple[Revealed, ...]:
