@@ -33,8 +33,7 @@ def test_macro_f1_and_specificities_are_those_of_scikit_learn() -> None:
 def test_a_table_that_does_not_tell_all_gives_neither() -> None:
     result, _, _ = answers()
     for untold in (
-        Evaluation(result.class_names, result.table, np.array([0, 5, 0, 0]), (405, 250)),
-        Evaluation(result.class_names, result.table, None, (450, 250)),
+        Evaluation(result.class_names, result.table, totals=(450, 250)),
         Evaluation(result.class_names, np.zeros((4, 4), np.int64)),
     ):
         document = untold.to_dict(per_class=True)

@@ -193,4 +193,5 @@ def test_sites_are_compared_with_their_own_samples_alone_and_classes_have_all_fi
     ):
         assert line in card, line
     again = from_plain(HeadDetail, to_plain(detail))
+    assert again.figures is not None
     np.testing.assert_array_equal(again.figures.areas, figures.areas)

@@ -99,6 +99,11 @@ class Evaluation:
         return float(self.class_accuracies[tested].sum() / max(int(tested.sum()), 1))
 
     @property
+    def _tells_all(self) -> bool:
+        """Whether samples and answers by class are of all that was tested."""
+        return self.tested is not None or int(self.table.sum()) == self.n_samples
+
+    @property
     def _wrong_answers(self) -> Ints:
         """(C,) wrong answers by the class that was answered."""
         return np.asarray(self.table.sum(axis=0) - np.diagonal(self.table)) if self.wrongly is None else self.wrongly
@@ -107,7 +112,11 @@ class Evaluation:
     def class_specificities(self) -> NDArray[np.float64]:
         """(C,) share of the other classes' samples not taken for a class; NaN where there are none."""
         elsewhere = self.class_counts.sum() - self.class_counts
-        return np.where(elsewhere > 0, 1.0 - np.minimum(self._wrong_answers / np.maximum(elsewhere, 1), 1.0), np.nan)
+        return np.where(
+            (elsewhere > 0) & self._tells_all,
+            1.0 - np.minimum(self._wrong_answers / np.maximum(elsewhere, 1), 1.0),
+            np.nan,
+        )
 
     @property
     def class_areas(self) -> NDArray[np.float64]:
@@ -124,7 +133,7 @@ class Evaluation:
     def macro_f1(self) -> float:
         """Mean over tested classes of 2·right / (samples + answers); NaN where none was tested."""
         tested = self.class_counts > 0
-        if not tested.any():
+        if not tested.any() or not self._tells_all:
             return float("nan")
         answers = self.class_hits + self._wrong_answers
         return float((2.0 * self.class_hits[tested] / (self.class_counts + answers)[tested]).mean())
