@@ -1,9 +1,12 @@
 """Files of experiments: what they hold, and what is refused."""
 
 import math
+import re
 
 import pytest
 
+from fedmoments.cli.reproduce import _changes, _pair
+from fedmoments.core.heads import make_head
 from fedmoments.core.observations import Observation
 from fedmoments.errors import FedMomentsError, FileFormatError, UnknownNameError
 from fedmoments.study.papers import PAPERS, experiment, experiments, find
@@ -96,6 +99,19 @@ def test_every_file_of_the_library_can_be_run_and_shown(each) -> None:  # type: 
             assert block.settings or each.settings
     for figure in each.figures:
         assert figure.title
+
+
+TYPED = re.compile(r"--set ([\w.-]+=[^\s`);,…]+)")
+NOTED = [(each, typed) for each in experiments() for note in each.notes for typed in TYPED.findall(note) if "..." not in typed]
+
+
+@pytest.mark.parametrize(("each", "typed"), NOTED, ids=[f"{each.name} {typed}" for each, typed in NOTED])
+def test_settings_that_notes_say_how_to_change_exist(each, typed: str) -> None:  # type: ignore[no-untyped-def]
+    path, value = _pair(typed.rstrip("."))
+    changed = _changes(each.settings, [(path, value)])
+    assert changed != each.settings
+    if path[0] == "hyper":
+        make_head(path[1], **{path[2]: value})
 
 
 def test_the_papers_tables_and_figures_are_there() -> None:
