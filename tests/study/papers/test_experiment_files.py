@@ -102,7 +102,13 @@ def test_every_file_of_the_library_can_be_run_and_shown(each) -> None:  # type: 
 
 
 TYPED = re.compile(r"--set ([\w.-]+=[^\s`);,…]+)")
-NOTED = [(each, typed) for each in experiments() for note in each.notes for typed in TYPED.findall(note) if "..." not in typed]
+NOTED = [
+    (each, typed)
+    for each in experiments()
+    for note in each.notes
+    for typed in TYPED.findall(note)
+    if "..." not in typed
+]
 
 
 @pytest.mark.parametrize(("each", "typed"), NOTED, ids=[f"{each.name} {typed}" for each, typed in NOTED])
