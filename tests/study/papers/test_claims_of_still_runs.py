@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fedmoments.core.observations import Observation
+from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
 from fedmoments.study.papers.comparison import CLAIM_VERDICTS, compare_claims
+from fedmoments.study.papers.engines import tuning_curves
 from fedmoments.study.papers.experiment import Claim
 
 CLAIM = Claim("start", "FedNCM ends above random", {"start": "fedncm"}, {"start": "random"})
@@ -55,3 +57,16 @@ def test_a_run_that_diverged_shows_nothing_either() -> None:
     found = measured({"fedncm": (0.5, 0.7), "random": (0.1, 0.4)})
     ends = [replace(one, reason="diverged: in round 5 …") if one.where["start"] == "random" else one for one in found]
     assert compare_claims([CLAIM], ends)[0]["verdict"] == "did not train"
+
+
+@pytest.mark.parametrize("quantity", ["megabytes", "gigaflops"])
+def test_what_a_run_that_diverged_has_cost_shows_nothing_either(quantity: str) -> None:
+    done = {}
+    for start, ended in (("fed3r", None), ("random", "diverged: in round 1 …")):
+        points = [RoundPoint(t, 0.1 + t / 10, up=10**6 * t, flops=1e9 * t) for t in range(1 if ended else 4)]
+        curve = TuningCurve(start, "fedavg", 0, tuple(points), stopped=ended)
+        place = tuning_curves.Place("squeezenet-1.1", "trained", "main", "ft", start, "fedavg", "iid", 1)
+        done[place] = tuning_curves.Curves((curve,), (0,), 3, clients=1)
+    less = Claim("less", "…", {"start": "fed3r", "quantity": quantity}, {"start": "random", "quantity": quantity})
+    judged = compare_claims([replace(less, relation="below")], tuning_curves.measured(done))
+    assert judged[0]["verdict"] == "did not train"

@@ -161,14 +161,15 @@ def _tested(curve: TuningCurve) -> dict[int, float]:
 
 
 def _costs(place: Place, curves: Curves) -> list[Observation]:
-    spot = _spot(place, curves)
+    """Return bytes and work; of runs that diverged they are those of fewer rounds, and why."""
+    spot, stopped = _spot(place, curves), curves.stopped
     ends = [curve.last for curve in curves.curves]
-    observed = [spot.observe((point.total_bytes / 1e6 for point in ends), "megabytes")]
+    observed = [spot.observe((point.total_bytes / 1e6 for point in ends), "megabytes", stopped)]
     flops = [point.flops for point in ends if point.flops is not None]
     if len(flops) == len(ends):
-        observed.append(spot.observe((number / 1e9 / curves.clients for number in flops), "gigaflops"))
+        observed.append(spot.observe((number / 1e9 / curves.clients for number in flops), "gigaflops", stopped))
         if curves.forward:
-            observed.append(spot.observe((number / curves.forward for number in flops), "forward passes"))
+            observed.append(spot.observe((number / curves.forward for number in flops), "forward passes", stopped))
     return observed
 
 
