@@ -79,7 +79,7 @@ def encoded_source(source: SampleSource, encoding: Encoding) -> tuple[Any, Any, 
     if data.table is not None:
         parts = {name: replace(part, features=_behind(data.table, part.features)) for name, part in parts.items()}
     options = {name: getattr(encoding, name) for name in ("size", "pooling") if getattr(encoding, name) is not None}
-    return parts, encoder, None if data.modality == "features" else encoder.note(options)
+    return parts, encoder, None if encoder.name == "identity" else encoder.note(options)
 
 
 def _behind(table: Any, codes: Any) -> Any:

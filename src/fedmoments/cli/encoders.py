@@ -46,7 +46,7 @@ def _list(*, json: bool) -> None:
     entries = [
         {
             "name": entry.usage,
-            "takes": entry.modality,
+            "takes": ", ".join((entry.modality, *entry.also)),
             "dim": entry.dim,
             "size": entry.size,
             "installed": entry.installed,

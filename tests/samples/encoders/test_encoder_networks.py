@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError, MissingExtraError
 from fedmoments.samples.encoders import IMAGENET, ImagePreprocessing, export_onnx, load_encoder
 from fedmoments.samples.encoders.onnx_file import read_description
+from fedmoments.samples.encoders.pipeline import encode_samples
+from fedmoments.samples.sources.registry import load_data
 
 SOURCE = """
 import torch
@@ -294,7 +297,10 @@ def test_onnx_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="cannot load"):
         load_encoder(f"onnx:{tmp_path / 'text.onnx'}")
     helper, kinds = onnx.helper, onnx.TensorProto
-    for kind, shape, reason in ((kinds.FLOAT, [1, 5], "one input of images"), (kinds.DOUBLE, [1, 3, 32, 32], "double")):
+    for kind, shape, reason in (
+        (kinds.FLOAT, [1, 5, 2], "one input of images"),
+        (kinds.DOUBLE, [1, 3, 32, 32], "double"),
+    ):
         inputs = [helper.make_tensor_value_info("x", kind, shape)]
         outputs = [helper.make_tensor_value_info("y", kind, shape)]
         graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "graph", inputs, outputs)
@@ -302,6 +308,16 @@ def test_onnx_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         onnx.save(model, tmp_path / "odd.onnx")
         with pytest.raises(InputError, match=reason):
             load_encoder(f"onnx:{tmp_path / 'odd.onnx'}")
+
+
+def test_a_model_of_rows_of_one_size_of_batch_is_filled_up(tmp_path: Path) -> None:
+    helper, shape = onnx.helper, [3, 5]
+    inputs, outputs = ([helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, shape)] for name in "xy")
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "graph", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "n.onnx")
+    encoder = load_encoder(f"onnx:{tmp_path / 'n.onnx'}", threads=1)
+    X = np.arange(20.0).reshape(4, 5)
+    np.testing.assert_array_equal(encoder.encode([encoder.prepare(row) for row in X]), -X.astype(np.float32))
 
 
 def test_timm_is_asked_for_by_name_and_prepares_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,3 +360,40 @@ def test_timm_itself() -> None:
     timm = pytest.importorskip("timm", reason="timm needs torchvision, which is not among the test requirements")
     name = timm.list_models()[0]
     assert timm.create_model(name, pretrained=False, num_classes=0) is not None
+
+
+@pytest.fixture(name="rows")
+def fixture_rows(tmp_path: Path) -> Path:
+    """A network of tables as an ONNX file: four columns to seven features."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 7), nn.Tanh()).eval()
+    torch.save(network.state_dict(), tmp_path / "rows.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network, (torch.zeros(2, 4),), tmp_path / "rows.onnx", dynamo=False, input_names=["x"],
+            output_names=["y"], dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+        )  # fmt: skip
+    return tmp_path / "rows.onnx"
+
+
+def test_an_onnx_file_of_rows_is_an_encoder_of_tables(rows: Path, tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(4, 7), nn.Tanh())
+    network.load_state_dict(torch.load(rows.with_suffix(".pt")))
+    X = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    encoder = load_encoder(f"onnx:{rows}", threads=1, batch_size=7)
+    assert (encoder.modality, encoder.dim) == ("features", 7)
+    with torch.inference_mode():
+        wanted = network(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(encoder.encode([encoder.prepare(row) for row in X]), wanted, atol=1e-6)
+    assert encoder.behaviour.agrees(load_encoder(f"onnx:{rows}").behaviour)
+    with pytest.raises(InputError, match="takes rows of numbers: leave pooling out"):
+        load_encoder(f"onnx:{rows}", pooling="mean")
+    with pytest.raises(InputError, match=r"features must have shape \(4,\)"):
+        encoder.prepare([1.0, 2.0])
+    y = (X[:, 0] > 0).astype(int)
+    lines = ["a,b,c,d,label", *(",".join(map(str, [*row, ["no", "yes"][k]])) for row, k in zip(X, y, strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    data = load_data(f"csv:{tmp_path / 't.csv'}", features="a,b,c,d", test_share=0.0)
+    encoded = encode_samples(encoder, data.train)
+    np.testing.assert_allclose(encoded.features, wanted, atol=1e-6)

@@ -216,7 +216,7 @@ def test_an_encoder_of_ones_own_is_found_by_name() -> None:
         assert encoder_names()[-2:] == ("four", "theirs")
         with pytest.raises(InputError, match="two encoders call themselves 'identity'"):
             register_encoder(IdentityEncoder(4))
-        with pytest.raises(InputError, match=r"builtins.int \(registered\) is no encoder"):
+        with pytest.raises(InputError, match=r"builtins.int \(registered\) is not an encoder"):
             register_encoder(int)  # type: ignore[type-var]
     finally:
         encoders().remove("theirs")

