@@ -219,5 +219,5 @@ def test_a_mode_of_ones_own_is_agreed_on_like_any_other() -> None:
             terms.privacy.mode.check_clients(5)
     finally:
         MODES.remove("larger")
-    with pytest.raises(InputError, match="is no privacy mode"):
+    with pytest.raises(InputError, match="is not a privacy mode"):
         MODES.register(cast("Any", dict))

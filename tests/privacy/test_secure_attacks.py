@@ -154,9 +154,16 @@ def test_moments_that_belong_together_are_not_asked_of_batches_that_differ_by_on
     shop.helper.sum(shop.request("abc", [(10, 20)]))
 
 
-def test_another_federation_starts_anew(shop: Workshop) -> None:
-    shop.helper.sum(shop.request("abc"))
-    shop.helper.sum(shop.request("abcd", context=replace(CONTEXT, federation="2f" * 32)))
+def test_a_second_federation_shows_nobody_who_stays_away_from_it(shop: Workshop) -> None:
+    """A second exchange is linear in the first: the difference of both sums would be what the fourth client sent."""
+    other = replace(CONTEXT, federation="2f" * 32)
+    shop.helper.sum(shop.request("abcd"))
+    refused(shop, shop.request("abc", context=other), "in whatever federations they are")
+    refused(shop, shop.request("abcde", context=other), "in no batch before")
+    shop.helper.sum(shop.request("abcd", context=other))
+    shop.helper.sum(shop.request("efg", context=other))
+    shop.helper.sum(shop.request("abc", context=CONTEXT.testing("3a" * 32)))  # of other samples
+    refused(shop, shop.request("abcd", context=other.testing("3a" * 32)), "in no batch before")
 
 
 @settings(max_examples=150, deadline=None)
@@ -167,7 +174,7 @@ def test_whatever_is_asked_nothing_over_fewer_than_the_minimum_can_be_computed(b
     with Helper(shop.secret, minimum=3) as helper:
         answered: list[set[str]] = []
         for number, batch in enumerate(batches):
-            context = replace(CONTEXT, round=number)
+            context = replace(CONTEXT, round=number, federation=f"federation {number % 2}")
             patterns = {n: tuple(n in other for other in [*answered, batch]) for n in "abcdefgh"}
             groups = [sum(p == q for q in patterns.values()) for p in patterns.values() if any(p)]
             try:

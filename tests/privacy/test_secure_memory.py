@@ -97,7 +97,7 @@ def test_a_refused_request_leaves_nothing_behind(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "memory.db") as connection:
         counts = [connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("batches", "parts", "cells")]
     connection.close()
-    assert counts == [1, 3, 3]
+    assert counts == [1, 3, 6]  # cells of this federation, and of all
     shop.helper.sum(shop.request("defg", context=replace(CONTEXT, round=4)))
 
 

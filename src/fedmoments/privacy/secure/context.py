@@ -41,6 +41,8 @@ class Context:
         From 0. A client's data should be in one round only, unless all rounds are over the same clients.
     fingerprint
         Of encoder, preprocessing and feature map: 1 to 256 bytes of printable text.
+    about
+        Which samples reports are about, ``moments`` or ``tests``: no part of what is signed, but known to who checks.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Context:
     federation: str
     round: int
     fingerprint: str
+    about: str = "moments"
 
     def testing(self, heads: str) -> "Context":
         """Return the context of results of classifiers with this digest, which are tested on held-out samples.
@@ -61,7 +64,7 @@ class Context:
         whatever round the moments were summed.
         """
         both = f"fedmoments evaluation 1\n{self.fingerprint}\n{heads}"
-        return Context(tests_of(self.federation), 0, hashlib.sha256(both.encode()).hexdigest())
+        return Context(tests_of(self.federation), 0, hashlib.sha256(both.encode()).hexdigest(), "tests")
 
     def __post_init__(self) -> None:
         for name in ("federation", "fingerprint"):

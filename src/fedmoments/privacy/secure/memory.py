@@ -5,11 +5,13 @@ Four rules are kept, each within the transaction that remembers the batch:
 1. *Once.* In a context, a client has one report, and each of its coordinates is unmasked once. A later version of a
    report that was collected is refused as well: a client that reports the same data again would otherwise give the
    leader two sums to subtract.
-2. *Company.* The batches of a federation cut its clients into cells: two clients are in the same cell if they were
-   always collected together. Whatever the leader adds and subtracts, over all blocks and rounds, is a sum of cells. So
-   a batch is refused when it would cut a cell of fewer than ``minimum`` clients off. This is what stops "the same
-   batch plus one" in another round, and at other coordinates, where moments that belong together (a count and a trace)
-   would tell what the newcomer holds. A batch that the helper adds noise to is exempt: the noise protects it.
+2. *Company.* The batches of all federations cut the clients into cells: two clients are in the same cell if they were
+   always collected together. Whatever the leader adds and subtracts, over all blocks, rounds and federations, is a sum
+   of cells. So a batch is refused when it would cut a cell of fewer than ``minimum`` clients off. This is what stops
+   "the same batch plus one" in another round or in a second exchange, whose map is linear in the first one's sums, and
+   at other coordinates, where moments that belong together (a count and a trace) would tell what the newcomer holds. A
+   batch that the helper adds noise to is exempt: the noise protects it. Sums of tests have cells of their own, for they
+   are of other samples.
 3. *Same answer.* A request that was answered before is recognised by its digest. Its answer is computed again, with the
    noise of the first time: fresh noise could be averaged away.
 4. *One attempt.* After a batch was given up its clients report again, for the next attempt, which is another round.
@@ -142,6 +144,7 @@ class Memory:
             self._check_once(connection, request, reports)
             if noise is None:
                 self._keep_company(connection, request.context.federation, sorted(reports))
+                self._keep_company(connection, f"*{request.context.about}", sorted(reports))
             drawn = None if noise is None else noise()
             self._write(connection, request, reports, drawn)
         return drawn
@@ -212,7 +215,7 @@ class Memory:
     # ---------------------------------------------------------------------------------------------- company
 
     def _keep_company(self, connection: Connection, federation: str, clients: Sequence[str]) -> None:
-        """Cut the cells of a federation by a batch; refuse if one becomes too small."""
+        """Cut the cells of a federation, or of all, by a batch; refuse if one becomes too small."""
         touched: dict[int | None, list[str]] = defaultdict(list)
         for client in clients:
             row = connection.execute(
@@ -246,7 +249,8 @@ class Memory:
         )
         raise PrivacyError(
             f"this batch joins others and {what}: the difference of two batches must be {self._minimum} clients or "
-            "more, or it would show what few clients hold; let at least so many join or stay out together"
+            "more, in whatever federations they are, or it would show what few clients hold; let at least so many join "
+            "or stay out together. For data that have nothing to do with the former, make a new helper key"
         )
 
     # ---------------------------------------------------------------------------------------------- writing
