@@ -170,7 +170,15 @@ def _tested(classifier: Classifier, evidence: Evidence | None) -> str:
         facts["Expected calibration error"] = (
             f"{100 * calibration.ece:.1f} points at temperature {classifier.temperature:.3g}"
         )
-    means = () if figures is None else (("Macro-F1", figures.macro_f1), ("Macro-AUC", figures.macro_auc))
+    means = (
+        ()
+        if figures is None
+        else (
+            ("Macro-F1", figures.macro_f1),
+            ("Macro-AUC", figures.macro_auc),
+            ("AUC of all classes together", figures.micro_auc),
+        )
+    )
     facts |= {name: f"{value:.3f}" for name, value in means if value is not None}
     classes = _by_class(classifier, evidence)
     return "\n\n".join([_bullets(facts), *_sites(evidence), classes])
@@ -181,7 +189,8 @@ def _by_class(classifier: Classifier, evidence: Evidence) -> str:
     detail, names, rows = evidence.detail, classifier.class_names, []
     tested = np.flatnonzero(detail.tested).tolist()
     for label in sorted(tested, key=lambda label: (detail.accuracies[label], names[label])):
-        found = _interval(int(detail.found[label]), int(detail.tested[label]))
+        rounding = detail.figures.rounding if detail.figures else 0.0
+        found = _interval(int(detail.found[label]), int(detail.tested[label]), rounding)
         spared, area = ("–", "–") if detail.figures is None else _of_others(detail.figures, label)
         rows.append((plain_words(names[label]), found, spared, area))
     table = _table(("Class", "Sensitivity: found (95 % interval)", "Specificity", "AUC"), rows)
@@ -190,7 +199,7 @@ def _by_class(classifier: Classifier, evidence: Evidence) -> str:
     told = (
         f"Clients tell {int(detail.tested.sum()):,} of {evidence.outcome[1]:,} samples by class and round right answers"
     )
-    return f"{told} by chance so that none tells of few samples: right on average, not to the last one.\n\n{table}"
+    return f"{told} by chance so that none tells of few samples: right on average, within these intervals.\n\n{table}"
 
 
 def _of_others(figures: ClassFigures, label: int) -> tuple[str, str]:
@@ -211,8 +220,8 @@ def _sites(evidence: Evidence) -> list[str]:
     return [_table(columns, rows)] if rows else []
 
 
-def _interval(right: int, samples: int) -> str:
-    low, high = wilson(right, samples)
+def _interval(right: int, samples: int, rounding: float = 0.0) -> str:
+    low, high = wilson(right, samples, rounding)
     return f"{right / samples:.1%} ({low:.1%} to {high:.1%}), {right:,} of {samples:,} samples"
 
 

@@ -24,6 +24,10 @@ class ClassFigures:
         (C,) area under the ROC curve of the class against all others (AUC).
     macro_f1, macro_auc
         Means over classes.
+    micro_auc
+        The area of all classes together: whether the true class of a sample is likelier than a wrong one of another.
+    rounding
+        Variance of chance in right answers of a class, where they are sums of rounded ones.
 
     Examples
     --------
@@ -39,3 +43,5 @@ class ClassFigures:
     areas: Floats
     macro_f1: float | None = None
     macro_auc: float | None = None
+    micro_auc: float | None = None
+    rounding: float = 0.0

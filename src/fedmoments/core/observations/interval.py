@@ -10,19 +10,30 @@ Z95 = 1.959963984540054
 ERRORS = 2.0
 
 
-def wilson(right: int, samples: int) -> tuple[float, float]:
+def wilson(right: int, samples: int, rounding: float = 0.0) -> tuple[float, float]:
     """Return the interval of 95 % of a share by Wilson's score: it never leaves [0, 1], and serves few samples, too.
+
+    Parameters
+    ----------
+    right, samples
+        What was counted.
+    rounding
+        Variance of chance that right answers were rounded by: as much is left as of fewer samples.
 
     Examples
     --------
     >>> [round(end, 3) for end in wilson(9, 10)], wilson(0, 0)
     ([0.596, 0.982], (0.0, 1.0))
+    >>> [round(end, 3) for end in wilson(90, 100)], [round(end, 3) for end in wilson(90, 100, 9.0)]
+    ([0.826, 0.945], [0.789, 0.956])
     """
     if not samples:
         return 0.0, 1.0
-    share, spare = right / samples, Z95**2 / samples
+    share, likely = right / samples, (right + 1) / (samples + 2)
+    alike = samples / (1.0 + rounding / (samples * likely * (1.0 - likely)))
+    spare = Z95**2 / alike
     middle = (share + spare / 2) / (1 + spare)
-    half = Z95 / (1 + spare) * (math.sqrt(share * (1 - share) / samples + spare / (4 * samples)))
+    half = Z95 / (1 + spare) * (math.sqrt(share * (1 - share) / alike + spare / (4 * alike)))
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 

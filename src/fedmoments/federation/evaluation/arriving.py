@@ -125,7 +125,7 @@ def _check_bins(evaluation: "LocalEvaluation") -> None:
 def _check_odds(evaluation: "LocalEvaluation", samples: int) -> None:
     """Refuse answers by class, and comparisons, of more samples than were tested; rounded, at most twice as many."""
     tried, right = evaluation.alone.tolist()
-    own, other = evaluation.odds.sum(axis=(1, 2)).tolist()
+    own, other = np.maximum(evaluation.odds[:, :-1].sum(axis=(1, 2)), evaluation.odds[:, -1].sum(axis=1)).tolist()
     tested, found = evaluation.tested, evaluation.found
     if tested.sum() > samples or (found > tested).any():
         raise Flaw(Reason.INCONSISTENT, f"has more right answers of a class than samples, or of {samples} in all")

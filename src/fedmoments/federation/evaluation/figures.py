@@ -44,7 +44,10 @@ class Evaluation:
     wrongly
         (C,) wrong answers by the class that was answered, where the table does not tell all of them.
     odds
-        (2, C, 24) samples of each class, and others, by its probability; None where nobody looked.
+        (2, C + 1, 24) samples of each class, and others, by its probability, last of all classes; None where nobody
+        looked.
+    rounded
+        Sum over coarse results of their squared unit.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Evaluation:
     totals: tuple[int, int] | None = None
     wrongly: Ints | None = None
     odds: Ints | None = None
+    rounded: int = 0
 
     @property
     def n_samples(self) -> int:
@@ -121,7 +125,12 @@ class Evaluation:
     @property
     def class_areas(self) -> NDArray[np.float64]:
         """(C,) area under the ROC curve of each class against all others; NaN where it is not known."""
-        return np.full(len(self.table), np.nan) if self.odds is None else areas(self.odds)
+        return np.full(len(self.table), np.nan) if self.odds is None else areas(self.odds[:, :-1], self.rounded)
+
+    @property
+    def micro_area(self) -> float:
+        """Area under the ROC curve of all classes together; NaN where it is not known."""
+        return float("nan") if self.odds is None else float(areas(self.odds[:, -1:], self.rounded)[0])
 
     @property
     def macro_area(self) -> float:
@@ -148,6 +157,8 @@ class Evaluation:
             self.class_areas,
             macro_f1=_known(self.macro_f1),
             macro_auc=_known(self.macro_area),
+            micro_auc=_known(self.micro_area),
+            rounding=self.rounded / 6.0,  # of a unit m, chance that is spread evenly has m²/6 on average
         )
 
     def confusions(self, most: int) -> tuple[Confusion, ...]:
@@ -167,6 +178,7 @@ class Evaluation:
             "balanced_accuracy": self.balanced_accuracy,
             "macro_f1": _known(self.macro_f1),
             "macro_auc": _known(self.macro_area),
+            "micro_auc": _known(self.micro_area),
             "confusions": [vars(pair) for pair in self.confusions(most)],
         }
         if per_class:

@@ -37,7 +37,7 @@ def shapes(n_classes: int, n_bins: int) -> dict[str, tuple[int, ...]]:
         "ranks": (N_RANKS,),
         "warmer": (len(WARMTHS),),
         "wrongly": (n_classes,),
-        "odds": (2, n_classes, N_ODDS),
+        "odds": (2, n_classes + 1, N_ODDS),
         "alone": (2,),
         "rounded": (1,),
     }

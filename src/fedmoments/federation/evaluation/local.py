@@ -71,7 +71,7 @@ class LocalEvaluation:
     wrongly
         (C,) wrong answers by the class that was answered, of these samples.
     odds
-        (2, C, 24) samples of a class, and others, by its probability (see :func:`odds_counts`).
+        (2, C + 1, 24) samples of a class, and others, by its probability, last of all (see :func:`odds_counts`).
     alone
         (2,) samples tested, and right answers, of a head that was fitted from the party's own samples alone.
     rounded
@@ -283,7 +283,8 @@ class LocalEvaluation:
         """Return the confusion table with class names; the label numbers as text by default."""
         names = class_names or tuple(map(str, range(len(self.confusion))))
         totals = (self.n_samples, max(int(self.totals[1]), 0))
-        return Evaluation(names, self.confusion, self.tested, self.found, totals, self.wrongly, self.odds)
+        by_class = (self.tested, self.found, totals, self.wrongly, self.odds)
+        return Evaluation(names, self.confusion, *by_class, int(self.rounded[0]))
 
     def calibration(self, temperature: float) -> Calibration:
         """Return the reliability diagram; ``temperature`` is that of the test, and is only noted."""
@@ -302,7 +303,7 @@ class LocalEvaluation:
         return bytes(save({name: np.ascontiguousarray(array, "<i8") for name, array in named.items()}))
 
     def to_vector(self) -> NDArray[np.uint64]:
-        """Return what is masked, (51C + 3·bins + 70,) uint64: of the table, samples and right answers of a class."""
+        """Return what is masked, (51C + 3·bins + 118,) uint64: of the table, samples and right answers of a class."""
         parts = (self.odds.reshape(-1), *(getattr(self, name) for name in DENSE))
         return np.concatenate(parts).astype(np.int64).view(np.uint64)
 

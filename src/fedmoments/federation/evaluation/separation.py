@@ -9,6 +9,7 @@ Of a sample that leaves in coarse sums one other class is counted, drawn by its 
 crafted head of many classes reads of it then does not grow with their number.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ Ints = NDArray[np.int64]
 N_ODDS = 24
 #: Bins by unit of asinh z.
 FINE = 3.75
+#: How many times the root of summed squared units a histogram must hold: areas are then right to a point or two.
+FEW = 16
 #: Spreads consecutive samples over classes: odd, and larger than there are classes.
 STRIDE = 2654435761
 
 
 def odds_counts(shares: NDArray[np.floating[Any]], labels: Ints, rows: Ints, *, drawn: bool) -> Ints:
-    """Return the histograms (2, C, 24) of probabilities (n, C) of samples with labels (n,).
+    """Return the histograms (2, C + 1, 24) of probabilities (n, C) of samples with labels (n,), last those of all.
 
     Parameters
     ----------
@@ -40,8 +43,8 @@ def odds_counts(shares: NDArray[np.floating[Any]], labels: Ints, rows: Ints, *, 
     Examples
     --------
     >>> counts = odds_counts(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 1]), np.arange(2), drawn=False)
-    >>> [np.flatnonzero(row).tolist() for row in counts.reshape(4, -1)]  # log-odds of 2.2, 0.4; −0.4, −2.2
-    [[17], [13], [10], [6]]
+    >>> [np.flatnonzero(row).tolist() for row in counts.reshape(6, -1)]  # log-odds of 2.2, 0.4; −0.4, −2.2
+    [[17], [13], [13, 17], [10], [6], [6, 10]]
     """
     n_classes = shares.shape[1]
     sure = np.clip(np.asarray(shares, np.float64), 1e-300, 1.0 - 1e-16)
@@ -55,11 +58,19 @@ def odds_counts(shares: NDArray[np.floating[Any]], labels: Ints, rows: Ints, *, 
         found[1] = np.bincount(cells[mine, other], minlength=found.shape[1])
     else:
         found[1] = np.bincount(cells.ravel(), minlength=found.shape[1]) - found[0]
-    return found.reshape(2, n_classes, N_ODDS)
+    by_class = found.reshape(2, n_classes, N_ODDS)
+    return np.concatenate([by_class, by_class.sum(axis=1, keepdims=True)], axis=1)
 
 
-def areas(counts: Ints) -> NDArray[np.float64]:
+def areas(counts: Ints, rounded: int = 0) -> NDArray[np.float64]:
     """Return the area under the ROC curve of every class, (C,); NaN without samples of the class, or of others.
+
+    Parameters
+    ----------
+    counts
+        (2, C, 24) histograms.
+    rounded
+        Sum over coarse results of their squared unit. Where its root is more than a `FEW`-th of the samples, NaN.
 
     Examples
     --------
@@ -69,6 +80,7 @@ def areas(counts: Ints) -> NDArray[np.float64]:
     array([0.9375])
     """
     own, other = counts.astype(np.float64)
-    pairs = own.sum(axis=1) * other.sum(axis=1)
+    sizes = counts.sum(axis=2).min(axis=0)
+    pairs = own.sum(axis=1) * other.sum(axis=1) * (sizes >= FEW * math.sqrt(rounded))
     below = np.cumsum(other, axis=1) - other / 2.0
     return np.where(pairs > 0, (own * below).sum(axis=1) / np.maximum(pairs, 1.0), np.nan)

@@ -123,7 +123,11 @@ def _means(panel: Panel) -> Html | None:
     figures = panel.detail.figures
     if figures is None:
         return None
-    means = (("macro-F1", figures.macro_f1), ("macro-AUC", figures.macro_auc))
+    means = (
+        ("macro-F1", figures.macro_f1),
+        ("macro-AUC", figures.macro_auc),
+        ("AUC of all classes", figures.micro_auc),
+    )
     told = ", ".join(f"{name} {value:.3f}" for name, value in means if value is not None)
     columns = "found is the sensitivity of a class, spared its specificity (others not taken for it)"
     return note(f"{told}; {columns}." if told else f"{columns[0].upper()}{columns[1:]}.")
