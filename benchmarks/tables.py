@@ -29,7 +29,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fedmoments as fm
 from fedmoments.samples import parse_split
-from fedmoments.samples.holdout import hold_out
+from fedmoments.samples.sources.rows import hold_out
 
 SEEDS, CLIENTS = range(5), 10
 HEADS = ("fedncm", "fedcof", "auto", "gh-lda", "fed3r", "fed3r-rf")

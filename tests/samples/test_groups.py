@@ -11,8 +11,8 @@ from tests.raw_tables import write_clinic
 from fedmoments.errors import InputError
 from fedmoments.samples import parse_split
 from fedmoments.samples.features import load_features
-from fedmoments.samples.holdout import hold_out
 from fedmoments.samples.sources.registry import load_data
+from fedmoments.samples.sources.rows import hold_out
 from fedmoments.samples.splits.split import DROPPED, Split
 from fedmoments.samples.splits.together import kept_together
 

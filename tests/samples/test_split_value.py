@@ -154,7 +154,7 @@ def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, envelope: str, 
 
 
 def test_a_sound_file_of_an_invalid_split_is_refused(tmp_path: Path) -> None:
-    from fedmoments.samples.splits.split_file import Header, write_split
+    from fedmoments.samples.splits.split import Header, write_split
 
     header: Header = {"n_clients": 2, "scheme": "x", "names": [], "why": "", "notes": []}
     write_split(tmp_path / "split", np.array([0, 7]), header)

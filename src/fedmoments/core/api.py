@@ -13,8 +13,7 @@ from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.classifier import Classifier, target_matrix
 from fedmoments.core.gaussian import require
 from fedmoments.core.heads import Head, make_head, presets
-from fedmoments.core.heads.preset import label_of
-from fedmoments.core.heads.registry import TARGET_HEADS
+from fedmoments.core.heads.registry import TARGET_HEADS, label_of
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, named_map
 from fedmoments.core.parties import Columns, Parties, parties_of

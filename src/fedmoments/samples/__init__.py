@@ -12,9 +12,9 @@
 
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.digests import FileDigests, sample_digests
-from fedmoments.samples.holdout import hold_out
 from fedmoments.samples.samples import Problem, Samples, item_digest
 from fedmoments.samples.sources import Source, load_data, register_source, sources
+from fedmoments.samples.sources.rows import hold_out
 from fedmoments.samples.splits.dirichlet import dirichlet_per_class, dirichlet_per_client
 from fedmoments.samples.splits.draws import Seed
 from fedmoments.samples.splits.flower_partitioner import split_from_partitioner

@@ -28,8 +28,8 @@ from fedmoments.federation.flower.messages import content_of, read_content
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.results import fit_heads
 from fedmoments.federation.store import FederationStore
-from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.journal import journal_of
+from fedmoments.federation.store.masked_ledger import BatchReports
 from fedmoments.privacy.protection import Agreed
 from fedmoments.privacy.secure import SumRequest
 from fedmoments.settings.client import ClientSettings

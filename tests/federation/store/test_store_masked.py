@@ -15,7 +15,7 @@ from fedmoments.core.maps import Normalize
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, PrivacyError, RefusedError
 from fedmoments.federation.store import Batch, FederationStore, Receipt
-from fedmoments.federation.store.batch_reports import BatchReports
+from fedmoments.federation.store.masked_ledger import BatchReports
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.modes.opened import Opened
 from fedmoments.privacy.modes.parties import Sitting

@@ -22,7 +22,7 @@ from fedmoments.core.gaussian.equality import CovarianceEquality
 from fedmoments.core.gaussian.graded import graded_whiteners
 from fedmoments.core.gaussian.pooling import pooled_amounts
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import solve_positive
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError

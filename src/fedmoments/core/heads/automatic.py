@@ -22,8 +22,7 @@ from fedmoments.core.gaussian import ClassGaussians, Shrinkage
 from fedmoments.core.gaussian.class_gaussians import check_priors
 from fedmoments.core.gaussian.shift import Shift
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
-from fedmoments.core.heads.registry import make_head
+from fedmoments.core.heads.registry import Preset, make_head
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 
 __all__ = ["PRESETS", "Automatic"]

@@ -45,7 +45,7 @@ from fedmoments.core.gaussian.held_out import held_out_folds
 from fedmoments.core.gaussian.linear_rules import Centres, LinearRule, lda_rule
 from fedmoments.core.gaussian.trials import Tally, Trials
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
 

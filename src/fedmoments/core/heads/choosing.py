@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import label_of
-from fedmoments.core.heads.registry import HEADS, make_head
+from fedmoments.core.heads.registry import HEADS, label_of, make_head
 from fedmoments.errors import InputError
 
 __all__ = ["choose_heads", "labelled", "map_rule_of"]

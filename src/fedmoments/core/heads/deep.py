@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from fedmoments.core.cross_validation import gcv_ridge
 from fedmoments.core.heads.head import ORDINARY
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.heads.ridge import Ridge
 from fedmoments.core.linalg import solve_positive
 from fedmoments.core.maps.base import FeatureMap, compose
 from fedmoments.core.maps.relu_layer import ReluBeside, ReluResidual
 from fedmoments.core.statistics import Statistics, StatisticsSpec
-from fedmoments.core.statistics.scale import feature_exponent, times_power
+from fedmoments.core.statistics.arithmetic import feature_exponent, times_power
 from fedmoments.errors import InputError
 
 __all__ = ["PRESETS", "DeepRidge", "residual_weights"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmoments.core.gaussian import ClassGaussians, covariance_source
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.heads.ridge import Ridge
 from fedmoments.core.heads.second_exchange import fisher_directions
 from fedmoments.core.maps.base import FeatureMap

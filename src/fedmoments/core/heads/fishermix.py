@@ -70,7 +70,7 @@ from fedmoments.core.gaussian.fisher_classes import check_spread, richest_classe
 from fedmoments.core.gaussian.sources import RICHEST
 from fedmoments.core.gaussian.synthesis import check_draw, parse_spread_factors, spread_text
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.softmax import Block, SoftmaxFit, SoftmaxLoss, fit_softmax
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError

@@ -17,7 +17,7 @@ from fedmoments.core.gaussian.scatter import RowScatter
 from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
-from fedmoments.core.statistics.scale import feature_exponent, times_power
+from fedmoments.core.statistics.arithmetic import feature_exponent, times_power
 from fedmoments.errors import InputError
 
 __all__ = ["Head", "familiar_of"]

@@ -19,7 +19,7 @@ from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_source
 from fedmoments.core.gaussian.class_gaussians import check_priors, prior_scores
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import solve_positive
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 

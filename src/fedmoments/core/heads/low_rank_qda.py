@@ -15,7 +15,7 @@ from fedmoments.core.classifier import Classifier, LowRankClassifier
 from fedmoments.core.gaussian import ClassGaussians, Pooling, Shrinkage, covariance_source
 from fedmoments.core.gaussian.pooling import PooledClasses
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import EPSILON
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError

@@ -20,7 +20,7 @@ from fedmoments.core.gaussian.class_gaussians import check_priors
 from fedmoments.core.gaussian.shift import MOST_MODES, Modes, Shift, merged_modes
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.heads.temperature import closed_temperature
 from fedmoments.core.linalg import lower_factor, solve_positive, symmetrize_upper
 from fedmoments.core.statistics import Statistics, StatisticsSpec

@@ -21,7 +21,7 @@ from fedmoments.core.gaussian import ClassGaussians, FisherSubspace, Pooling, Sh
 from fedmoments.core.gaussian.fisher import MOST_DIRECTIONS, parse_directions
 from fedmoments.core.gaussian.pooling import PooledClasses, fisher_class_covariances
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
 

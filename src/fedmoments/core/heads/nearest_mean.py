@@ -11,7 +11,7 @@ from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians
 from fedmoments.core.gaussian.precision import MEANS_ONLY, TOLERANCE, check_means, warn_noise
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import EPSILON
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError

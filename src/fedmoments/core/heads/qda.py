@@ -21,7 +21,7 @@ from fedmoments.core.gaussian.graded import graded_whiteners
 from fedmoments.core.gaussian.pooling import PooledClasses, fisher_class_covariances
 from fedmoments.core.gaussian.whitening import class_whiteners, log_determinants
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.statistics import Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 

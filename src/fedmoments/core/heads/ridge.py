@@ -35,7 +35,7 @@ from fedmoments.core.gaussian.linear_rules import around_mean
 from fedmoments.core.gaussian.precision import TOLERANCE, check_digits, directions, warn_equal, warn_far, warn_noise
 from fedmoments.core.gaussian.sources import ALL_CLIENTS
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import (
     gcv_ridge,
     solve_definite,

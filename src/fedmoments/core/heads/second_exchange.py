@@ -22,8 +22,8 @@ from fedmoments.core.gaussian import ClassGaussians, FisherSubspace, Pooling, Sh
 from fedmoments.core.gaussian.class_gaussians import check_priors, require
 from fedmoments.core.gaussian.fisher import parse_directions
 from fedmoments.core.heads.head import Head
-from fedmoments.core.heads.preset import Preset
 from fedmoments.core.heads.qda import Qda
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.maps.base import FeatureMap
 from fedmoments.core.maps.directions import MOST_DIRECTIONS, Directions
 from fedmoments.core.statistics import Statistics, StatisticsSpec

@@ -1,21 +1,35 @@
-"""Adding, subtracting and comparing statistics: union of the classes, scatter-adds, and multisets of rows."""
+"""Adding, subtracting and comparing statistics: union of the classes, scatter-adds, and multisets of rows.
+
+Features multiplied by a power of two have the same digits, and statistics of them, too (:func:`times_power`).
+"""
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.linalg import packed_diagonal
 from fedmoments.core.statistics.moments import DERIVED, Layout, moment
 from fedmoments.core.statistics.sketches import SKETCH_INDEX
 from fedmoments.core.statistics.spec import told_apart
-from fedmoments.errors import MergeError
+from fedmoments.errors import InputError, MergeError
 
 if TYPE_CHECKING:
     from fedmoments.core.statistics.statistics import Statistics
 
-__all__ = ["add_up", "digest_of", "require_different_clients", "require_mergeable", "row_keys", "subtract"]
+__all__ = [
+    "add_up",
+    "digest_of",
+    "feature_exponent",
+    "require_different_clients",
+    "require_mergeable",
+    "row_keys",
+    "subtract",
+    "times_power",
+]
 
 Ints = NDArray[np.int64]
 
@@ -183,3 +197,63 @@ def _left(ours: list[bytes], theirs: list[bytes], what: str) -> NDArray[np.bool_
             raise MergeError(f"cannot subtract {what} that is not in this sum: it was never added to it")
         keep[places[key].pop()] = False
     return keep
+
+
+#: Numbers below this power of two are so near the end of float64 that their smaller neighbours lose digits.
+LEAST_EXPONENT = -1000
+
+
+def feature_exponent(stats: "Statistics") -> int:
+    """Return the power of two, e, next to the largest feature: sums of degree g are about N·2^(g·e); 0 without any.
+
+    Raises
+    ------
+    InputError
+        When a moment overflowed float64, or vanishes in it.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import Statistics, StatisticsSpec
+    >>> feature_exponent(Statistics.of([[1000.0, 1.0]], [0], StatisticsSpec.of("gram"), n_classes=1))
+    10
+    """
+    exponents = [_exponent(stats, name) for name in stats.arrays if moment(name).degree > 0]
+    exponent = max((own for own in exponents if own is not None), default=0)
+    highest = max((moment(name).degree for name in stats.arrays), default=0)
+    if highest > 1 and highest * exponent < LEAST_EXPONENT:
+        raise InputError(
+            f"features of size 2^{exponent} are so small that moments of degree {highest} vanish in float64: "
+            "multiply them by a constant first"
+        )
+    return exponent
+
+
+def _exponent(stats: "Statistics", name: str) -> int | None:
+    """Return the exponent of the features behind one moment; None where all of it is 0."""
+    array, degree = stats.arrays[name], moment(name).degree
+    entries = packed_diagonal(array) if name in ("gram", "class_grams") else array
+    peak = max(float(entries.max(initial=0)), -float(entries.min(initial=0)))
+    if not math.isfinite(peak):
+        raise InputError(
+            f"the moment '{name}' holds NaN or infinity: features were so large that it overflowed float64; "
+            "multiply them by a constant first"
+        )
+    if peak == 0.0:
+        return None
+    bits = stats.fixed_point.bits(degree) if stats.fixed_point and array.dtype == np.int64 else 0
+    return (math.frexp(peak / max(stats.n_samples, 1))[1] - bits) // degree
+
+
+def times_power(stats: "Statistics", exponent: int) -> "Statistics":
+    """Return the statistics, in float64, that features multiplied by 2^exponent would have: no digit changes.
+
+    Examples
+    --------
+    >>> from fedmoments.core.statistics import Statistics, StatisticsSpec
+    >>> half = times_power(Statistics.of([[3.0]], [0], StatisticsSpec.of("gram"), n_classes=1), -1)
+    >>> half.sums, half.gram
+    (array([[1.5]]), array([[2.25]]))
+    """
+    wide = stats.to_float()
+    arrays = {name: np.ldexp(array, moment(name).degree * exponent) for name, array in wide.arrays.items()}
+    return replace(wide, arrays=arrays, sketch_residuals=np.ldexp(wide.sketch_residuals, 2 * exponent))

@@ -27,7 +27,7 @@ from fedmoments.core.classifier.targets import MultiLabel, Regression
 from fedmoments.core.cross_validation import gcv_ridge
 from fedmoments.core.gaussian import Shrinkage
 from fedmoments.core.gaussian.class_gaussians import total_scatter
-from fedmoments.core.heads.preset import Preset
+from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import solve_positive
 from fedmoments.core.statistics import Statistics
 from fedmoments.core.targets.head import TargetHead

@@ -22,10 +22,9 @@ from fedmoments.federation.store import masked, releases
 from fedmoments.federation.store.arrivals import Arrival, in_parts
 from fedmoments.federation.store.attempts import given_up
 from fedmoments.federation.store.audit import append
-from fedmoments.federation.store.batch_reports import BatchReports
 from fedmoments.federation.store.batches import Batch
 from fedmoments.federation.store.journal import Journal
-from fedmoments.federation.store.masked import Waiting
+from fedmoments.federation.store.masked import Waiting, stored_envelope, stored_report
 from fedmoments.federation.store.members import enrolled, key_of, rotate
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
 from fedmoments.federation.store.receipt import Receipt
@@ -39,9 +38,12 @@ from fedmoments.wire import Reason
 from fedmoments.wire.header import Buffer
 from fedmoments.wire.withdrawal import read_withdrawal
 
-__all__ = ["MaskedLedger"]
+__all__ = ["BatchReports", "MaskedLedger"]
 
 Words = NDArray[np.uint64]
+
+#: Reports of so many bytes together are kept in memory while a batch is added up; more are read again when needed.
+CACHE_BYTES = 2**28
 Content = TypeVar("Content")
 Rules = TypeVar("Rules")
 
@@ -319,3 +321,40 @@ class MaskedLedger(ShownLog):
         """Cut the write-ahead log, so that erased bytes are gone from it too; while others read, at their next end."""
         with suppress(LedgerError):
             self._database.erase_log()
+
+
+class BatchReports:
+    """What a :class:`~fedmoments.privacy.secure.Leader` adds up: reports whose batch was written down before.
+
+    Parameters
+    ----------
+    file, terms
+        Of the ledger.
+    batch
+        Which reports; requests follow from it, after a crash as before.
+    """
+
+    def __init__(self, file: DurableFile, terms: Terms, batch: Batch) -> None:
+        self._file, self._terms, self._batch = file, terms, batch
+        self._keeps = len(batch.members) * 8 * terms.layout.size <= CACHE_BYTES
+        self._masked: dict[str, Words] = {}
+
+    @property
+    def present(self) -> Mapping[str, str]:
+        """Report id of every client of the batch, by client."""
+        return dict(self._batch.members)
+
+    def envelopes(self, names: Sequence[str]) -> list[bytes]:
+        """Return the envelopes of reports: all that the helper gets of them."""
+        with self._file.reading() as connection:
+            return [stored_envelope(connection, name) for name in names]
+
+    def masked(self, name: str) -> Words:
+        """Return the masked vector of a report whose batch was not collected yet."""
+        if name in self._masked:
+            return self._masked[name]
+        with self._file.reading() as connection:
+            masked = stored_report(connection, self._terms, name).masked
+        if self._keeps:
+            self._masked[name] = masked
+        return masked

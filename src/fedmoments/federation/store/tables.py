@@ -3,8 +3,13 @@
 from collections.abc import Callable
 
 from fedmoments.durable import Connection, Kind
+from fedmoments.errors import LedgerError
+from fedmoments.federation.store.payloads import seal_payloads, stored, stored_clients
+from fedmoments.federation.store.totals import Change
+from fedmoments.federation.store.tree import grow
+from fedmoments.federation.terms import Terms
 
-__all__ = ["LEDGER"]
+__all__ = ["LEDGER", "seal_all"]
 
 #: What version 2 added to version 1: masked reports, the batches in which they are added up, and noised sums.
 _SINCE_2 = """
@@ -83,7 +88,6 @@ CREATE TABLE quarantine (
 
 
 def _bring_up_to_3(connection: Connection) -> None:
-    from fedmoments.federation.store.sealing import seal_all
 
     for statement in filter(str.strip, SINCE_3.split(";\n")):
         connection.execute(statement)
@@ -103,3 +107,26 @@ _UPGRADES: dict[int, str | Callable[[Connection], None]] = {1: _SINCE_2, 2: _bri
 
 #: "fmLd" in the header of every ledger file.
 LEDGER = Kind("ledger", 0x666D4C64, _SCHEMA, 4, _UPGRADES, remedy="restore a snapshot")
+
+
+def seal_all(connection: Connection) -> None:
+    """Note the digests that the running sums must have, and build the tree over the log; inside a transaction.
+
+    The sums are computed anew from the contributions, so that one that was damaged before is found when it is used. If
+    a contribution cannot be read, no sum can be used: ``verify`` says what is wrong.
+    """
+    for seq, entry_hash in connection.execute("SELECT seq, hash FROM audit ORDER BY seq").fetchall():
+        grow(connection, seq, entry_hash)
+    row = connection.execute("SELECT value FROM meta WHERE name = 'terms'").fetchone()
+    if row is None:  # opening it says so
+        return
+    agreement = Terms.from_json(row[0]).agreement
+    seal_payloads(connection, agreement)
+    change = Change(agreement.spec)
+    try:
+        for client in stored_clients(connection):
+            change.add(stored(connection, agreement, client).statistics)
+    except LedgerError:
+        connection.execute("INSERT INTO sum_digests SELECT moment, label, x'' FROM totals")
+        return
+    change.seal(connection)

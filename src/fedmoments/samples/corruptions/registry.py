@@ -18,7 +18,7 @@ from fedmoments.registry import Registry, scan
 from fedmoments.samples.corruptions import digital
 from fedmoments.samples.corruptions.corruption import Corruption
 from fedmoments.samples.corruptions.scale import SEVERITIES
-from fedmoments.samples.splits.checks import check_count
+from fedmoments.samples.splits.draws import check_count
 
 __all__ = ["check_corruption", "corrupt", "corruption_names", "families", "register_corruption"]
 

@@ -12,7 +12,7 @@ from fedmoments.extras import require
 from fedmoments.samples.corruptions.registry import check_corruption, corrupt
 from fedmoments.samples.encoders.images import open_image
 from fedmoments.samples.samples import Chosen, Samples
-from fedmoments.samples.splits.checks import check_count
+from fedmoments.samples.splits.draws import check_count
 
 __all__ = ["LARGEST", "CorruptedImages", "corrupt_samples"]
 

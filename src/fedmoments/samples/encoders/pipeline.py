@@ -21,7 +21,7 @@ from fedmoments.samples.encoders.cache import Known, feature_folder, open_entry
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.families.identity import IdentityEncoder
 from fedmoments.samples.samples import Problem, Samples
-from fedmoments.samples.splits.checks import check_count
+from fedmoments.samples.splits.draws import check_count
 
 __all__ = ["EncodedSamples", "Progress", "encode_samples", "prepared_batches"]
 

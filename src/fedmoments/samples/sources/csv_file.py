@@ -10,8 +10,8 @@ from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns
 from fedmoments.samples.sources.items import feature_cells, image_cell, text_cell
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows
-from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.table import Record, load_table, read_rows
 from fedmoments.samples.splits.draws import Seed
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
-from fedmoments.samples.sources.source import Source
 from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["SOURCES", "load_digits"]

@@ -18,8 +18,8 @@ from pathlib import Path
 from fedmoments.errors import DataWarning, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.natural_order import natural_key, sorted_names
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
-from fedmoments.samples.sources.source import Source
 from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["IMAGE_ENDINGS", "SOURCES", "images_below", "load_folder"]

@@ -9,8 +9,8 @@ from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.columns import Columns, choose_columns
 from fedmoments.samples.sources.items import text_cell
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
-from fedmoments.samples.sources.source import Source
 from fedmoments.samples.sources.stored_images import StoredImages, chosen_images, place_cell
 from fedmoments.samples.sources.table import Record, read_rows
 from fedmoments.samples.splits.draws import Seed

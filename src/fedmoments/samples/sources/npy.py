@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.sources.npz import data_of_arrays, require_arrays
-from fedmoments.samples.sources.source import Source
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["SOURCES", "load_npy"]

@@ -29,8 +29,8 @@ from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.npz_arrays import ARRAYS, read_npz, refuse_unknown
 from fedmoments.samples.samples import Modality
 from fedmoments.samples.sources.columns import label_name
+from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
-from fedmoments.samples.sources.source import Source
 from fedmoments.samples.splits.draws import Seed
 
 __all__ = ["SOURCES", "data_of_arrays", "load_npz", "require_arrays"]

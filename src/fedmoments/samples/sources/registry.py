@@ -1,6 +1,6 @@
 """All data sources by prefix: built in, of installed packages, and registered at run time.
 
-A file of this room declares ``SOURCES``, a tuple of :class:`~fedmoments.samples.sources.source.Source`. A third-party
+A file of this room declares ``SOURCES``, a tuple of :class:`~fedmoments.samples.sources.registry.Source`. A third-party
 package adds its own through the entry-point group ``fedmoments.sources``, each entry point naming a source, a tuple of
 sources, or a function ``(argument, **options) -> DataSet``.
 """
@@ -8,7 +8,9 @@ sources, or a function ``(argument, **options) -> DataSet``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +18,56 @@ from typing import Any, TypeVar
 from fedmoments.errors import FedMomentsError, InputError, UnknownNameError
 from fedmoments.registry import Registry, first_line, scan
 from fedmoments.samples.dataset import DataSet
-from fedmoments.samples.sources.source import Source
 
-__all__ = ["load_data", "register_source", "sources", "takes_option"]
+__all__ = ["Source", "load_data", "register_source", "sources", "takes_option"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry of the registry.
+
+    Parameters
+    ----------
+    prefix
+        What is typed before the colon.
+    argument
+        What is typed after it, for help texts (``PATH``); empty when nothing is.
+    summary
+        One line for help texts.
+    load
+        The function ``(argument, **options) -> DataSet``; its keyword-only parameters are the options.
+    endings
+        Endings of files that are taken for this source when no prefix was typed.
+    """
+
+    prefix: str
+    argument: str
+    summary: str
+    load: Callable[..., DataSet]
+    endings: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """How it is typed: ``csv:PATH``."""
+        return f"{self.prefix}:{self.argument}" if self.argument else self.prefix
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Names of the options, with their defaults."""
+        parameters = inspect.signature(self.load).parameters.values()
+        return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
+
+    def check(self, argument: str, options: Mapping[str, Any]) -> None:
+        """Refuse an argument or options that this source does not take."""
+        if bool(argument) != bool(self.argument):
+            raise InputError(f"the data source '{self.prefix}' is typed as {self.usage}")
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            raise InputError(
+                f"the data source '{self.prefix}' has no option '{unknown[0]}': its options are "
+                f"{', '.join(sorted(self.options))}"
+            )
+
 
 Given = TypeVar("Given")
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.samples.splits.checks import check_keys
-from fedmoments.samples.splits.draws import shuffle
+from fedmoments.samples.splits.draws import check_keys, shuffle
 from fedmoments.samples.splits.split import DROPPED
 
 __all__ = ["Cells", "Groups", "deal", "group"]

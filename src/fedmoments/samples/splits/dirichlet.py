@@ -13,9 +13,17 @@ Fed3R reads it, one class a client: see :func:`~fedmoments.samples.classes_per_c
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmoments.samples.splits.checks import check_alpha, check_count
 from fedmoments.samples.splits.deal import Cells, Groups, deal, group
-from fedmoments.samples.splits.draws import Seed, apportion, generator, log_dirichlet, multinomial, shuffle
+from fedmoments.samples.splits.draws import (
+    Seed,
+    apportion,
+    check_alpha,
+    check_count,
+    generator,
+    log_dirichlet,
+    multinomial,
+    shuffle,
+)
 from fedmoments.samples.splits.pathological import classes_per_client
 from fedmoments.samples.splits.scheme import Request, Scheme, alpha
 from fedmoments.samples.splits.split import Split

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.extras import require
-from fedmoments.samples.splits.checks import check_count, check_keys
-from fedmoments.samples.splits.draws import Seed, generator, shuffle
+from fedmoments.samples.splits.draws import Seed, check_count, check_keys, generator, shuffle
 from fedmoments.samples.splits.scheme import Parameter, Request, Scheme
 from fedmoments.samples.splits.split import DROPPED, Split
 

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedmoments.samples.splits.checks import check_count
 from fedmoments.samples.splits.deal import Cells, deal, group
-from fedmoments.samples.splits.draws import Seed, even_sizes, generator
+from fedmoments.samples.splits.draws import Seed, check_count, even_sizes, generator
 from fedmoments.samples.splits.scheme import Request, Scheme, count
 from fedmoments.samples.splits.split import Split
 

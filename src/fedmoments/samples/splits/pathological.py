@@ -4,9 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
-from fedmoments.samples.splits.checks import check_count
 from fedmoments.samples.splits.deal import Cells, deal, group
-from fedmoments.samples.splits.draws import Seed, even_sizes, generator, shuffle
+from fedmoments.samples.splits.draws import Seed, check_count, even_sizes, generator, shuffle
 from fedmoments.samples.splits.scheme import Request, Scheme, count
 from fedmoments.samples.splits.split import Split
 

@@ -6,8 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
-from fedmoments.samples.splits.checks import check_alpha, check_count
-from fedmoments.samples.splits.draws import Seed, apportion, even_sizes, generator, log_dirichlet, shuffle
+from fedmoments.samples.splits.draws import (
+    Seed,
+    apportion,
+    check_alpha,
+    check_count,
+    even_sizes,
+    generator,
+    log_dirichlet,
+    shuffle,
+)
 from fedmoments.samples.splits.scheme import Parameter, Request, Scheme, alpha, count
 from fedmoments.samples.splits.split import Split
 

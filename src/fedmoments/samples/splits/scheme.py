@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.errors import InputError
-from fedmoments.samples.splits.checks import check_alpha, check_count, check_keys
-from fedmoments.samples.splits.draws import Seed
+from fedmoments.samples.splits.draws import Seed, check_alpha, check_count, check_keys
 from fedmoments.samples.splits.split import Split
 from fedmoments.samples.splits.together import kept_together
 

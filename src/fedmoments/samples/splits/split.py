@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from fedmoments.errors import FileFormatError, InputError, reading
-from fedmoments.samples.splits.split_file import Header, read_split, write_split
+from fedmoments.files import Header, read_tensors, write_tensors
 
-__all__ = ["DROPPED", "Split", "client_name"]
+__all__ = ["DROPPED", "Header", "Split", "client_name", "read_split", "write_split"]
 
 DROPPED = -1
 """The client of a sample that a scheme leaves out."""
@@ -269,3 +269,34 @@ def client_name(number: int, n_clients: int) -> str:
     ('client-0007', 'client-00007')
     """
     return f"client-{number:0{max(4, len(str(n_clients - 1)))}d}"
+
+
+def write_split(path: Path, clients: NDArray[np.int64], header: Header) -> None:
+    """Write an assignment, (n,), and its header; the file appears whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_split(Path(folder, "split"), np.array([0, 1, 1]), {"n_clients": 2})
+    ...     clients, header = read_split(Path(folder, "split"))
+    >>> clients.tolist(), header
+    ([0, 1, 1], {'n_clients': 2})
+    """
+    write_tensors(path, "split", {"clients": clients.astype(np.int64, copy=False)}, header)
+
+
+def read_split(path: Path) -> tuple[NDArray[np.int64], Header]:
+    """Read what `write_split` wrote: the assignment, (n,), and the header.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is damaged, or is something else.
+    """
+    tensors, header = read_tensors(path, "split")
+    clients = tensors.get("clients")
+    if len(tensors) != 1 or clients is None or clients.dtype != np.int64 or clients.ndim != 1:
+        held = {name: f"{array.dtype}{array.shape}" for name, array in tensors.items()}
+        raise FileFormatError(f"{path}: a split holds one tensor 'clients', int64 of shape (n,), but this file {held}")
+    return clients, header

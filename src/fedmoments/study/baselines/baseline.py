@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.classifier import Classifier
-from fedmoments.core.heads.preset import Preset, made, preset_of
+from fedmoments.core.heads.registry import Preset, made, preset_of
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.registry import Registry, scan
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedmoments.core.heads import Head, head_names, make_head, presets
 from fedmoments.core.heads.choosing import labelled
-from fedmoments.core.heads.preset import label_of
+from fedmoments.core.heads.registry import label_of
 from fedmoments.core.linalg import blocks
 from fedmoments.core.maps import FeatureMap
 from fedmoments.errors import InputError, UnknownNameError
