@@ -11,13 +11,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from filelock import FileLock
 from tests.waiting import HANG
 
+from fedmoments.cli.app import app
 from fedmoments.federation.store import FederationStore
 from fedmoments.registry import Registry
 
@@ -134,6 +137,50 @@ def test_shell_scripts_of_the_documentation_run(page: Path, tmp_path: Path) -> N
         for party in ("clinic", "lab"):
             lines = (tmp_path / party / "record.jsonl").read_text("utf-8").splitlines()
             assert {json.loads(line)["event"] for line in lines} >= {"sent", "acknowledged", "evaluated"}, said
+
+
+def typed_commands(page: Path) -> Iterator[str]:
+    """Yield every command that a page shows, in blocks of any kind and in sentences."""
+    text = page.read_text()
+    for kind, block in BLOCK.findall(text):
+        for line in () if kind in ("python", "py") else block.replace("\\\n", " ").splitlines():
+            if found := re.search(r"(?<![\w./-])fedmoments (?=[a-z]+ [^1])", line):
+                yield line[found.start() :].split("  #")[0]
+    for found in re.finditer(r"`(fedmoments (?!contribution 1)[^`]+)`", BLOCK.sub("", text)):
+        yield " ".join(found[1].split())
+
+
+def misspelled(line: str) -> list[str]:
+    """Return the words of a command that the command line does not take: a command or options."""
+    words = re.sub(r"[|>&].*", "", line.replace("…", " ")).split()[1:]
+    command: click.Command = app
+    while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+        named_so = command.get_command(click.Context(command), words.pop(0))
+        if named_so is None:
+            return [line]
+        command = named_so
+    if isinstance(command, click.Group):
+        return []
+    taken = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    given = [word.split("=")[0].rstrip(",.:;)") for word in words if re.match(r"--?[a-z]", word)]
+    return [name for name in given if name not in taken | {"--help", "-h"}]
+
+
+def test_commands_that_pages_show_have_the_options_that_they_name() -> None:
+    """Blocks for two machines, and sentences, are not run: their commands are read as the command line reads them."""
+    shown = [(named(page), line) for page in PAGES for line in typed_commands(page)]
+    assert len(shown) > 200
+    assert not [(page, line, wrong) for page, line in shown if (wrong := misspelled(line))]
+    assert misspelled("fedmoments simulate x.npz --head auto --seeds 2") == ["--head"]
+    assert misspelled("fedmoments simulat x.npz")
+
+
+def test_settings_that_pages_show_can_be_read() -> None:
+    for page in PAGES:
+        for text in blocks(page, "toml"):
+            assert tomllib.loads(text), named(page)
+        for text in blocks(page, "json"):
+            assert json.loads(text), named(page)
 
 
 def test_the_documentation_has_examples_to_run() -> None:
