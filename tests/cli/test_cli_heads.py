@@ -89,8 +89,8 @@ def test_the_price_is_that_of_the_list(run: Any) -> None:
         found = json.loads(run("heads", name, *size).stdout)
         assert {key: found[key] for key in listed[name]} == listed[name]
         assert found["classes"] == 10
-    assert "clients are kept apart" in run("heads", "fedcof").stdout
-    assert "clients are kept apart" not in run("heads", "fed3r").stdout
+    assert "the server keeps clients apart" in run("heads", "fedcof").stdout
+    assert "the server keeps clients apart" not in run("heads", "fed3r").stdout
     assert "C·d + d(d+1)/2 floats, 10.9 kB for d = 64, C = 10" in run("heads", "fed3r", *size[:-1]).stdout
 
 
@@ -110,7 +110,7 @@ def test_unknown_names_are_answered_with_the_known(run: Any) -> None:
 
 
 def test_the_list_says_how_to_ask_for_one(run: Any) -> None:
-    assert run("heads").stdout.endswith("\n\nfedmoments heads NAME explains one and its hyper-parameters\n")
+    assert run("heads").stdout.endswith("\n\n'fedmoments heads NAME' explains one and its hyper-parameters\n")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.options import Json, example
-from fedmoments.cli.output import print_json, print_line, print_table, readable_bytes
+from fedmoments.cli.output import plural, print_json, print_line, print_table, readable_bytes
 from fedmoments.core.heads.parameters import meanings_of, raw_meaning
 from fedmoments.errors import UnknownNameError
 
@@ -157,35 +157,38 @@ def heads(
 def _list(dim: int, classes: int, *, json: bool) -> None:
     from fedmoments.core.heads import head_names
     from fedmoments.core.heads.registry import TARGET_HEADS
+    from fedmoments.core.observations import plain_moments
 
     rows = [_describe(name, dim, classes) for name in head_names()]
     others, baselines = [_describe(name, dim + 1, 1) for name in TARGET_HEADS], _baselines()
     if json:
         print_json({"dim": dim, "classes": classes, "heads": rows, "targets": others, "baselines": baselines})
         return
-    print_line(f"One client, d = {dim}, C = {classes} classes held, 4 bytes a number, symmetric matrices packed.")
+    print_line("Start with 'auto'. To compare with a paper, use the head of its name.")
+    print_line(
+        f"Bytes are those of one client with d = {dim} feature dimensions and {plural(classes, 'class')} (--dim, "
+        "--classes)."
+    )
     print_line()
-    columns = ["head", "up", "sends", "floats", "what it is", "paper"]
-    table = [
-        [r["name"], readable_bytes(r["bytes"]), ", ".join(r["moments"]), r["formula"], r["summary"], r["paper"]]
-        for r in rows
-    ]
-    print_table(columns, table, right=["up"])
+    columns = ["head", "bytes per client", "each client sends", "what it is", "paper"]
+    table = [[r["name"], readable_bytes(r["bytes"]), plain_moments(r["sends"]), r["summary"], r["paper"]] for r in rows]
+    print_table(columns, table, right=columns[1:2])
     print_line()
-    print_line("Counts, one whole number a class, go with everything and are not priced.")
-    print_line("fed3r-rf measures behind a random Fourier map: its d is the number of random features.")
+    print_line(
+        "Bytes leave out the counts, one whole number per class. fed3r-rf sends random features, 5,000 by default."
+    )
     print_line()
-    print_line("Heads for targets that are not classes, one target priced (measure --targets, fit, evaluate):")
+    print_line("Heads that predict numbers or several labels; bytes for one target (measure --targets, fit, evaluate):")
     print_line()
-    targets = [[r["name"], readable_bytes(r["bytes"]), "gram of features and targets", r["summary"]] for r in others]
-    print_table(["head", "up", "sends", "what it is"], targets, right=["up"])
+    targets = [[r["name"], readable_bytes(r["bytes"]), "one matrix", r["summary"]] for r in others]
+    print_table(columns[:4], targets, right=columns[1:2])
     print_line()
-    print_line("Baselines, for comparison, in simulations only: what their clients send does not add up.")
+    print_line("Baselines, for comparison in simulations; what their clients send cannot be added up:")
     print_line()
     compared = [[b["name"], b["sends"], b["summary"], b["paper"]] for b in baselines]
-    print_table(["baseline", "sends", "what it is", "paper"], compared)
+    print_table(["baseline", "each client sends", "what it is", "paper"], compared)
     print_line()
-    print_line("fedmoments heads NAME explains one and its hyper-parameters")
+    print_line("'fedmoments heads NAME' explains one and its hyper-parameters")
 
 
 def _describe_baseline(name: str) -> dict[str, Any]:
@@ -212,16 +215,19 @@ def _explain(name: str, dim: int, classes: int, *, json: bool) -> None:
         return
     print_line(f"{name}{' (baseline)' if baseline else ''}: {description['summary']}")
     print_line(f"from: {description['paper']}")
-    print_line(f"a client sends: {description['sends'] if baseline else _priced(description, classes)}")
+    print_line(f"each client sends: {description['sends'] if baseline else _priced(description, classes)}")
     print_line()
     print_hyper(rows, options)
 
 
 def _priced(description: dict[str, Any], classes: int) -> str:
     """Return what a client sends for a head, and how much that is."""
+    from fedmoments.core.observations import plain_moments
+
     floats, size = f"{description['formula']} floats", readable_bytes(description["bytes"])
-    apart = "; clients are kept apart" if description["keeps_clients_apart"] else ""
-    return f"{description['sends']} ({floats}, {size} for d = {description['dim']}, C = {classes}{apart})"
+    apart = "; the server keeps clients apart" if description["keeps_clients_apart"] else ""
+    sends, price = description["sends"], f"{size} for d = {description['dim']}, C = {classes}"
+    return f"{plain_moments(sends)} ({sends}: {floats}, {price}{apart})"
 
 
 def _baselines() -> list[dict[str, Any]]:
