@@ -125,7 +125,7 @@ def test_other_safetensors_files_are_refused(tmp_path: Path, metadata: dict[str,
 def test_a_header_that_claims_to_be_huge_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes((2**62).to_bytes(8, "little") + b"{}")
-    with pytest.raises(FileFormatError, match="not a sound fedmoments file"):
+    with pytest.raises(FileFormatError, match="not a valid fedmoments file"):
         read_tensors(path, "thing")
 
 

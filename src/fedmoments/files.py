@@ -108,9 +108,9 @@ def unpack_tensors(data: bytes, kind: str, whose: str) -> tuple[Tensors, Header]
     try:
         tensors: Tensors = load(data)
     except (SafetensorError, KeyError) as error:
-        raise FileFormatError(f"{whose} is not sound ({error}): {_ADVICE}") from error
+        raise FileFormatError(f"{whose} is not valid ({error}): {_ADVICE}") from error
     length = int.from_bytes(data[:8], "little")  # safetensors has checked it
-    with reading(f"{whose} is not sound"):
+    with reading(f"{whose} is not valid"):
         text = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(_KEY)
     if text is None:
         raise FileFormatError(f"{whose} holds tensors, but fedmoments did not write it")
@@ -135,14 +135,14 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, Head
             envelope = _envelope(path, text, kind)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except SafetensorError as error:
-        raise FileFormatError(f"{path} is not a sound fedmoments file ({error}): {_ADVICE}") from error
+        raise FileFormatError(f"{path} is not a valid fedmoments file ({error}): {_ADVICE}") from error
     return tensors, _checked_header(path, tensors, envelope)
 
 
 def _checked_header(path: str | os.PathLike[str], tensors: Tensors, envelope: Header) -> Header:
     """Return the header, once the checksum matches."""
     header: Header = envelope["header"]
-    with reading(f"{path} is not sound"):
+    with reading(f"{path} is not valid"):
         checksum = _checksum(tensors, header)
     if envelope.get("checksum") != checksum:
         raise FileFormatError(f"{path} is damaged: its checksum does not match what it holds: {_ADVICE}")

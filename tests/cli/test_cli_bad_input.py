@@ -236,7 +236,7 @@ def test_corrupted_files_are_refused(refuse: Any, made: str, workshop: Path, fil
     (workshop / "flipped").write_bytes(data)
     (workshop / "short").write_bytes(data[:-20])
     (workshop / "text").write_text("no file of ours")
-    for bad, words in (("flipped", "checksum does not match"), ("short", "not a sound"), ("text", "not a sound")):
+    for bad, words in (("flipped", "checksum does not match"), ("short", "not a valid"), ("text", "not a valid")):
         assert words in refuse("inspect", bad)
         if file == "a.stats":
             assert words in refuse("fit", bad, "--head", "gh-lda", "--out", "out.file")

@@ -221,8 +221,8 @@ def test_simulate_again_keeps_what_was_found(run: Any, features: str) -> None:
 @pytest.mark.parametrize(
     ("after", "arguments", "told"),
     [
-        (3, ["--out", "r"], "interrupted; 3 results are kept in r, the same command goes on from there\n"),
-        (1, ["--out", "r"], "interrupted; 1 result is kept in r, the same command goes on from there\n"),
+        (3, ["--out", "r"], "interrupted; 3 results are kept in r, the same command continues from there\n"),
+        (1, ["--out", "r"], "interrupted; 1 result is kept in r, the same command continues from there\n"),
         (0, ["--out", "r"], "interrupted; no result is kept in r yet\n"),
         (3, [], "interrupted\n"),
     ],

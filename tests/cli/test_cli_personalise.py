@@ -191,7 +191,7 @@ def test_clients_are_tested_on_what_they_hold_out(run: Any, features: str) -> No
         (["--model", "all.stats", "-o", "p", "--heads", "fedcof"], "client means"),
         (["--model", "cosine", "-o", "p", "--beta", "auto"], "does not hold class means"),
         (["--model", "cosine", "-o", "p", "--heads", "fedncm"], "not fitted again"),
-        (["--model", "runs/demo/digits.npz", "-o", "p"], "not a sound fedmoments file"),
+        (["--model", "runs/demo/digits.npz", "-o", "p"], "not a valid fedmoments file"),
         (["--model", "halves", "-o", "p"], "holds 'split'"),
         (["--beta", "auto,often"], "'often' arrived"),
         (["--held-out", "1"], "above 0 and below 1"),

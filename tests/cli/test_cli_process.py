@@ -117,7 +117,7 @@ def test_an_interrupted_run_exits_with_130_and_says_what_is_kept(workshop: Path,
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=HANG)
     kept = found.read_bytes().count(b"\n")
-    told = f"interrupted; {kept} results are kept in out, the same command goes on from there\n"
+    told = f"interrupted; {kept} results are kept in out, the same command continues from there\n"
     told = told.replace("1 results are", "1 result is") if kept == 1 else told
     assert (process.returncode, stdout, without_progress(stderr)) == (130, "", told)
     assert [path.name for path in (workshop / "out").iterdir()] == ["progress.jsonl"]

@@ -88,7 +88,7 @@ def test_a_classifier_whose_arrays_do_not_fit_is_refused_when_it_is_read() -> No
 def test_statistics_of_more_classes_than_there_is_memory_are_refused(classes: object) -> None:
     tensors, header = unpack_tensors(SAVED, "statistics", "it")
     data = pack_tensors("statistics", tensors, {**header, "n_classes": classes})
-    with pytest.raises(FileFormatError, match="sound statistics"):
+    with pytest.raises(FileFormatError, match="valid statistics"):
         unpack_statistics(data, "the file")
     assert pack_statistics(unpack_statistics(SAVED, "it"))
 

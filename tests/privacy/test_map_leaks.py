@@ -55,7 +55,10 @@ def test_five_samples_come_back_from_fourier_sums_that_no_default_policy_lets_ou
     errors = [np.abs(found - x).max(axis=1).min() for x in X]
     assert max(errors) < 1e-6  # the attack: every sample, exactly, though min_count is 5
     terms = terms_behind(FOURIER, 40)
-    with pytest.raises(PolicyError, match="maps: asked is random_fourier: 4 → 40 columns, not linear, allowed are"):
+    refusal = "maps: the server asks for random_fourier: 4 → 40 columns, not linear, allowed are"
+    with pytest.raises(PolicyError, match=refusal):
+        PolicyError, match="maps: the server asks for random_fourier: 4 → 40 columns, not linear, allowed are"
+    ):
         ClientPolicy().require(terms)
     with pytest.raises(PolicyError, match="maps"):
         ClientPolicy(maps="linear").require(terms)

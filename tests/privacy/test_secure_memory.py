@@ -148,7 +148,7 @@ def test_a_memory_that_cannot_be_written_lets_nothing_leave(tmp_path: Path) -> N
         blocker = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         helper._memory._database.connection.execute("PRAGMA busy_timeout=1")
-        with pytest.raises(LedgerError, match="nothing may leave"):
+        with pytest.raises(LedgerError, match="nothing may be sent"):
             helper.sum(shop.request("abc"))
         blocker.execute("ROLLBACK")
         blocker.close()

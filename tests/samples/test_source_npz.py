@@ -99,7 +99,7 @@ def test_damaged_archives_and_pickles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="pickled"):
         load_data(save(tmp_path, x_train=X, y_train=np.array([{}] * 8, dtype=object)))
     (tmp_path / "g.npz").write_bytes(b"nothing")
-    with pytest.raises(FileFormatError, match=r"must be a sound \.npz archive"):
+    with pytest.raises(FileFormatError, match=r"must be a valid \.npz archive"):
         load_data(str(tmp_path / "g.npz"))
     with pytest.raises(InputError, match="no such file"):
         load_data("npz:nowhere.npz")

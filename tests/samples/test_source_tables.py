@@ -137,7 +137,7 @@ def test_damaged_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"text,label\n\xff\xfe,a\n")
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "twice.csv").write_bytes(b"text,label,text\na,b,c\n")
-    with pytest.raises(FileFormatError, match="not a sound Parquet file"):
+    with pytest.raises(FileFormatError, match="not a valid Parquet file"):
         load_data(f"parquet:{tmp_path}/t.parquet")
     with pytest.raises(FileFormatError, match="not in UTF-8"):
         load_data(f"csv:{tmp_path}/t.csv")

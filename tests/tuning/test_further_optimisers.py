@@ -184,7 +184,7 @@ def test_what_does_not_belong_is_refused() -> None:
         make_optimiser(TuningPlan(optimiser="mimelite"), SIZES).step(1, now, [Update("a", 5, 1, 0.1, now)])
     with pytest.raises(InputError, match="client a sent no gradient of its samples, which mime needs"):
         make_optimiser(TuningPlan(optimiser="mime"), SIZES).informed(now, [Update("a", 5, 0, 0.1, {})])
-    with pytest.raises(InputError, match="no client told its gradient"):
+    with pytest.raises(InputError, match="no client sent its gradient"):
         make_optimiser(TuningPlan(optimiser="mime"), SIZES).informed(now, [])
     with pytest.raises(InputError, match="'fedavg' has one exchange a round"):
         make_optimiser(TuningPlan(), SIZES).informed(now, [])

@@ -48,7 +48,7 @@ def fitted(case: str) -> Classifier:
 def test_a_mixture_is_refused_with_the_reason(name: str) -> None:
     moved = {client: (X + 9.0 * place, y) for place, (client, (X, y)) in enumerate(PARTS.items())}
     head = fm.fit(name, moved, n_classes=CLASSES)
-    with pytest.raises(InputError, match="is of kind 'mixture', which has no one set of weights to go on from"):
+    with pytest.raises(InputError, match="is of kind 'mixture', which has no single set of weights to continue from"):
         start_from(head, name)
 
 

@@ -50,7 +50,7 @@ def _kind(path: Path) -> str:
         with safe_open(path, framework="numpy") as file:
             envelope = json_module.loads((file.metadata() or {}).get("fedmoments", "null"))
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not a sound fedmoments file ({error})") from error
+        raise FileFormatError(f"{path} is not a valid fedmoments file ({error})") from error
     if not isinstance(envelope, dict):
         raise FileFormatError(f"{path} is a safetensors file, but fedmoments did not write it")
     return str(envelope.get("kind"))

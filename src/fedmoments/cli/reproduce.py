@@ -162,7 +162,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print_note("interrupted; what was measured is kept, the same command goes on from there")
+        print_note("interrupted; what was measured is kept, the same command continues from there")
         raise
 
 

@@ -116,4 +116,4 @@ def _interrupted(out: Path | None) -> str:
     if not kept:
         return f"interrupted; no result is kept in {out} yet"
     verb = "is" if kept == 1 else "are"
-    return f"interrupted; {plural(kept, 'result')} {verb} kept in {out}, the same command goes on from there"
+    return f"interrupted; {plural(kept, 'result')} {verb} kept in {out}, the same command continues from there"

@@ -246,7 +246,7 @@ def tune(
                 callbacks=trackers,
             )
     except KeyboardInterrupt:
-        kept = f"what was tuned is kept in {out}, the same command goes on from there" if out else "nothing is kept"
+        kept = f"what was tuned is kept in {out}, the same command continues from there" if out else "nothing is kept"
         print_note(f"interrupted; {kept}")
         raise
     if json:

@@ -248,7 +248,7 @@ def _totals(table: TableMap, stats: Statistics) -> tuple[FloatArray, FloatArray,
             "let it serve the head gh-nb"
         )
     if not stats.n_samples:
-        raise NotEnoughDataError("the first exchange holds no sample: centers and scales cannot be told")
+        raise NotEnoughDataError("the first exchange holds no sample: centers and scales are unknown")
     return np.asarray(stats.sums.sum(axis=0), np.float64), np.asarray(squares, np.float64), stats.n_samples
 
 

@@ -131,7 +131,7 @@ def drift_since(store: FederationStore, moment_in_time: datetime) -> list[Drift]
     for client, part in store.contributions():
         parts[times[client] >= moment_in_time].append(part.to_float())
     if not parts[0] or not parts[1]:
-        raise NotEnoughDataError(f"contributions before and since {moment_in_time} are needed to tell a drift")
+        raise NotEnoughDataError(f"contributions before and since {moment_in_time} are needed to measure a drift")
     old, new = (Statistics.merge(some) for some in parts)
     return sorted(_drifts(store.terms.classes, old, new), key=lambda drift: -drift.distance)
 

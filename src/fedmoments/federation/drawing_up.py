@@ -164,7 +164,7 @@ def _check_amendable(terms: Terms, classes: Sequence[str], key: IdentityKey) -> 
     if not mode.takes_classes:
         raise PrivacyError(
             f"under {mode.title}{' with noise' if mode.noise.is_on else ''} every class has its place in the sums from "
-            "the start, and sums before and after would show who holds a new one: found a new federation"
+            "the start, and sums before and after would show who holds a new one: create a new federation"
         )
     if key.public.hex != terms.server:
         raise InputError("terms are amended by the server whose key they name, but these name another key or none")
@@ -172,7 +172,7 @@ def _check_amendable(terms: Terms, classes: Sequence[str], key: IdentityKey) -> 
     if again or not classes:
         raise InputError(f"say which classes are new: {', '.join(again) or 'none'} cannot be added")
     if len(terms.amended) >= MOST_AMENDMENTS:
-        raise InputError(f"terms are amended at most {MOST_AMENDMENTS} times: found a new federation")
+        raise InputError(f"terms are amended at most {MOST_AMENDMENTS} times: create a new federation")
 
 
 def usual_heads(privacy: Agreed, *, means_per_client: int = 1, rows: str = "int64") -> tuple[str, ...]:

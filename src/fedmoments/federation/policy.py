@@ -109,12 +109,12 @@ class ClientPolicy(PolicyRules):
         """Return why samples may not be measured behind the terms' feature map."""
         behind, allowed = terms.map_outline, MAPS.index(self.maps)
         if self.maps == "linear" and not behind.is_linear:
-            return [f"maps: asked is {behind.text}, allowed are linear maps that do not expand"]
+            return [f"maps: the server asks for {behind.text}, allowed are linear maps that do not expand"]
         if allowed <= MAPS.index("narrow") and behind.expands:
             why = (
                 "sums of few samples behind one that does can be solved for the samples (maps = scaled withholds those)"
             )
-            return [f"maps: asked is {behind.text}, allowed are maps that do not expand: {why}"]
+            return [f"maps: the server asks for {behind.text}, allowed are maps that do not expand: {why}"]
         return []
 
     def least_of_class(self, behind: MapOutline | None, moments: Collection[str]) -> int:
@@ -244,13 +244,13 @@ class ClientPolicy(PolicyRules):
         broken = []
         if TUNING.index(stage) > TUNING.index(self.tuning):
             broken.append(
-                f"tuning: asked is {stage}, allowed is {self.tuning}; updates reveal more than moments, so whoever "
-                f'wants it says so: fedmoments client … --allow-tuning {stage}, or tuning = "{stage}" under [policy]'
+                f"tuning: the server asks for {stage}, allowed is {self.tuning}; updates reveal more than moments, "
+                f'so they need your consent: fedmoments client … --allow-tuning {stage}, or tuning = "{stage}" under [policy]'
             )
         if self.max_rounds is not None and rounds > self.max_rounds:
             broken.append(f"max_rounds: it would be round {rounds}, allowed are {self.max_rounds}")
         if self.obfuscate is not None:
-            broken.append("obfuscate: counts are to be blurred, but tuning tells the exact number of samples")
+            broken.append("obfuscate: counts are to be blurred, but tuning reveals the exact number of samples")
         if broken:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for what this client's policy forbids: {'; '.join(broken)}; "
@@ -279,7 +279,7 @@ class ClientPolicy(PolicyRules):
         if sums > 2 * rounds + 3:
             raise PolicyError(
                 f"the federation '{terms.name}' asks for more sums of losses than {rounds} rounds need "
-                f"({2 * rounds + 3}), and this client's policy allows no more rounds (max_rounds): nothing was told"
+                f"({2 * rounds + 3}), and this client's policy allows no more rounds (max_rounds): nothing was sent"
             )
 
     def require_size(self, n_bytes: int) -> None:

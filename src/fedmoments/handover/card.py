@@ -99,7 +99,7 @@ def _version_facts(classifier: Classifier) -> dict[str, str]:
 
 def _licence(name: str) -> str:
     entry = next((found for found in encoders().values() if found.name.rstrip(":") == name.partition(":")[0]), None)
-    return entry.licence if entry is not None and entry.licence else "unknown: ask whoever gave it to you"
+    return entry.licence if entry is not None and entry.licence else "unknown: ask the people who gave it to you"
 
 
 def _classes(classifier: Classifier) -> str:

@@ -48,7 +48,7 @@ def read_npz(path: str | os.PathLike[str], known: Collection[str]) -> tuple[dict
     Raises
     ------
     FileFormatError
-        When the file is not a sound archive, or an array in it is damaged or pickled.
+        When the file is not a valid archive, or an array in it is damaged or pickled.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def read_npz(path: str | os.PathLike[str], known: Collection[str]) -> tuple[dict
     """
     with open(path, "rb") as file:  # noqa: PTH123 - any path-like
         if not zipfile.is_zipfile(file):
-            raise FileFormatError(f"{path} is not a features file: it must be a sound .npz archive, as np.savez writes")
+            raise FileFormatError(f"{path} is not a features file: it must be a valid .npz archive, as np.savez writes")
     try:
         archive = np.load(path, allow_pickle=False)
     except Exception as error:  # a damaged file breaks numpy's parser in any way: SyntaxError, TokenError, MemoryError

@@ -100,7 +100,7 @@ class ClientSettings(Running, SampleSource, FromFile):
         group="Data",
     )
     ignore_unknown: bool = option(False, "Leave out classes that the federation does not have.", group="Data")
-    policy: Mapping[str, Any] = option({}, "What may leave.", group="Privacy")
+    policy: Mapping[str, Any] = option({}, "What may be sent.", group="Privacy")
 
     @property
     def files(self) -> list[Path]:

@@ -107,7 +107,7 @@ class PolicyRules:
     min_count: int = _rule(5, "Withhold classes with fewer samples; 1 sends every class.", metavar="N", common=9)
     max_per_class: int | None = _rule(None, "Measure at most this many samples per class, the first ones.", metavar="N")
     max_bytes: int | None = _rule(None, "Send no contribution with more bytes.", metavar="BYTES")
-    moments: tuple[str, ...] | None = _rule(None, "Allow only these moments to leave.", "--allow", metavar="MOMENT,…")
+    moments: tuple[str, ...] | None = _rule(None, "Allow only these moments to be sent.", "--allow", metavar="MOMENT,…")
     max_means: int | None = _rule(None, "Allow at most this many means per class.", metavar="N")
     report_withheld: bool = _rule(True, "Tell the server how many classes and samples were withheld.")
     small_classes: str = _rule(

@@ -268,7 +268,7 @@ class TuningSettings(_Rounds):
 
     def __post_init__(self) -> None:
         if not self.out:
-            raise InputError("tuning needs a folder for its results (out): a run that is stopped goes on from there")
+            raise InputError("tuning needs a folder for its results (out): a stopped run continues from there")
         if self.tuning_plan.has_grid:
             raise InputError(
                 "a deployment trains with one learning rate, since every trial would be rounds of its clients: choose "

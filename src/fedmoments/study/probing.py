@@ -217,7 +217,7 @@ def _softmax_accuracy(softmax: Classifier, after: Features) -> float | None:
     """Return the accuracy of the head that was trained, refusing one of other classes or dimensions."""
     if softmax.n_classes != after.n_classes:
         raise InputError(
-            f"the trained head tells {softmax.n_classes} classes apart, but the data have {after.n_classes}: was it "
+            f"the trained head separates {softmax.n_classes} classes, but the data have {after.n_classes}: was it "
             "trained on other data?"
         )
     numbers = tuple(str(label) for label in range(softmax.n_classes))

@@ -252,7 +252,7 @@ def start_from(classifier: Classifier, name: str, temperature: float | None = No
     if not isinstance(classifier, (LinearClassifier, *_CURVED)):
         raise InputError(
             f"tuning starts from a classifier that is linear, quadratic, diagonal or low-rank, but '{name}' is of kind "
-            f"'{classifier.kind}', which has no one set of weights to go on from"
+            f"'{classifier.kind}', which has no single set of weights to continue from"
         )
     return Start(name, classifier, default_temperature(classifier) if temperature is None else temperature)
 

@@ -118,7 +118,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
 def test_what_is_no_classifier_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match="not a sound fedmoments file"):
+    with pytest.raises(FileFormatError, match="not a valid fedmoments file"):
         load(path)
 
 

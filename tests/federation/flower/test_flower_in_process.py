@@ -174,15 +174,15 @@ def test_a_client_that_raises_is_named_and_the_round_goes_on(make: Made) -> None
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (content_of({"declined": [], "more": False}, b"no bundle at all"), "makes no sense"),
-        (content_of({"more": False}, pack_bundle([])), "makes no sense"),
-        (content_of({"declined": 3}, pack_bundle([])), "makes no sense"),
-        (RecordDict({}), "makes no sense"),
-        (content_of({"clients": [], "more": False, "declined": [{"client": "x"}]}, pack_bundle([])), "makes no sense"),
-        (content_of({"clients": {}, "more": False, "declined": []}, pack_bundle([])), "makes no sense"),
-        (content_of({"clients": [], "more": True, "declined": []}, pack_bundle([b""] * 5000)), "makes no sense"),
-        (RecordDict({"words": ConfigRecord({"json": "[" * 100_000})}), "makes no sense"),
-        (RecordDict({"words": ConfigRecord({"json": "{" + " " * 2**25 + "}"})}), "makes no sense"),
+        (content_of({"declined": [], "more": False}, b"no bundle at all"), "is invalid"),
+        (content_of({"more": False}, pack_bundle([])), "is invalid"),
+        (content_of({"declined": 3}, pack_bundle([])), "is invalid"),
+        (RecordDict({}), "is invalid"),
+        (content_of({"clients": [], "more": False, "declined": [{"client": "x"}]}, pack_bundle([])), "is invalid"),
+        (content_of({"clients": {}, "more": False, "declined": []}, pack_bundle([])), "is invalid"),
+        (content_of({"clients": [], "more": True, "declined": []}, pack_bundle([b""] * 5000)), "is invalid"),
+        (RecordDict({"words": ConfigRecord({"json": "[" * 100_000})}), "is invalid"),
+        (RecordDict({"words": ConfigRecord({"json": "{" + " " * 2**25 + "}"})}), "is invalid"),
     ],
 )
 def test_a_reply_without_sense_spoils_only_itself(make: Made, content: RecordDict, why: str) -> None:

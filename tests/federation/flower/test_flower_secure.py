@@ -349,7 +349,7 @@ def test_a_batch_leaves_as_a_whole_and_its_members_do_not_come_back(make: Made) 
     run(plan)
     with opened(plan) as store:
         [name] = store.status().batches
-        with pytest.raises(LedgerError, match=f"'{name}' of 12 clients.*The whole batch can leave"):
+        with pytest.raises(LedgerError, match=f"'{name}' of 12 clients.*The whole batch can be removed"):
             store.leave("client-0003")
         receipt = store.leave(name)
         assert store.leave(name) == receipt

@@ -81,7 +81,7 @@ def test_a_stage_allows_those_before_it(make: Made, allowed: str, stage: str) ->
     if TUNING.index(stage) <= TUNING.index(allowed):
         policy.require_tuning(terms, stage)
     else:
-        with pytest.raises(PolicyError, match=f"asked is {stage}, allowed is {allowed}"):
+        with pytest.raises(PolicyError, match=f"the server asks for {stage}, allowed is {allowed}"):
             policy.require_tuning(terms, stage)
 
 

@@ -95,5 +95,5 @@ def test_law_a_deployment_tunes_an_encoder_as_one_process_does(
 def test_consent_to_a_head_is_none_to_an_encoder(federation: LocalFederation, tmp_path: Path) -> None:
     own = ClientSettings.load(federation.shared_settings)
     federation.shared_settings.write_text(replace(own, policy={"min_count": 1, "tuning": "feat"}).to_toml())
-    with pytest.raises(DeploymentError, match="asked is ft, allowed is feat"):
+    with pytest.raises(DeploymentError, match="the server asks for ft, allowed is feat"):
         run(federation, settings_of(federation, tmp_path / "out", start="fedncm", plan={"stage": "ft", "rounds": 1}))

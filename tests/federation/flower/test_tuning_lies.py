@@ -114,9 +114,9 @@ def huge(arrays: Arrays, control: Any, header: Any) -> bytes:
         (header_with(loss=float("inf")), "loss of client client-0005"),
         (header_with(loss="low"), "loss of client client-0005"),
         (header_with(loss=10**400), "loss of client client-0005"),
-        (cut, "makes no sense"),
-        (pickled, "makes no sense"),
-        (huge, "makes no sense: a message must hold one array of at most"),
+        (cut, "is invalid"),
+        (pickled, "is invalid"),
+        (huge, "is invalid: a message must hold one array of at most"),
     ],
 )
 def test_a_malformed_update_is_refused_by_name_and_the_round_goes_on(

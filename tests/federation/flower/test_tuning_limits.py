@@ -72,7 +72,7 @@ def test_sums_of_losses_are_bounded_by_the_rounds_that_are_allowed(make: Made, t
     TuningNode(settings).temperature(task, [0.1, 1.0], ["client-0001"])
     with pytest.raises(PolicyError, match="more sums of losses than 1 rounds need"):
         TuningNode(settings).score(task, "test", ["client-0001"], other(5.0))
-    with pytest.raises(PolicyError, match="nothing was told"):
+    with pytest.raises(PolicyError, match="nothing was sent"):
         TuningNode(settings).temperature(task, [0.2, 1.0], ["client-0001"])
     elsewhere = replace(settings, partitions=(0, 1))
     assert TuningNode(elsewhere).score(task, "test", ["client-0001"], other(5.0)).samples

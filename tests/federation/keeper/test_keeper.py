@@ -128,7 +128,7 @@ def test_results_of_tests_are_signed_for_the_own_federation_alone(line: Line) ->
 
 def test_no_question_gets_the_key_out(settings: ClientSettings, line: Line) -> None:
     secret = load_identity(Path(settings.keys) / "clinic.identity").private_bytes()
-    with pytest.raises(InputError, match="leaves it never"):
+    with pytest.raises(InputError, match="never leaves it"):
         KeptIdentity(line, "clinic").private_bytes()
     for what in ("private", "private_bytes", "key", "", "../keys", "_key"):
         with pytest.raises(InputError):

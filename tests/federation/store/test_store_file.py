@@ -162,7 +162,7 @@ def test_a_damaged_snapshot_is_not_restored(federation: Any, store: FederationSt
         connection.execute("UPDATE totals SET data = zeroblob(length(data))")
         connection.commit()
     checksum_file.write_text(hashlib.sha256(snapshot.read_bytes()).hexdigest())
-    refused("does not hold a sound ledger: the running sum")
+    refused("does not hold a valid ledger: the running sum")
     checksum_file.unlink()
     refused("lacks its checksum")
     snapshot.unlink()

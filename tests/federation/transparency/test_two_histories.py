@@ -237,7 +237,7 @@ def test_the_first_key_that_is_believed_is_told_with_words(federation: Any, ledg
         outbox.pinned(client.pinned.federation, "b", client.pinned.key)
     line = (ledger.parent / "mine" / "record.jsonl").read_text()
     assert client.pinned.key in line
-    assert "the first one that it showed is believed" in line
+    assert "the first one that it showed is trusted" in line
     show(ledger, client, federation.data("c"))
     assert client.pinned is None  # said once
 

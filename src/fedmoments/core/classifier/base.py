@@ -109,7 +109,7 @@ class Classifier(ABC):
 
     def gradients(self, Z: Floats, labels: NDArray[np.int64]) -> Floats:  # noqa: ARG002 - for overriders
         """Return the gradient (n, d) of the score of class ``labels`` (n,) at mapped features Z (n, d)."""
-        raise InputError(f"a classifier of kind '{self.kind}' does not tell the gradient of its scores")
+        raise InputError(f"a classifier of kind '{self.kind}' has no gradient of its scores")
 
     # ---------------------------------------------------------------------------------------------- using it
 

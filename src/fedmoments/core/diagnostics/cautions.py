@@ -132,7 +132,7 @@ def _few_samples(findings: Findings) -> Caution | None:
     return Caution(
         "few-samples",
         f"{_classes(len(classes))} fewer samples than there are dimensions ({findings.dim:,}; the fewest: "
-        f"{counts[classes].min():,}): a covariance of one such class is singular, and QDA stands on shrinkage.",
+        f"{counts[classes].min():,}): a covariance of one such class is singular, and QDA depends on shrinkage.",
         "Prefer heads with one covariance for all classes (gh-lda, ridge) or that pool (gh-qda does), or fewer "
         "dimensions (a Fisher subspace, or measure --project).",
         *_listed(classes, counts[classes], least_first=True),

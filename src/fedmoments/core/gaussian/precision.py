@@ -165,7 +165,7 @@ def check_means(stats: Statistics, between: float) -> None:
     stats
         What was measured.
     between
-        Mean squared distance of class means from the global mean; where it is 0, nothing tells classes apart anyway.
+        Mean squared distance of class means from the global mean; where it is 0, classes cannot be separated anyway.
     """
     if stats.fixed_point is None or between <= 0.0:
         return
@@ -215,7 +215,7 @@ def warn_flat(stats: Statistics, deviation: float, rule: str = "the nearest clas
     """
     _warn(
         f"the samples of a class do not differ beyond rounding: a standard deviation below {deviation:.2g} cannot be "
-        f"told from 0 in {_form(stats)}. Without a spread inside classes, {rule}. If samples do differ, "
+        f"distinguished from 0 in {_form(stats)}. Without a spread inside classes, {rule}. If samples do differ, "
         f"{_remedy(stats)}"
     )
 
@@ -250,7 +250,7 @@ def warn_code(share: float) -> None:
 def warn_equal(stats: Statistics) -> None:
     """Warn that all samples of all classes are equal beyond rounding."""
     _warn(
-        f"all samples are equal beyond rounding in {_form(stats)}: nothing tells classes apart. If samples do differ, "
+        f"all samples are equal beyond rounding in {_form(stats)}: classes cannot be separated. If samples do differ, "
         f"{_remedy(stats)}"
     )
 

@@ -39,7 +39,7 @@ __all__ = [
 #: Why a head of a federation has no accuracy.
 UNTESTED = "no client evaluated it"
 #: Why one has none, though clients were asked.
-UNTOLD = "no client told a result: a client tells of no class with fewer test samples than its min_count"
+UNTOLD = "no client sent a result: clients send none for classes with fewer test samples than their min_count"
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def unpack_statistics(data: bytes, whose: str) -> Statistics:
 
 
 def _read(tensors: dict[str, NDArray[Any]], header: Header, whose: str) -> Statistics:
-    with reading(f"{whose} does not hold sound statistics"):
+    with reading(f"{whose} does not hold valid statistics"):
         spec, n_classes, dim, form = kind_of(header)
         arrays = {name: tensors[f"moment.{name}"] for name in spec.sent}
         index = [tensors[name] for name in ("classes", "class_counts", "row_labels", "row_counts")]

@@ -391,7 +391,7 @@ class Ledger:
                 "give leave() the contribution that it had joined with"
             )
         if slot not in self._digests:
-            raise LedgerError(f"client {client!r} joined for good, as it was requested, so that it cannot leave")
+            raise LedgerError(f"client {client!r} joined permanently, as requested, so it cannot leave")
         part = self._accepted(client, contribution, leaving=self._count_of(client))
         # what joined before classes were added has the digest of fewer
         sizes = (n for n in (*self._former, self.n_classes) if part.classes.max(initial=-1) < n)

@@ -124,7 +124,7 @@ class ScatterStream:
         if buffer is not None and buffer <= sketch_rows(capacity):
             raise InputError(
                 f"a buffer of {buffer} rows cannot be compressed to the {sketch_rows(capacity)} rows that a rank of "
-                f"{capacity} needs: give it more rows than that, or leave it out"
+                f"{capacity} needs: give it more rows than that, or omit it"
             )
         self.dim, self.capacity, self._fixed_buffer, self.by_class = dim, capacity, buffer, by_class
         self._classes, self._counts, self._means = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, dim))

@@ -30,7 +30,7 @@ def pack_shard(shard: Accumulator) -> bytes:
 def unpack_shard(data: bytes) -> Accumulator:
     """Return the accumulator that :func:`pack_shard` wrote, checked."""
     tensors, header = unpack_tensors(data, _KIND, "the shard")
-    with reading("the shard is not sound"):
+    with reading("the shard is not valid"):
         shard = _empty(header)
         shard.restore(tensors)
     return shard

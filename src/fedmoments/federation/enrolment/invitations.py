@@ -36,7 +36,7 @@ CREATE TABLE invitations (
 ) WITHOUT ROWID;
 """,
     version=1,
-    remedy="move it away and invite anew whoever has not enrolled yet",
+    remedy="move it away and invite those again who have not enrolled yet",
 )
 
 

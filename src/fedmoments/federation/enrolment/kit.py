@@ -192,7 +192,7 @@ def check_certificate(pem: str) -> None:
         try:
             count = 0 if len(pem) > MOST_CERTIFICATE else len(x509.load_pem_x509_certificates(pem.encode("ascii")))
         except Warning as warning:
-            raise InputError(f"its certificate is not sound: {warning}") from warning
+            raise InputError(f"its certificate is not valid: {warning}") from warning
     if count != 1:
         raise InputError("its certificate is not one certificate")
 

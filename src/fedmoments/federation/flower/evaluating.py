@@ -134,7 +134,7 @@ class EvaluationRound:
             except FedMomentsError as error:
                 answer = Failure(answer.node, EVALUATE, 0, str(error))
             except Exception as error:  # a node chooses what it sends: nothing of it may end the round
-                answer = Failure(answer.node, EVALUATE, 0, f"its evaluation makes no sense ({type(error).__name__})")
+                answer = Failure(answer.node, EVALUATE, 0, f"its evaluation is invalid ({type(error).__name__})")
             else:
                 return
         self._fail(answer.node, answer.reason, answer.code)

@@ -62,8 +62,8 @@ _POLL = 0.2
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _NOT_KEPT = (
-    "this system has no Landlock, so that files cannot be kept from processes of the same user: whoever got hold of "
-    "Flower's process could read the private key"
+    "this system has no Landlock, so files cannot be hidden from processes of the same user: an attacker in Flower's "
+    "process could read the private key"
 )
 
 

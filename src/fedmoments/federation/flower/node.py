@@ -294,7 +294,7 @@ class Node:
                 new = terms.classes[len(accepted.classes) :]
                 sentence = (
                     f"the server added classes to the terms: {', '.join(new[:10])}{' …' if len(new) > 10 else ''}. "
-                    f"This client goes on without them until --accept-terms {place}"
+                    f"This client continues without them until --accept-terms {place}"
                 )
                 self.outbox.sending("amended", terms, self.settings.name or "this node", sentence=sentence)
         return accepted

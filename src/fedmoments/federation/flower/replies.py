@@ -74,9 +74,9 @@ def read_contributed(content: RecordDict, *, most_bytes: int, most_items: int) -
         seen = int(fields.get("seen", 0))
         return Contributed(items, declined, len(refusals), last, fields["more"] is True, seen, held)
     except FedMomentsError as error:
-        raise InputError(f"its reply makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
+        raise InputError(f"its reply is invalid: {cleaned(error, MOST_SENTENCE)}") from error
     except Exception as error:  # a node chooses what it sends: nothing of it may end the round
-        raise InputError(f"its reply makes no sense ({type(error).__name__})") from error
+        raise InputError(f"its reply is invalid ({type(error).__name__})") from error
 
 
 def cleaned(value: object, most: int) -> str:

@@ -79,8 +79,8 @@ def second_report(
     """
     if version != 1:
         raise PolicyError(
-            f"client '{client}' was told other class means before, and answers one broadcast only: from several, the "
-            "server could tell classes apart that it may not"
+            f"client '{client}' was sent other class means before, and answers one broadcast only: from several, the "
+            "server could separate classes that it must not separate"
         )
     terms, broadcast = phase.terms, phase.broadcast
     data = make_report(

@@ -131,7 +131,7 @@ class GridEngine:
             return "it was not there when the run began, and can take part in the next"
         most = self._settings.max_client_samples
         if most and numbers.train > most:
-            return f"it says that it has {numbers.train} samples to train on, but at most {most} are believed"
+            return f"it says that it has {numbers.train} samples to train on, but at most {most} are accepted"
         before = None if self._roster is None else self._roster[client]
         if before is not None and before != numbers:
             return (
@@ -215,7 +215,7 @@ class GridEngine:
         """
         score = self._score("validation", arrays)
         if not score.samples and any(numbers.validation for numbers in self.roster.values()):
-            raise DeploymentError(f"no client told how the parameters do on its validation share. {self._reasons()}")
+            raise DeploymentError(f"no client reported results on its validation share. {self._reasons()}")
         return score
 
     def test(self, arrays: Arrays) -> Score | None:
@@ -249,7 +249,7 @@ class GridEngine:
         asks = {str(node): (node, {"temperatures": grid, "clients": names}) for node, names in members.items()}
         sums = self._ask_all(TEMPERATURE, asks, [], lambda _, content: read_sums(content, len(grid)))
         if len(sums) < len(asks):
-            raise DeploymentError(f"not all nodes told their cross-entropy. {self._reasons()}")
+            raise DeploymentError(f"not all nodes reported their cross-entropy. {self._reasons()}")
         return sum((sums[node] for node in asks), np.zeros(len(grid)))
 
     def state(self) -> Arrays:

@@ -145,7 +145,7 @@ def answered_sums(folder: str, federation: str, node: str) -> list[str]:
         return [str(digest) for digest in json.loads(path.read_text("utf-8"))] if path.exists() else []
     except (ValueError, TypeError) as error:
         raise FileFormatError(
-            f"{path} is not a list of requests ({error}): it says how much was told already"
+            f"{path} is not a list of requests ({error}): it records how much was answered already"
         ) from error
 
 

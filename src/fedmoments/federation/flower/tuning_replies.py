@@ -106,7 +106,7 @@ def read_greeting(content: RecordDict, task: Task, keys: Mapping[str, PublicKey]
     fields, _ = _read(lambda: read_content(content, most_bytes=0), "its greeting")
     listed, refusals = fields.get("clients"), fields.get("declined")
     if not isinstance(listed, list) or not isinstance(refusals, list) or len(listed) > len(keys):
-        raise InputError(f"its greeting makes no sense: it must list at most {len(keys)} clients, and who declined")
+        raise InputError(f"its greeting is invalid: it must list at most {len(keys)} clients, and who declined")
     clients: dict[str, Numbers] = {}
     declined = _read(lambda: [_declined(entry) for entry in refusals[:MOST_DECLINED]], "its greeting")
     for entry in listed:
@@ -191,7 +191,7 @@ def read_score(content: RecordDict, *, most: int | None) -> Score:
     samples: Any = fields.get("samples")
     correct: Any = fields.get("correct")
     if not (_is_count(samples) and _is_count(correct) and correct <= samples and samples <= 2**40):
-        raise InputError("its score makes no sense: samples and right ones must be whole numbers, 0 ≤ right ≤ samples")
+        raise InputError("its score is invalid: samples and right ones must be whole numbers, 0 ≤ right ≤ samples")
     if most is not None and samples not in (0, most):
         raise InputError(f"its score is over {samples} samples, but its clients said at first that they had {most}")
     return Score(samples, correct, _loss(fields.get("loss"), "a node", infinite=True))
@@ -211,9 +211,9 @@ def _read(make: Callable[[], T], what: str) -> T:
     try:
         return make()
     except FedMomentsError as error:
-        raise InputError(f"{what} makes no sense: {cleaned(error, MOST_SENTENCE)}") from error
+        raise InputError(f"{what} is invalid: {cleaned(error, MOST_SENTENCE)}") from error
     except Exception as error:  # a node chooses what it sends: nothing of it may end the round
-        raise InputError(f"{what} makes no sense ({type(error).__name__})") from error
+        raise InputError(f"{what} is invalid ({type(error).__name__})") from error
 
 
 def _require_signed(signature: Any, what: str, task: Task, key: PublicKey, payload: bytes) -> None:

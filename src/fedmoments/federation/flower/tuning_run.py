@@ -110,7 +110,7 @@ class RunFolder:
             digest, form = document.pop("start_digest"), document.pop("format")
             begun = Begun(**document, clients=clients, start_bytes=(self.path / "start.safetensors").read_bytes())
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise FileFormatError(f"{path} is not sound ({error}): delete {self.path} to start over") from error
+            raise FileFormatError(f"{path} is not valid ({error}): delete {self.path} to start over") from error
         if form != FORMAT or begun.start_digest != digest:
             raise FileFormatError(f"{self.path} was changed, or written by another version: delete it to start over")
         wanted = self.fresh(federation, b"").plan

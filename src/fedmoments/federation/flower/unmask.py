@@ -128,7 +128,7 @@ class RemoteHelper:
             if refused is not None:
                 texts = {name: cleaned(refused[name], 500) for name in ("client", "reason", "sentence")}
         except Exception as error:
-            raise DeploymentError(f"the helper's answer makes no sense ({type(error).__name__})") from error
+            raise DeploymentError(f"the helper's answer is invalid ({type(error).__name__})") from error
         if refused is not None:
             raise RefusedError(texts["reason"], texts["sentence"], texts["client"] or None)
         if forbidden is not None:

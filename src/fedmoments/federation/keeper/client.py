@@ -128,7 +128,7 @@ class KeptIdentity(IdentityKey):
 
     def private_bytes(self) -> bytes:
         """Raise: they are not here."""
-        raise InputError(f"the private key of client '{self._client}' is with its keeper, and leaves it never")
+        raise InputError(f"the private key of client '{self._client}' is with its keeper, and never leaves it")
 
     def sign(self, data: bytes) -> bytes:
         """Return the keeper's signature."""

@@ -27,7 +27,7 @@ _KIND = Kind(
     0x666D416E,
     _SCHEMA,
     remedy="restore it; without it nobody knows what was answered, so test nothing more (evaluate = false)",
-    unwritten="nothing was written down and nothing may leave",
+    unwritten="nothing was recorded, so nothing may be sent",
 )
 
 

@@ -175,7 +175,7 @@ def _behind_masks(changed: Mapping[int, int], terms: Terms, client: str) -> Poli
     error = PolicyError(
         f"client '{client}' has other samples than when it reported: under {terms.privacy.mode.title} its numbers are "
         "in a sum or wait for one, and the difference of two sums would show what changed at this client alone. "
-        "Withdraw while the report waits, let the whole batch be given up, or found a new federation"
+        "Withdraw while the report waits, let the whole batch be given up, or create a new federation"
     )
     together = f"one client changed, where {terms.privacy.batch} must together"
     error.add_note(f"samples that changed: {_named(changed, terms)}; {together}")

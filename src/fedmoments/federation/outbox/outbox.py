@@ -270,7 +270,7 @@ class Outbox(Kept):
     def pinned(self, federation: str, client: str, key: str) -> None:
         """Record that a server was believed by the first key that it showed: the terms named none."""
         sentence = (
-            f"the terms name no key for the server's log, so the first one that it showed is believed, {key}, and from "
+            f"the terms name no key for the server's log, so the first one that it showed is trusted, {key}, and from "
             "now on only that. Compare it with what others were shown ('fedmoments witness'), or ask its operator"
         )
         with self._database.writing():

@@ -160,7 +160,7 @@ def dissolve(connection: Connection, terms: Terms, name: str, reason: str) -> Re
     """
     part = connection.execute("SELECT batch FROM parts WHERE client = ?", (name,)).fetchone()
     if part is not None and part[0] != name:
-        raise LedgerError(f"{name!r} is one cohort of the batch {part[0]!r}, which can leave as a whole only")
+        raise LedgerError(f"{name!r} is one cohort of the batch {part[0]!r}, which can only be removed as a whole")
     row = connection.execute("SELECT seq, status FROM batches WHERE batch = ?", (name,)).fetchone()
     if row is None:
         return None

@@ -101,7 +101,7 @@ def _require_new(connection: Connection, report: Report, digest: str, current: A
         raise RefusedError(
             Reason.REPLAYED,
             f"version {current[0]} of client {client!r} is part of the sum {current[3]!r}, which nobody can take apart:"
-            " it stays as it is until the whole batch leaves",
+            " it stays as it is until the whole batch is removed",
             client,
         )
     if current is not None and version == current[0]:
@@ -132,7 +132,7 @@ def _departed_version(connection: Connection, client: str) -> int:
     if event == "dissolved" and client not in given_up(connection):
         raise RefusedError(
             Reason.REPLAYED,
-            f"client {client!r} was in a sum that has left, and is out for good: take part in a new federation",
+            f"client {client!r} was in a sum that was removed, and cannot return: take part in a new federation",
             client,
         )
     return version
@@ -180,7 +180,7 @@ def withdraw(connection: Connection, terms: Terms, client: str) -> Receipt | Non
         members = connection.execute("SELECT count(*) FROM reports WHERE batch = ?", (row[2],)).fetchone()[0]
         raise LedgerError(
             f"client {client!r} cannot leave by itself: its numbers are in the sum {row[2]!r} of {members} clients, "
-            f"which nobody can take apart. The whole batch can leave: 'fedmoments leave LEDGER {row[2]}'"
+            f"which nobody can take apart. The whole batch can be removed: 'fedmoments leave LEDGER {row[2]}'"
         )
     new = append(connection, "withdrawn", {"client": client, "version": row[0], "digest": row[1]})
     connection.execute("DELETE FROM reports WHERE client = ?", (client,))

@@ -141,7 +141,7 @@ def _account_problems(text: Any, terms: Terms, replay: Replay) -> list[str]:
     ratios = [spending["ratio"] for spending in held.get("spendings", [])]
     counts = f"{len(ratios)} releases, but the log of {len(replay.charged)}"
     noise = f"with noise of {ratios} and {[ratio for ratio, _ in replay.charged]} times Δ"
-    return [f"the account of privacy tells of {counts}, {noise}; its budget is {held.get('epsilon')!r:.20}"]
+    return [f"the privacy account lists {counts}, {noise}; its budget is {held.get('epsilon')!r:.20}"]
 
 
 def _masked_problems(connection: Connection, rows: dict[str, Any], replay: Replay) -> list[str]:

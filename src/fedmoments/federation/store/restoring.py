@@ -41,7 +41,7 @@ class Restored:
     Raises
     ------
     FileFormatError
-        When it does not hold a sound ledger.
+        When it does not hold a valid ledger.
     """
 
     def __init__(self, part: Path, source: Path, checksum: str, target: Path) -> None:
@@ -58,7 +58,7 @@ class Restored:
         if not outcome.whole:
             self.close()
             raise FileFormatError(
-                f"the snapshot {source} does not hold a sound ledger: {'; '.join(outcome.problems[:3])}"
+                f"the snapshot {source} does not hold a valid ledger: {'; '.join(outcome.problems[:3])}"
             )
 
     def keep(self, journal: Path | None, departed: Mapping[str, str], *, lost: bool) -> None:

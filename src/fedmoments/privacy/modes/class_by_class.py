@@ -68,7 +68,7 @@ class ClassByClass(Masked):
         """Return the reports that wait, unless a sum was opened before: a class is opened over the same clients."""
         waiting, why = super().ready(ledger)
         if any(batch.status != "left" for batch in ledger.batches()):
-            why = f"secure {self.name} are over once, and were before: found a new federation"
+            why = f"secure {self.name} are over once, and were before: create a new federation"
         return waiting, why
 
     def facts(self) -> list[tuple[str, str]]:

@@ -137,7 +137,7 @@ def _groups(data: bytes) -> tuple[tuple[str, ...], ...]:
         parts = unpack_bundle(data, max_bytes=len(data), max_items=MOST_ENVELOPES)
         return tuple(tuple(bytes(part).decode().split("\n")) for part in parts)
     except (RefusedError, UnicodeDecodeError) as error:  # no word of theirs reaches a log
-        raise DeploymentError(f"the helper's answer makes no sense ({type(error).__name__})") from error
+        raise DeploymentError(f"the helper's answer is invalid ({type(error).__name__})") from error
 
 
 # -------------------------------------------------------------------------------------------------- the helper's end

@@ -147,7 +147,7 @@ class Broadcast:
             When it is damaged, or holds numbers that no first phase gives.
         """
         tensors, header = unpack_tensors(data, KIND, "the broadcast")
-        with reading("the broadcast of the server is not sound"):
+        with reading("the broadcast of the server is not valid"):
             n_classes, bits = header["n_classes"], header["bits"]
             if not all(type(number) is int for number in (n_classes, bits)):
                 raise InputError(f"n_classes and bits must be whole numbers, not {n_classes!r} and {bits!r}")

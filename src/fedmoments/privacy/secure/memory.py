@@ -199,8 +199,8 @@ class Memory:
             raise PrivacyError(
                 f"sums of attempt {min(opened.values())} of this federation were opened, and attempt {context.round} "
                 "is asked for: sums over the same clients in other groups would show what few of them hold, so one "
-                "attempt is opened. Ask for the sums of that attempt again, or found a new federation; whoever reports "
-                "there, too, must know that the difference of both results can show what changed between them"
+                "attempt is opened. Ask for the sums of that attempt again, or create a new federation; whoever "
+                "reports there, too, must know that the difference of both results can show what changed between them"
             )
         query = "SELECT 1 FROM reports WHERE context = ? AND client = ?"
         for (digest, number), client in product(opened.items(), clients):

@@ -220,7 +220,7 @@ def load_encoder(
     MissingExtraError
         When a package that it needs is not installed; MissingWeightsError when its weights are not.
     InputError
-        When a setting makes no sense for it.
+        When a setting is invalid for it.
 
     Examples
     --------

@@ -41,7 +41,7 @@ def clean_sentence(sample: Any) -> str:
     try:
         sentence.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"the sentence is not sound Unicode: {error.reason} at position {error.start}") from error
+        raise InputError(f"the sentence is not valid Unicode: {error.reason} at position {error.start}") from error
     return sentence
 
 

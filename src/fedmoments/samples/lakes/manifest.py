@@ -66,7 +66,7 @@ class Manifest:
 
     def _load(self) -> None:
         tensors, header = read_tensors(self.path, _KIND)
-        with reading(f"{self.path} is not a sound manifest"):
+        with reading(f"{self.path} is not a valid manifest"):
             files, levels = header["files"], header["levels"]
             if header["plan"] != self._plan:
                 raise InputError(f"{self.path} belongs to another measurement: remove it, or name another manifest")

@@ -211,7 +211,7 @@ def _arrow_batches(path: Path, chosen: Any) -> Iterator[Any]:
     except (arrow.ArrowException, OSError) as error:
         if "CSV conversion error" in str(error):
             raise InputError(f"{path}: a column must hold one type of cells in all rows, but {error}") from error
-        raise FileFormatError(f"{path} is not a sound file ({error}): write it again") from error
+        raise FileFormatError(f"{path} is not a valid file ({error}): write it again") from error
 
 
 def _csv_batches(path: Path, chosen: Any) -> Iterator[Any]:

@@ -87,7 +87,7 @@ class _Parquet:
         try:
             self.source = arrow.dataset(path, format="parquet")
         except (ValueError, OSError) as error:  # Arrow's errors are these
-            raise FileFormatError(f"{path} is not a sound Parquet file ({error})") from error
+            raise FileFormatError(f"{path} is not a valid Parquet file ({error})") from error
         self.path = path
         self.names = [name for name in self.source.schema.names if not name.startswith(ROW_NUMBERS)]
         self.numbers = number_columns(self.source.schema)

@@ -174,7 +174,7 @@ def _kind(path: Path) -> str:
         with safe_open(path, framework="numpy") as file:
             envelope = json.loads((file.metadata() or {}).get("fedmoments", "null"))
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not a sound fedmoments file ({error})") from error
+        raise FileFormatError(f"{path} is not a valid fedmoments file ({error})") from error
     return str(envelope.get("kind")) if isinstance(envelope, dict) else "something else"
 
 

@@ -23,7 +23,7 @@ __all__ = ["TRACKERS", "Callback", "Tracker", "call_all", "make_trackers", "regi
 class Callback:
     """Called while a study runs; each method does nothing unless it is overridden.
 
-    An exception in a callback ends the study. With a results folder, the same command goes on from there.
+    An exception in a callback ends the study. With a results folder, the same command continues from there.
 
     Examples
     --------

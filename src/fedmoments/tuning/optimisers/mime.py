@@ -125,7 +125,7 @@ class Mime(MimeLite):
 
     def informed(self, arrays: Arrays, updates: Sequence[Update]) -> Arrays:
         if not updates:
-            raise InputError("no client told its gradient in this round: there is nothing to step with")
+            raise InputError("no client sent its gradient in this round: there is nothing to step with")
         self._learn(arrays, updates)
         return self._sent(arrays)
 

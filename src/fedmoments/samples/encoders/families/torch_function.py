@@ -70,7 +70,7 @@ ENCODERS = (
     EncoderEntry(
         name=_PREFIX,
         argument="MODULE:FUNCTION",
-        description="whatever nn.Module a function of yours returns",
+        description="an nn.Module that your own function returns",
         load=_load,
         modality="image",
         takes=IMAGE_OPTIONS | {"images"},

@@ -90,9 +90,9 @@ def _load(argument: str, options: Options) -> Encoder:
     torch = require("torch", f"The encoder '{_PREFIX}{argument}'", "torch")
     name, seed = _parts(argument)
     if name.startswith((_PREFIX, "tuned:")):
-        raise InputError(f"the encoder '{_PREFIX}{argument}' makes no sense: name the encoder that was trained")
+        raise InputError(f"the encoder '{_PREFIX}{argument}' is invalid: name the encoder that was trained")
     if find_entry(name).modality == "features":
-        raise InputError(f"the encoder '{_PREFIX}{argument}' makes no sense: '{name}' has no weights to draw anew")
+        raise InputError(f"the encoder '{_PREFIX}{argument}' is invalid: '{name}' has no weights to draw anew")
     asked = {key: getattr(options, key) for key in IMAGE_OPTIONS if getattr(options, key) is not None}
     base = load_encoder(name, device=options.device, threads=options.threads, **asked)
     body = body_of(base)
