@@ -57,8 +57,6 @@ def test_five_samples_come_back_from_fourier_sums_that_no_default_policy_lets_ou
     terms = terms_behind(FOURIER, 40)
     refusal = "maps: the server asks for random_fourier: 4 → 40 columns, not linear, allowed are"
     with pytest.raises(PolicyError, match=refusal):
-        PolicyError, match="maps: the server asks for random_fourier: 4 → 40 columns, not linear, allowed are"
-    ):
         ClientPolicy().require(terms)
     with pytest.raises(PolicyError, match="maps"):
         ClientPolicy(maps="linear").require(terms)

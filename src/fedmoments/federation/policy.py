@@ -237,15 +237,16 @@ class ClientPolicy(PolicyRules):
         >>> ClientPolicy(tuning="ft").require_tuning(terms, "lp")
         >>> ClientPolicy().require_tuning(terms, "lp")
         Traceback (most recent call last):
-        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: tuning: asked
-        is lp, allowed is none; ...
+        fedmoments.errors.PolicyError: the federation 'pets' asks for what this client's policy forbids: tuning: the
+        server asks for lp, allowed is none; ...
         """
         require_clear(terms)
         broken = []
         if TUNING.index(stage) > TUNING.index(self.tuning):
             broken.append(
                 f"tuning: the server asks for {stage}, allowed is {self.tuning}; updates reveal more than moments, "
-                f'so they need your consent: fedmoments client … --allow-tuning {stage}, or tuning = "{stage}" under [policy]'
+                f"so they need your consent: fedmoments client … --allow-tuning {stage}, or tuning = "
+                f'"{stage}" under [policy]'
             )
         if self.max_rounds is not None and rounds > self.max_rounds:
             broken.append(f"max_rounds: it would be round {rounds}, allowed are {self.max_rounds}")
