@@ -6,6 +6,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.core.observations import Observation, Results
 from fedmoments.errors import InputError
+from fedmoments.samples.features import Features, Samples
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, size=90)
@@ -78,3 +79,38 @@ def test_plot_draws_means_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["10", "20"]
     with pytest.raises(InputError, match="nothing was measured over 'month'; there is clients, head, split"):
         RESULTS.plot("month")
+
+
+def test_a_report_shows_accuracy_bytes_and_what_is_sent() -> None:
+    features = Features("toy", 3, train=Samples(X[:60], Y[:60]), test=Samples(X[60:], Y[60:]))
+    report = fm.simulate(features, ["fedncm", "fed3r"], clients=[2, 5], splits=["iid"], seeds=2)
+    shown = report._repr_html_()
+    assert "<th>head</th><th>clients</th><th>accuracy</th>" in shown
+    for row in report.rows:
+        assert row.accuracy is not None
+        assert f"<td>{row.accuracy:.2%} ± {100 * (row.accuracy_std or 0.0):.2f}</td><td><svg" in shown
+        assert f"<td>{row.up_bytes_per_client:,.0f}</td>" in shown
+    assert "<td>counts, class sums, one matrix</td>" in shown
+    assert repr(report) == "Report(fedncm, fed3r in 2 settings, 2 seeds, on toy)"
+
+
+def test_values_print_as_one_line() -> None:
+    """The representation that a dataclass makes prints every array and every row."""
+    many = {f"client {k}": (X, Y) for k in range(9)}
+    ledger = fm.measure(many, fm.spec_for("auto"))
+    classifier = fm.fit("auto", ledger)
+    assert repr(classifier) == "LinearClassifier(auto (lda-sketch), 4 features, 3 of 3 classes: 0, 1, 2)"
+    assert repr(ledger).startswith("Ledger(counts + client_means + scatter_sketch")
+    assert repr(ledger).endswith("9 clients, 3 classes, d=4)")
+    assert all("array" not in repr(fm.fit(head, many)) for head in ("gh-qda", "gh-nb", "gh-dlr-qda", "mixture-sketch"))
+
+
+def test_diagnoses_and_tuned_heads_show_themselves() -> None:
+    found = fm.diagnose(fm.measure(PARTIES, fm.spec_for("fedcof")))
+    assert repr(found).startswith("Diagnostics(90 samples, d=4; cautions: ")
+    assert "<td>not known: " in found._repr_html_()
+    tuned = fm.tune(PARTIES, "fedncm", fm.TuningPlan(rounds=2, lr=0.1), test=(X, Y))
+    assert tuned._repr_html_().count("<tr>") == 4
+    assert f"<td>{tuned.points[2].accuracy:.2%}</td>" in tuned._repr_html_()
+    assert len(repr(tuned)) < 200
+    assert repr(RESULTS) == "Results(4 observations of a, b)"

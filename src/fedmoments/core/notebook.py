@@ -7,12 +7,37 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-__all__ = ["html_table", "notebook_progress", "progress_html"]
+__all__ = ["Drawn", "html_table", "interval", "notebook_progress", "progress_html"]
 
 #: Seconds between two drawings of a bar.
 REDRAW = 0.2
 #: Rows that a notebook shows; a last line says how many more there are.
 MOST_ROWS = 20
+CAPTION = "text-align:left;white-space:nowrap"
+
+
+class Drawn(str):
+    """Markup of our own making, which a table shows as it is."""
+
+    __slots__ = ()
+
+
+def interval(mean: float, spread: float, lowest: float, highest: float) -> Drawn:
+    """Return a dot with its spread to both sides, on a line from the lowest to the highest value of a table.
+
+    Examples
+    --------
+    >>> interval(0.5, 0.25, 0.0, 1.0).count("<circle"), interval(0.5, 0.0, 0.5, 0.5)[:4]
+    (1, '<svg')
+    """
+    reach = (highest - lowest) or 1.0
+    at, left, right = (
+        5 + 130 * min(max((value - lowest) / reach, 0.0), 1.0) for value in (mean, mean - spread, mean + spread)
+    )
+    line = f'<line x1="{left:.1f}" x2="{right:.1f}" y1="7" y2="7" stroke="currentColor"/>'
+    said = f"{mean:.3f} between {lowest:.3f} and {highest:.3f}"
+    dot = f'<circle cx="{at:.1f}" cy="7" r="4" fill="#0b62a8"/>'
+    return Drawn(f'<svg width="140" height="14" role="img" aria-label="{said}">{line}{dot}</svg>')
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -25,22 +50,23 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any
     columns
         Headings; empty where the first column says it all.
     rows
-        Cells, as many as there are columns.
+        Cells, as many as there are columns; :class:`Drawn` ones are markup already.
 
     Examples
     --------
-    >>> html_table("Door", ["", "metres"], [("<width>", 0.9)])
-    '<table><caption>Door</caption><tr><th></th><th>metres</th></tr><tr><td>&lt;width&gt;</td><td>0.9</td></tr></table>'
+    >>> html_table("Door", ["", "metres"], [("<width>", 0.9)])[-84:]
+    '<tr><th></th><th>metres</th></tr><tr><td>&lt;width&gt;</td><td>0.9</td></tr></table>'
     """
     every = list(rows)
     lines = [_line("th", columns), *(_line("td", row) for row in every[:MOST_ROWS])]
     if len(every) > MOST_ROWS:
         lines.append(f'<tr><td colspan="{len(columns)}">… and {len(every) - MOST_ROWS} more</td></tr>')
-    return f"<table><caption>{escape(caption)}</caption>{''.join(lines)}</table>"
+    return f'<table><caption style="{CAPTION}">{escape(caption)}</caption>{"".join(lines)}</table>'
 
 
 def _line(kind: str, cells: Iterable[Any]) -> str:
-    return f"<tr>{''.join(f'<{kind}>{escape(str(cell))}</{kind}>' for cell in cells)}</tr>"
+    texts = (cell if isinstance(cell, Drawn) else escape(str(cell)) for cell in cells)
+    return f"<tr>{''.join(f'<{kind}>{text}</{kind}>' for text in texts)}</tr>"
 
 
 def notebook_progress(what: str) -> Callable[[int, int, str], None] | None:

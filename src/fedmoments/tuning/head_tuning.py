@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from fedmoments.core.api import fit
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.notebook import html_table
 from fedmoments.errors import FitWarning, InputError
 from fedmoments.provenance import code_of
 from fedmoments.settings.optimisers import OPTIMISERS
@@ -30,7 +31,7 @@ __all__ = ["TunedHead", "start_at", "tune"]
 Part = tuple[ArrayLike, ArrayLike]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TunedHead:
     """The result of linear probing.
 
@@ -54,6 +55,16 @@ class TunedHead:
     best_round: int | None = None
     stopped: str | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"TunedHead({self.classifier!r}, {len(self.points) - 1} rounds, T={self.temperature:g})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (point.round, "–" if point.accuracy is None else f"{point.accuracy:.2%}", f"{point.total_bytes:,.0f}")
+            for point in self.points
+        ]
+        return html_table(f"{self.classifier!r}", ["round", "accuracy", "bytes so far, all clients"], rows)
 
 
 def start_at(

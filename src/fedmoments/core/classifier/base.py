@@ -366,9 +366,20 @@ class Classifier(ABC):
     def _arrays_of(self) -> Mapping[np.dtype[Any], Mapping[str, Floats]]:
         return _ByType(dict(self.arrays()))
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.class_names[:5]) + (" …" if self.n_classes > 5 else "")
+        held = f"{int(self.present.sum())} of {self.n_classes} classes: {names}"
+        return f"{type(self).__name__}({self._head_name}, {self.dim} features, {held})"
+
+    @property
+    def _head_name(self) -> str:
+        """The head that made it, and what that chose."""
+        head, chosen = str(self.info.get("head", self.kind)), self.info.get("chosen")
+        return f"{head} ({chosen})" if chosen and chosen != head else head
+
     def _repr_html_(self) -> str:
         rows = [
-            ("head", self.info.get("head", type(self).__name__)),
+            ("head", self._head_name),
             ("features", self.dim),
             ("classes", f"{int(self.present.sum())} of {self.n_classes}"),
             ("class names", ", ".join(self.class_names[:10]) + (" …" if self.n_classes > 10 else "")),

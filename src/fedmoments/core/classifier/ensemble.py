@@ -29,7 +29,7 @@ BLOCK_NUMBERS = 1 << 21
 REST = -1
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EnsembleClassifier(Classifier, kind="ensemble"):
     """Scores log Σ_k π_k softmax(x·W_k + b_k): the log of probabilities that K linear heads have mixed.
 

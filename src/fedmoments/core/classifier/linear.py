@@ -13,7 +13,7 @@ from fedmoments.core.classifier.base import Classifier, Floats
 __all__ = ["LinearClassifier"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LinearClassifier(Classifier, kind="linear"):
     """Scores (x − offset)·W + b.
 

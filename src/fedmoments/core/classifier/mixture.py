@@ -18,7 +18,7 @@ __all__ = ["MixtureClassifier"]
 BLOCK_NUMBERS = 1 << 21
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MixtureClassifier(Classifier, kind="mixture"):
     """Scores log Σ over modes j of class c: exp((x − offset)·w_j + b_j).
 

@@ -28,7 +28,7 @@ BLOCK_NUMBERS = 1 << 22
 SINGLE = 2.0**80
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DiagonalClassifier(Classifier, kind="diagonal"):
     """Scores b_c − ½ Σ_j (x_j − μ_cj)²·precision_cj, as two matrix products.
 
@@ -120,7 +120,7 @@ def diagonal_scores(centred: Floats, arrays: Arrays) -> Floats:
     return np.asarray(scores)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class QuadraticClassifier(Classifier, kind="quadratic"):
     """Scores b_c − ½ ‖T_c (x − offset − μ_c)‖², T_c the inverse Cholesky factor of the class covariance.
 
@@ -190,7 +190,7 @@ class QuadraticClassifier(Classifier, kind="quadratic"):
         return scores
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LowRankClassifier(Classifier, kind="low-rank"):
     """Scores of Gaussians with covariance diag(D_c) + U_c U_cᵀ, by Woodbury, in O(d·r) a class.
 

@@ -38,7 +38,7 @@ def target_matrix(targets: ArrayLike) -> NDArray[np.float64]:
     return matrix
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TargetModel(Classifier, kind="targets"):
     """Values (x − offset)·W + b, one a target; targets have the place and the names of classes.
 

@@ -23,6 +23,7 @@ from fedmoments.core.gaussian import (
     covariance_source,
     require,
 )
+from fedmoments.core.notebook import html_table
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, NotEnoughDataError
 
@@ -56,7 +57,7 @@ class Unknown:
     moments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnostics:
     """What statistics tell about the assumptions of Gaussian heads.
 
@@ -97,6 +98,15 @@ class Diagnostics:
     neighbours: Neighbours | None
     cautions: tuple[Caution, ...]
     unknown: tuple[Unknown, ...]
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(caution.kind for caution in self.cautions) or "none"
+        return f"Diagnostics({self.n_samples} samples, d={self.dim}; cautions: {kinds})"
+
+    def _repr_html_(self) -> str:
+        rows = [(caution.what, caution.advice) for caution in self.cautions] or [("No check found a problem.", "")]
+        rows += [(f"not known: {gap.what}", gap.why) for gap in self.unknown]
+        return html_table(f"Diagnostics: {self.n_samples:,} samples, d = {self.dim}", ["found", "what to do"], rows)
 
     @property
     def missing(self) -> tuple[str, ...]:

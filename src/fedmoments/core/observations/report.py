@@ -13,6 +13,7 @@ from typing import Any
 
 import fedmoments
 from fedmoments.core.gaussian import CovarianceBias
+from fedmoments.core.notebook import html_table, interval
 from fedmoments.core.observations.budget import BudgetCurves
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.observation import Observation
@@ -30,7 +31,7 @@ from fedmoments.core.observations.parts import (
 )
 from fedmoments.core.observations.personal import Personal
 from fedmoments.core.observations.results import DISCORDANT, Results
-from fedmoments.core.observations.rows import BYTES_PER_NUMBER, Row
+from fedmoments.core.observations.rows import BYTES_PER_NUMBER, Row, plain_moments
 from fedmoments.core.observations.tuning import Tuning
 from fedmoments.errors import InputError, reading
 from fedmoments.files import write_whole
@@ -44,7 +45,7 @@ FORMAT = 2
 _ALWAYS = ("format", "version", "rows")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """What a simulation, a tuning, a diagnosis or a federation found; every part may be missing, or null in a file.
 
@@ -172,8 +173,25 @@ class Report:
 
     # ---------------------------------------------------------------------------------------------- the table
 
+    def __repr__(self) -> str:
+        heads = dict.fromkeys(row.head for row in self.rows)
+        shown = f"{', '.join(heads)} in {len(self.settings)} settings, {self.seeds} seeds" if heads else "no head"
+        return f"Report({shown}{f', on {self.data.name}' if self.data else ''})"
+
     def _repr_html_(self) -> str:
-        return self.results._repr_html_()
+        measured = [(row.accuracy, row.accuracy_std or 0.0) for row in self.rows if row.accuracy is not None]
+        if not measured:
+            return self.results._repr_html_()
+        lowest, highest = min(mean - std for mean, std in measured), max(mean + std for mean, std in measured)
+        lines = []
+        for row in self.rows:
+            place = [getattr(row.setting, key) for key in self.swept]
+            mean, std = row.accuracy, row.accuracy_std
+            shown = "–" if mean is None else f"{mean:.2%}" + (f" ± {100 * std:.2f}" if std is not None else "")
+            dot = "" if mean is None else interval(mean, std or 0.0, lowest, highest)
+            lines.append([row.head, *place, shown, dot, f"{row.up_bytes_per_client:,.0f}", plain_moments(row.sends)])
+        columns = ["head", *self.swept, "accuracy", f"{lowest:.0%} to {highest:.0%}", "bytes per client"]
+        return html_table("Accuracy, mean ± standard deviation over seeds", [*columns, "each client sends"], lines)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:

@@ -126,7 +126,7 @@ class Pivot:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """Observations, in the order in which they were made.
 
@@ -187,6 +187,10 @@ class Results:
             A place, and the ``quantity``, which is the accuracy by default.
         """
         return plot(matching(self.observations, where), x, axes)
+
+    def __repr__(self) -> str:
+        heads = ", ".join(dict.fromkeys(str(each.where["head"]) for each in self.observations if "head" in each.where))
+        return f"Results({len(self.observations)} observations{f' of {heads}' if heads else ''})"
 
     def _repr_html_(self) -> str:
         here = matching(self.observations, {})

@@ -112,6 +112,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._slots)
 
+    def __repr__(self) -> str:
+        return f"Ledger({self.spec}, {len(self)} clients, {self.n_classes} classes, d={self.dim})"
+
     def _repr_html_(self) -> str:
         owners, _, counts = self.cells()
         samples = np.bincount(owners, weights=counts, minlength=len(self))
