@@ -141,7 +141,6 @@ def test_headers_of_arrays_that_are_damaged_are_refused(refuse: Any, workshop: P
     "arguments",
     [
         ("predict", "PATH", "photo.jpg"),
-        ("split", "PATH", "--clients", "3", "--out", "out.file"),
         ("merge", "PATH", "--out", "out.file"),
         ("inspect", "PATH"),
         ("fit", "PATH", "--head", "fedncm", "--out", "out.file"),
@@ -154,6 +153,11 @@ def test_missing_files_and_directories_are_refused(refuse: Any, arguments: Any) 
 
     assert sentence("nowhere") == "error: nowhere does not exist\n"
     assert sentence("runs") == "error: runs is a directory, but a file is needed\n"
+
+
+def test_missing_data_are_refused_with_the_sources_there_are(refuse: Any) -> None:
+    sentence = refuse("split", "nowhere", "--clients", "3", "--out", "out.file")
+    assert sentence.startswith("error: nowhere does not exist, and is none of the data sources csv:PATH, digits, ")
 
 
 def test_measure_refuses_what_is_not_there(refuse: Any) -> None:

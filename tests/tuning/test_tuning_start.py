@@ -151,7 +151,7 @@ def test_an_ensemble_is_no_start() -> None:
         mixing=np.ones(1),
         present=np.array([True, True]),
     )
-    with pytest.raises(InputError, match="'mine' is of kind 'ensemble', which has no one set of weights"):
+    with pytest.raises(InputError, match="'mine' is of kind 'ensemble', which has no single set of weights"):
         start_from(ensemble, "mine")
 
 

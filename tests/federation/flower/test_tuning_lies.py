@@ -242,7 +242,7 @@ def test_who_says_to_have_too_many_samples_takes_no_part(make: Made, tmp_path: P
     assert found.tuned.points[-1].participants == sum(n <= most for n in counts.values()) < 12
     (told,) = (each for failure in found.failures for each in failure["clients"])
     assert told["client"] == max(counts, key=lambda client: counts[client])
-    assert f"at most {most} are believed" in told["why"]
+    assert f"at most {most} are accepted" in told["why"]
 
 
 def test_numbers_that_were_changed_on_the_way_are_refused(make: Made, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ _KIND = Kind(
     0x666D4831,
     _SCHEMA,
     remedy="make a new key, which gets a new memory",
-    unwritten="nothing was remembered and nothing may leave",
+    unwritten="nothing was recorded, so nothing may be sent",
 )
 
 

@@ -83,7 +83,7 @@ _KIND = Kind(
     0x666D5431,
     _SCHEMA,
     remedy="make a new key, which gets a new memory",
-    unwritten="nothing was remembered and nothing may leave",
+    unwritten="nothing was recorded, so nothing may be sent",
 )
 
 
