@@ -87,7 +87,7 @@ def check_totals(evaluation: "LocalEvaluation", *, noised: bool) -> None:
     if not noised:
         _check_sums(evaluation)
     elif any(array.any() for name, array in vars(evaluation).items() if name != "totals"):
-        raise Flaw(Reason.INCONSISTENT, "tells more than two noised numbers, which is all that was requested")
+        raise Flaw(Reason.INCONSISTENT, "contains more than the two noised numbers that were requested")
 
 
 def _check_sums(evaluation: "LocalEvaluation") -> None:
