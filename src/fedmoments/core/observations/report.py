@@ -176,7 +176,7 @@ class Report:
     def __repr__(self) -> str:
         heads = dict.fromkeys(row.head for row in self.rows)
         shown = f"{', '.join(heads)} in {len(self.settings)} settings, {self.seeds} seeds" if heads else "no head"
-        return f"Report({shown}{f', on {self.data.name}' if self.data else ''})"
+        return f"Report({shown}{f', on {self.data.name}' if self.data.name else ''})"
 
     def _repr_html_(self) -> str:
         measured = [(row.accuracy, row.accuracy_std or 0.0) for row in self.rows if row.accuracy is not None]
