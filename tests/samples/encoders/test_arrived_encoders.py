@@ -151,3 +151,46 @@ def test_terms_as_a_file_run_no_code_in_plan_and_audit(mark: Path, tmp_path: Pat
     audited = run("audit", "--config", str(tmp_path / "clinic" / "client.toml"), "--terms", str(bad))
     assert audited.exit_code not in (0, None)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["transformers", "transformers-image", "sentence-transformers"])
+def test_a_folder_of_a_model_brings_no_code(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its settings name a module beside them, and whoever sits at the terminal says yes to whatever is asked."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("sentence_transformers")
+    folder, mark = tmp_path / "model", tmp_path / "mark"
+    folder.mkdir()
+    (folder / "evil.py").write_text(CODE.format(mark=str(mark)) + "\nclass C: ...\nclass M: ...\nclass T: ...\n")
+    mapped = {"AutoConfig": "evil.C", "AutoModel": "evil.M", "AutoTokenizer": ["evil.T", None]}
+    (folder / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": mapped}))
+    (folder / "preprocessor_config.json").write_text("{}")
+    if kind == "sentence-transformers":
+        (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": "evil.M"}]))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_encoder(f"{kind}:{folder}")
+    assert not mark.exists()
+
+
+def test_pickled_weights_of_a_model_are_not_run(tmp_path: Path) -> None:
+    torch, mark = pytest.importorskip("torch"), tmp_path / "mark"
+    pytest.importorskip("transformers")
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 8,
+        "vocab_size": 6,
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertModel"], **sizes}))
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+
+    class Attack:
+        def __reduce__(self) -> Any:
+            return Path.touch, (mark,)
+
+    torch.save({"weight": Attack()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_encoder(f"transformers:{tmp_path}")
+    assert not mark.exists()

@@ -4,6 +4,7 @@ How a sentence is prepared: white space at both ends goes; an empty one is refus
 """
 
 import hashlib
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,8 +124,8 @@ def quiet_loading(name: str) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
-    except (OSError, ValueError) as error:
-        raise InputError(f"the encoder '{name}' cannot be loaded: {error}") from error
+    except (OSError, ValueError, pickle.UnpicklingError, ImportError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"the encoder '{name}' cannot be loaded: {error}") from error  # whatever a folder holds
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -1,5 +1,6 @@
 """``sentence-transformers:NAME_OR_PATH``: any model of that library, from a folder or the Hugging Face hub."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,23 @@ def load_sentence_model(source: str, name: str, device: str, *, local: bool) -> 
     """Return a ``SentenceTransformer``; a local one without a word to the network."""
     library = require("sentence_transformers", f"The encoder '{name}'", "text")
     with quiet_loading(name):
-        return library.SentenceTransformer(source, device=str(chosen_device(device)), local_files_only=local)
+        _require_known_modules(Path(source) / "modules.json")
+        return library.SentenceTransformer(
+            source, device=str(chosen_device(device)), local_files_only=local, trust_remote_code=False
+        )
+
+
+def _require_known_modules(file: Path) -> None:
+    """Refuse a folder whose parts are code of its own, which older releases of the library run unasked."""
+    if not file.is_file():
+        return
+    parts = json.loads(file.read_text("utf-8"))
+    kinds = [str(part["type"]) for part in parts]
+    foreign = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
+    if foreign:
+        raise ValueError(
+            f"{file} names the module '{foreign[0]}', which is not of sentence-transformers, and is not run"
+        )
 
 
 def _load(argument: str, options: Options) -> Encoder:

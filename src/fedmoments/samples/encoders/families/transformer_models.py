@@ -93,9 +93,10 @@ def _load(argument: str, options: Options) -> Encoder:
     pooling = cast("Literal['mean', 'cls']", checked_pooling(options, name, ("mean", "cls")))
     local = is_local(argument, name)
     source = str(Path(argument).expanduser()) if local else argument
+    asked = {"local_files_only": local, "trust_remote_code": False}  # None asks at the terminal, and runs what came
     with quiet_loading(name):
-        tokenizer = library.AutoTokenizer.from_pretrained(source, local_files_only=local)
-        model = library.AutoModel.from_pretrained(source, local_files_only=local)
+        tokenizer = library.AutoTokenizer.from_pretrained(source, **asked)
+        model = library.AutoModel.from_pretrained(source, **asked)
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     if tokenizer.pad_token is None:

@@ -30,12 +30,13 @@ def _load_transformers(argument: str, options: Options) -> Encoder:
 
     local = is_local(argument, name)
     source = str(Path(argument).expanduser()) if local else argument
+    asked = {"local_files_only": local, "trust_remote_code": False}  # None asks at the terminal, and runs what came
     with quiet_loading(name):
         # Its settings alone: the processor itself would import torchvision.
         said = library.image_processing_base.ImageProcessingMixin.get_image_processor_dict(
             source, local_files_only=local
         )[0]
-        model = library.AutoModel.from_pretrained(source, local_files_only=local)
+        model = library.AutoModel.from_pretrained(source, **asked)
     if not hasattr(model, "get_image_features") and model.main_input_name != "pixel_values":
         raise InputError(f"the encoder '{name}' takes {model.main_input_name}, not images: texts are transformers:NAME")
     images = options.preprocessing(_images(name, said))
