@@ -270,3 +270,18 @@ def test_labels_of_any_plain_type_are_read(tmp_path: Path) -> None:
         fm.measure_files(tmp_path / "b.parquet", SPEC, class_names=["u", "u", "v", "w"])
     with pytest.raises(InputError, match="a list of them, not a NoneType"):
         fm.measure_files(None, SPEC)  # type: ignore[arg-type]
+
+
+def test_an_encoder_of_rows_takes_columns_of_numbers(tmp_path: Path) -> None:
+    path = frame(tmp_path / "a.parquet")
+    wanted = fm.measure_files(path, fm.StatisticsSpec(), features="emb*")
+    doubled = fm.measure_files(path, fm.StatisticsSpec(), features="emb*", encoder=double)
+    np.testing.assert_allclose(doubled.sums, 2 * wanted.sums)
+    vectors = write(tmp_path / "vectors", "parquet vectors")
+    np.testing.assert_allclose(
+        fm.measure_files(vectors, fm.StatisticsSpec(), features="vector", encoder=double).sums, doubled.sums, rtol=1e-5
+    )
+
+
+def double(rows: Any) -> Any:
+    return 2 * rows

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from fedmoments.core.arrays import label_array
 from fedmoments.core.classifier import target_matrix
 from fedmoments.core.linalg import blocks
-from fedmoments.core.parties import Columns, columns_matching, feature_names, require_different, table_matrix
+from fedmoments.core.parties import (
+    Columns,
+    columns_matching,
+    feature_names,
+    number_columns,
+    require_different,
+    table_matrix,
+)
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.natural_order import natural_key
@@ -107,11 +114,17 @@ def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Ite
         return
     for batch in _batches(path, lambda names: _needed(names, columns)):
         labels = _targets(path, batch, columns) if columns.targets else _labels_of(path, batch, columns)
-        if samples:
+        if samples and not _holds_rows(batch.schema, columns):
             (name,) = columns_matching(batch.schema.names, columns.features or "image")[:1]
             yield [_bytes_of(value) for value in batch[name].to_pylist()], labels
         else:
             yield table_matrix(batch, columns), labels
+
+
+def _holds_rows(schema: Any, columns: Columns) -> bool:
+    """Say whether an encoder is given rows of numbers: of several columns, or of one of numbers or vectors."""
+    named = columns_matching(schema.names, columns.features or "image")
+    return len(named) > 1 or named[0] in number_columns(schema.empty_table().select(named).schema)
 
 
 def labels_of(path: Path, label: str) -> list[Any]:
