@@ -35,8 +35,8 @@ What = Annotated[
     list[str],
     positional(
         metavar="WHAT...",
-        help="list; or names such as fedcof/table3, patterns such as 'fedcof/*', 'free' for all that need no data, "
-        "or 'all'.",
+        help="list; or names such as fedcof/table3 or 'FedCOF Table 3', patterns such as 'fedcof/*', 'free' for all "
+        "that need no data, or 'all'.",
     ),
 ]
 SameAs = Annotated[

@@ -8,7 +8,7 @@ import pytest
 from fedmoments.cli.reproduce import _changes, _pair
 from fedmoments.core.heads import make_head
 from fedmoments.core.observations import Observation
-from fedmoments.errors import FedMomentsError, FileFormatError, UnknownNameError
+from fedmoments.errors import FedMomentsError, FileFormatError, InputError, UnknownNameError
 from fedmoments.study.papers import PAPERS, experiment, experiments, find
 from fedmoments.study.papers.comparison import compare_claims
 from fedmoments.study.papers.engines import ENGINES, load_engine
@@ -144,6 +144,13 @@ def test_find() -> None:
     assert all(each.needs == "nothing" for each in find(["free"]))
     with pytest.raises(UnknownNameError, match="did you mean 'fedcof/table3'"):
         find(["fedcof/tabel3"])
+    written = ["FedCOF Table 3", "fed3r fig. 12", "GH-OFL/Table8", "fedcof Figure 5, left", "Fed3R Appendix D"]
+    named = ["fedcof/table3", "fed3r/figure12", "gh-ofl/table8", "fedcof/figure5-left", "fed3r/appendix-d"]
+    assert [each.name for each in find(written)] == named
+    with pytest.raises(InputError, match="give fed3r/table3 or fedcof/table3 or gh-ofl/table3"):
+        find(["Table 3"])
+    with pytest.raises(InputError, match=r"'GH-OFL' is a paper: 'gh-ofl/\*' runs all"):
+        find(["GH-OFL"])
     with pytest.raises(UnknownNameError, match="unknown table or figure 'fedavg/'"):
         experiment("fedavg/")
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
-from fedmoments.errors import UnknownNameError
+from fedmoments.errors import InputError, UnknownNameError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.encoders.registry import encoders
 from fedmoments.samples.reading import DEFAULTS
@@ -127,10 +127,19 @@ def experiment(name: str) -> Experiment:
 def find(patterns: list[str]) -> tuple[Experiment, ...]:
     """Return experiments by names, patterns (``fedcof/*``), or ``free`` for all that need no data and ``all``.
 
+    Names may be written as papers write them.
+
+    Raises
+    ------
+    InputError
+        When a name is that of a paper, or of tables of several papers.
+    UnknownNameError
+        When there is nothing of that name.
+
     Examples
     --------
-    >>> [each.name for each in find(["fedcof/table3"])]
-    ['fedcof/table3']
+    >>> [each.name for each in find(["fedcof/table3", "FedCOF Table 3", "GH-OFL Fig. 3"])]
+    ['fedcof/table3', 'gh-ofl/figure3']
     >>> all(each.is_free for each in find(["free"]))
     True
     """
@@ -139,9 +148,40 @@ def find(patterns: list[str]) -> tuple[Experiment, ...]:
         if pattern in ("all", "free"):
             some = [one for one in experiments() if pattern == "all" or one.is_free]
         else:
-            some = [one for one in experiments() if fnmatchcase(one.name, pattern)] or [experiment(pattern)]
+            some = [one for one in experiments() if fnmatchcase(one.name, pattern)] or [_meant(pattern)]
         chosen |= {one.name: one for one in some}
     return tuple(chosen.values())
+
+
+def _meant(name: str) -> Experiment:
+    """Return the experiment that a name stands for, whatever its capitals, spaces and short forms."""
+    typed = _letters(name)
+    known = {_letters(one.name): one for one in experiments()}
+    if typed in known:
+        return known[typed]
+    own = [one.name for one in experiments() if _letters(one.name.partition("/")[2]) == typed]
+    if own:
+        raise InputError(f"'{name}' is not of one paper alone: give {' or '.join(own)}")
+    paper = next((folder for folder in PAPERS if _letters(folder) == typed), None)
+    if paper is not None:
+        raise InputError(
+            f"'{name}' is a paper: '{paper}/*' runs all of its tables and figures, {paper}/table1 one; 'list' names all"
+        )
+    return experiment(name)
+
+
+def _letters(name: str) -> str:
+    """Return a name without capitals, spaces and signs, short forms written out.
+
+    Examples
+    --------
+    >>> _letters("FedCOF Tab. 3"), _letters("fig. 5 left"), _letters("fedcof/figure5-left")
+    ('fedcoftable3', 'figure5left', 'fedcoffigure5left')
+    """
+    import re
+
+    plain = re.sub("[^a-z0-9]", "", name.lower())
+    return re.sub("tab(?=[0-9])", "table", re.sub("fig(?=[0-9])", "figure", plain))
 
 
 def _order(name: str) -> tuple[int, list[str | int]]:
