@@ -19,9 +19,9 @@ ROOT = f"{Path(fm.__file__).parent}/"
 #: Modules from clients' features to a classifier.
 FIT = {"fedncm": 25, "fedcof": 30, "gh-lda": 28}
 #: One head, setting and seed on features that are held in memory.
-SIMULATION = 57
+SIMULATION = 56
 #: The same from a file: read, encoded, checked for duplicates, split, with digests and a privacy card; no report.
-STUDY = 97
+STUDY = 95
 
 
 def walked(call: Callable[[], Any]) -> list[str]:

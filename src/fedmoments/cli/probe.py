@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Given, Taken
@@ -11,6 +11,10 @@ from fedmoments.cli.output import plural, print_files, print_json, print_line, p
 from fedmoments.cli.places import existing_file, results_folder
 from fedmoments.errors import InputError
 from fedmoments.settings.study import StudySettings
+
+if TYPE_CHECKING:
+    from fedmoments.study.jobs.probe import ProbeJob
+    from fedmoments.study.probing import ProbeResult
 
 __all__ = ["probe"]
 
@@ -63,10 +67,13 @@ def probe(
     own = study.over(StudySettings(heads=("fed3r",))).build()
     dealt = not {"clients", "splits"}.isdisjoint(study.values)
     with progress_bar("probing") as progress:
-        document = run_probe(
+        job = run_probe(
             own, tuned, dealt=dealt, base=base, out=out, command=typed_command(), cache_dir=own.cache, progress=progress
-        ).document
-    (print_json if json else _show)(document)
+        )
+    if json:
+        print_json(job.document)
+    else:
+        _show(job)
 
 
 def _tuned(model: Path | None, encoder: str | None, head: Path | None, base: str | None) -> Any:
@@ -85,30 +92,31 @@ def _tuned(model: Path | None, encoder: str | None, head: Path | None, base: str
     return tuned if head is None else replace(tuned, head=existing_file(head))
 
 
-def _show(document: dict[str, Any]) -> None:
-    results, data = document["probe"], document["data"]
-    base, encoder = results["base"], results["encoder"]
-    if results["tuned"]:
+def _show(job: "ProbeJob") -> None:
+    data, encoder, base = job.data, job.data.encoder, job.base
+    if base is not None:
         print_line(f"before: {base['name']}, d = {base['dim']}; after: {encoder['name']}, d = {encoder['dim']}")
-        _show_accuracies(results, {"before": "before", "after": "after", "gain": "gain"})
+        _show_accuracies(job.result, {"before": "before", "after": "after", "gain": "gain"})
     else:
         print_line(f"the encoder was not tuned: the trained head and refits share the features of {encoder['name']}")
-        _show_accuracies(results, {"after": "accuracy"})
-    for row in results["rows"]:
-        if row["reason"]:
-            print_line(f"note: {row['head']}: {row['reason']}")
-    split, held = results["split"], "any split gives the same"
+        _show_accuracies(job.result, {"after": "accuracy"})
+    for row in job.result.rows:
+        if row.reason:
+            print_line(f"note: {row.head}: {row.reason}")
+    split, held = job.split, "any split gives the same"
     if split is not None:
-        held = f"{split['scheme']} over {plural(split['clients'], 'client')}"
-    print_line(f"{data['train']:,} samples to fit from ({held}), {data['test']:,} to test on")
-    print_files(document["files"])
+        held = f"{split.scheme} over {plural(split.n_clients, 'client')}"
+    print_line(f"{data.train:,} samples to fit from ({held}), {data.test:,} to test on")
+    print_files([str(path) for path in job.files])
 
 
-def _show_accuracies(results: dict[str, Any], columns: dict[str, str]) -> None:
+def _show_accuracies(result: "ProbeResult", columns: dict[str, str]) -> None:
     """Print the table of heads; ``columns`` are the figures to show, and what they are called."""
-    rows = [[row["head"], *(_percent(row[name], signed=name == "gain") for name in columns)] for row in results["rows"]]
-    if results["softmax"] is not None:
-        trained = {"after": _percent(results["softmax"])}
+    rows = [
+        [row.head, *(_percent(getattr(row, name), signed=name == "gain") for name in columns)] for row in result.rows
+    ]
+    if result.softmax is not None:
+        trained = {"after": _percent(result.softmax)}
         rows.append(["trained head", *(trained.get(name, "–") for name in columns)])
     print_table(["head", *columns.values()], rows, right=[*columns.values()])
 

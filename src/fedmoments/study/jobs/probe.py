@@ -1,5 +1,6 @@
 """Measure a tuned encoder by heads in closed form, compare them with the head that was trained, and keep the refits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import fedmoments
 from fedmoments.core.classifier import Classifier, load
 from fedmoments.core.heads.choosing import choose_heads
 from fedmoments.core.observations.codec import to_plain
+from fedmoments.core.observations.parts import Data
 from fedmoments.errors import InputError
 from fedmoments.handover.model import encoder_of
 from fedmoments.samples import Split
@@ -63,15 +65,48 @@ class ProbeJob:
     ----------
     result
         Accuracies, and the refitted heads.
-    document
-        Everything but the heads, ready for JSON.
+    data
+        What was measured, behind the encoder as it is now.
+    base
+        The encoder before; None where it was not tuned.
+    head
+        File of the trained head.
+    split
+        Who held the samples; None where any split gives the same.
+    config, command
+        What was asked for.
     files
         What was written.
     """
 
     result: ProbeResult
-    document: dict[str, Any]
+    data: Data
+    base: Mapping[str, Any] | None
+    head: Path | None
+    split: Split | None
+    config: StudySettings
+    command: str | None
     files: list[Path]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Everything but the heads, ready for JSON."""
+        return {
+            "format": 1,
+            "version": fedmoments.__version__,
+            "command": self.command,
+            "data": to_plain(self.data),
+            "config": self.config.to_dict(),
+            "probe": {
+                "tuned": self.base is not None,
+                "encoder": self.data.encoder,
+                "base": self.base or self.data.encoder,
+                "head": None if self.head is None else str(self.head),
+                "split": self.split and {"scheme": self.split.scheme, "clients": self.split.n_clients},
+                **self.result.to_dict(),
+            },
+            "files": [str(path) for path in self.files],
+        }
 
 
 def find_tuned(place: Path) -> Tuned:
@@ -167,24 +202,9 @@ def run_probe(
     )
     refits = {name: _noted(made, after, config) for name, made in found.refits.items()}
     files = _write(out, refits) if out else []
-    about = after.describe()
-    document = {
-        "format": 1,
-        "version": fedmoments.__version__,
-        "command": command,
-        "data": to_plain(about),
-        "config": config.to_dict(),
-        "probe": {
-            "tuned": after is not before,
-            "encoder": about.encoder,
-            "base": before.describe().encoder,
-            "head": None if tuned.head is None else str(tuned.head),
-            "split": None if split is None else {"scheme": split.scheme, "clients": split.n_clients},
-            **found.to_dict(),
-        },
-        "files": [str(path) for path in files],
-    }
-    return ProbeJob(replace(found, refits=refits), document, files)
+    before_it = None if after is before else before.describe().encoder
+    found = replace(found, refits=refits)
+    return ProbeJob(found, after.describe(), before_it, tuned.head, split, config, command, files)
 
 
 def _after(
