@@ -182,8 +182,9 @@ def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | N
     names = class_names(settings.classes) if settings.classes else ()
     table = None if settings.data and settings.table != AFTER else _table_of(settings, None)
     if table is not None:
+        if settings.after:
+            names = names or _first_exchange(settings.after)[0].classes
         settings = replace(settings, table=None, encoder="identity", dim=len(table.names))
-        names = names or (_first_exchange(settings.after)[0].classes if settings.after else ())
     if not settings.data:
         dim = _given_dim(settings)
         return _named(names), "features", dim, (), table

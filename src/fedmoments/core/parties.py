@@ -278,15 +278,20 @@ def columns_matching(names: Sequence[str], wanted: Sequence[str] | str) -> list[
     fedmoments.errors.InputError: no column is called 'age': there are id
     """
     chosen: dict[str, None] = {}
-    patterns: Any = [wanted] if isinstance(wanted, str) else wanted
-    if not isinstance(patterns, Iterable) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise InputError(f"columns are named by text: 'emb*' or ['age', 'weight'], not {wanted!r:.80}")
-    for pattern in patterns:
+    for pattern in _patterns(wanted):
         matches = [name for name in names if name == pattern] or [name for name in names if fnmatchcase(name, pattern)]
         if not matches:
             raise InputError(f"no column is called '{pattern}': there are {', '.join(names)}")
         chosen |= dict.fromkeys(matches)
     return list(chosen)
+
+
+def _patterns(wanted: Any) -> list[str]:
+    """Return what columns were asked for, as a list of texts."""
+    patterns = [wanted] if isinstance(wanted, str) else wanted
+    if not isinstance(patterns, Iterable) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise InputError(f"columns are named by text: 'emb*' or ['age', 'weight'], not {wanted!r:.80}")
+    return list(patterns)
 
 
 def table_matrix(table: Any, columns: Columns) -> NDArray[Any]:

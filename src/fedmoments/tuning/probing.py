@@ -137,9 +137,12 @@ class FeatureEngine:
         """Return the updates of clients that step together."""
         rows = [self._batches(round_number, name) for name in names]
         zero, local = np.zeros_like(theta), self._local
-        before = [self._controls.get(name, zero) for name in names] if self.plan.remembers else None
+        before: list[Any] | None = None
+        if self.plan.remembers:
+            before = [self._controls.get(name, zero) for name in names]
         extra = local.added(server, None if before is None else np.array(before))
-        extra = extra[None] if extra is not None and extra.ndim == 2 else extra
+        if extra is not None:
+            extra = extra.reshape(-1, *theta.shape)  # one for all clients, or one each
         with np.errstate(over="ignore", invalid="ignore"):
             stepped = local_steps(self._training, rows, theta, self._rule, extra, measured=local.measures == "mean")
         updates = {}

@@ -243,25 +243,24 @@ def write_sketch(
     (array([[127,   1]], dtype=int8), array([1.], dtype=float32), array([4.5]))
     """
     _require_one_client(sketches, len(counts), choice)
-    coded = [
-        _coded(rows, residual, most, choice.code)
-        for (rows, residual, _), most in zip(sketches.blocks(), _most_rows(sketches, counts, plan, choice), strict=True)
-    ]
+    limits = _most_rows(sketches, counts, plan, choice)
+    parts, residuals = [code_factors(sketches.rows[:0], choice.code)], []
+    for (rows, rest, _), most in zip(sketches.blocks(), limits, strict=True):
+        block, residual = _coded(rows, rest, most, choice.code)
+        parts.append(block)
+        residuals.append(residual)
     dtype, kind = _DTYPES[choice.code]
-    empty = code_factors(sketches.rows[:0], choice.code)
-    blocks = [block for block, _ in coded]
-    parts = [empty, *blocks]
     scales = [part.scales for part in parts if part.scales is not None]
     numbers = np.concatenate([part.numbers for part in parts])
     numbers = pack_nibbles(numbers) if choice.code == "int4" else numbers
     tensors: dict[str, tuple[str, NDArray[Any]]] = {
         ROWS: (dtype, np.ascontiguousarray(numbers + numbers.dtype.type(0), kind)),  # there is one zero
-        RESIDUAL: ("F64", np.array([residual for _, residual in coded], "<f8") + 0.0),
+        RESIDUAL: ("F64", np.array(residuals, "<f8") + 0.0),
     }
     if scales:
         tensors[SCALES] = ("F32", np.ascontiguousarray(np.concatenate(scales), "<f4"))
     if choice.by_class:
-        tensors[SIZES] = ("I64", np.array([len(block.numbers) for block in blocks], "<i8"))
+        tensors[SIZES] = ("I64", np.array([len(part.numbers) for part in parts[1:]], "<i8"))
     return tensors
 
 

@@ -186,10 +186,8 @@ class Report:
         lines = []
         for row in self.rows:
             place = [getattr(row.setting, key) for key in self.swept]
-            mean, std = row.accuracy, row.accuracy_std
-            shown = "–" if mean is None else f"{mean:.2%}" + (f" ± {100 * std:.2f}" if std is not None else "")
-            dot = "" if mean is None else interval(mean, std or 0.0, lowest, highest)
-            lines.append([row.head, *place, shown, dot, f"{row.up_bytes_per_client:,.0f}", plain_moments(row.sends)])
+            costs = [f"{row.up_bytes_per_client:,.0f}", plain_moments(row.sends)]
+            lines.append([row.head, *place, *_accuracy_cells(row, lowest, highest), *costs])
         columns = ["head", *self.swept, "accuracy", f"{lowest:.0%} to {highest:.0%}", "bytes per client"]
         return html_table("Accuracy, mean ± standard deviation over seeds", [*columns, "each client sends"], lines)
 
@@ -255,3 +253,13 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     """
     with reading(f"{path} is not JSON of ours"):
         return Report.from_dict(json.loads(Path(path).read_bytes()), str(path))
+
+
+def _accuracy_cells(row: Row, lowest: float, highest: float) -> tuple[Any, Any]:
+    """Return the accuracy of a row as text, and as a mark on a scale."""
+    mean, std = row.accuracy, row.accuracy_std
+    if mean is None:
+        return "–", ""
+    return f"{mean:.2%}" + (f" ± {100 * std:.2f}" if std is not None else ""), interval(
+        mean, std or 0.0, lowest, highest
+    )

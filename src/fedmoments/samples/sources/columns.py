@@ -102,12 +102,11 @@ def choose_columns(
         text = text or guess_column("text", present, label)
     item = text or image or guess_column("image", present, label)
     label = label or guess_column("label", present, item)
-    if item is not None:
-        label = _named(whose, present, "label", label)
-        return Columns(item, text is None, label, client, domain, split, group=group)
-    names = [name for name in numbers if name not in (label, *others)]
-    _named(whose, present, "text or image", label if names else None)
-    return _of_numbers(whose, present, names, label, keys)
+    if item is None:
+        names = [name for name in numbers if name not in (label, *others)]
+        _named(whose, present, "text or image", label if names else None)
+        return _of_numbers(whose, present, names, label, keys)
+    return Columns(item, text is None, _named(whose, present, "label", label), client, domain, split, group=group)
 
 
 def _named(whose: str, present: Sequence[str], what: str, name: str | None) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -235,15 +235,18 @@ def compare_claims(
 
 def _judged(claim: Claim, measurements: Sequence[Observation], samples: int | None) -> dict[str, Any]:
     tested = samples if is_share(claim.left) else None
-    curves = [curve for curve in measurements if curve.quantity == CURVE]
     places = list(_sides(claim, measurements))
-    sides = filter(None, chain.from_iterable(both for _, *both in places))
-    still = any(_stood_still(side, curves) for side in sides)
+    still = _any_stood_still(filter(None, chain.from_iterable(both for _, *both in places)), measurements)
     every = (_pair(claim, where, left, right, tested) for where, left, right in places)
     pairs = [pair for pair in every if pair["difference"] is not None]
     verdict = "did not train" if still and pairs else _together(pairs)
     said: dict[str, Any] = {"id": claim.id, "text": claim.text, "relation": claim.relation, "margin": claim.margin}
     return {**said, "left": dict(claim.left), "right": dict(claim.right), "verdict": verdict, "pairs": pairs}
+
+
+def _any_stood_still(sides: Iterable[Observation], measurements: Sequence[Observation]) -> bool:
+    curves = [curve for curve in measurements if curve.quantity == CURVE]
+    return any(_stood_still(side, curves) for side in sides)
 
 
 def _stood_still(side: Observation, curves: Sequence[Observation]) -> bool:

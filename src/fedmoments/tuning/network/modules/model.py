@@ -64,8 +64,8 @@ class TunedModel:
         self.trained: dict[str, nn.Parameter] = {}
         self.running: dict[str, Tensor] = {}
         self._learning: list[nn.Module] = []
-        kept = set(normalising(self.network).values()) if plan.dropout else set()
-        self._dropping = [m for m in self.network.modules() if plan.dropout and m not in kept]
+        kept = set(normalising(self.network).values())
+        self._dropping = [m for m in (self.network.modules() if plan.dropout else ()) if m not in kept]
         if plan.stage != "lp":
             self._train_encoder(plan)
         if plan.stage != "feat":
@@ -246,14 +246,18 @@ def train_locally(
                 gradients = _penalised(model, gradients, plan.weight_decay)
             if sums is not None:
                 _add(sums, gradients)
-            if anchor is not None:
-                gradients = [g - a for g, a in zip(gradients, anchor.gradients(batch, targets), strict=True)]
-            if rule.weight != 1.0:
-                gradients = [gradient * rule.weight for gradient in gradients]
+            gradients = _weighed(gradients, anchor.gradients(batch, targets) if anchor else None, rule.weight)
             velocities = _accelerated(velocities, drift.added_to(gradients, parameters), plan.momentum)
             _add(parameters, velocities, -plan.step)
     means = None if sums is None else _means(model, sums, len(losses))
     return LocalRound(len(losses), float(np.mean(losses)) if losses else float("nan"), means)
+
+
+def _weighed(gradients: list[Tensor], start: Sequence[Tensor] | None, weight: float) -> list[Tensor]:
+    """Return gradients less those at the start, where a rule asks for that, times a weight."""
+    if start is not None:
+        gradients = [here - there for here, there in zip(gradients, start, strict=True)]
+    return [gradient * weight for gradient in gradients] if weight != 1.0 else gradients
 
 
 def mean_gradient(model: TunedModel, plan: TuningPlan, batches: Iterable[Batch]) -> Arrays:
