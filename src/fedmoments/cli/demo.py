@@ -80,8 +80,8 @@ def _show(outcome: Any, folder: Path) -> None:
     )
     print_line(f"report: {folder / 'report.html'} (open it in a browser); classifiers: {folder / 'heads'}")
     print_line("\ntry next:")
-    for line in _next_steps(folder):
-        print_line(f"  {line}")
+    for line, purpose in _next_steps(folder).items():
+        print_line(f"  # {purpose}\n  {line}")
 
 
 def _answer(rows: Sequence[Any]) -> str:
@@ -106,18 +106,16 @@ def _percent(row: Any) -> str:
     return "not fitted" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
 
 
-def _next_steps(folder: Path) -> list[str]:
+def _next_steps(folder: Path) -> dict[str, str]:
     """Return commands that work as they stand after the demo, each with what it is for."""
     digits = folder / "digits.npz"
-    steps = {
+    return {
         f"fedmoments simulate {digits} --heads {ADVISED} --clients 10,100": "other numbers of clients",
         f"fedmoments simulate {digits} --heads fedncm --epsilon 1,8": "with differential privacy",
         f"fedmoments audit --data {digits} --head {ADVISED}": "what an upload would reveal",
         "fedmoments demo --all": "all heads",
         "fedmoments --help": "your own data, a federation between machines",
     }
-    width = max(map(len, steps))
-    return [f"{line:<{width}}  # {purpose}" for line, purpose in steps.items()]
 
 
 def write_digits(path: Path) -> None:

@@ -86,7 +86,7 @@ class _Map:
         return self.cells.shape == (self.n_classes, self.n_clients)
 
 
-@section("holders", "Who holds which classes", place=110, short="Who holds which classes")
+@section("holders", "Who holds which classes", place=110)
 def holders_section(report: Report) -> Html | None:
     """Return the section, or None when the report do not say who holds what."""
     holders = report.holders
