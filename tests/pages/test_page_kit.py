@@ -68,7 +68,7 @@ def test_two_sections_of_one_anchor_are_refused() -> None:
 
     with pytest.raises(InputError, match="two sections call themselves 'heads'"):
         REPORT.registry.register(other)
-    with pytest.raises(InputError, match="is no section"):
+    with pytest.raises(InputError, match="is not a section"):
         REPORT.registry.register(lambda results: None, "lambda")
 
 
