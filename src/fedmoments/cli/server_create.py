@@ -106,8 +106,8 @@ def _encoder(settings: TermsSettings, modality: str, dim: int | None) -> Any:
     from fedmoments.samples.encoders.known import known_encoder
     from fedmoments.samples.reading import DEFAULTS, choose_encoder
 
-    plain = settings.size is None and settings.pooling is None and not settings.names  # names must be encoded
-    known = known_encoder(settings.encoder or DEFAULTS[modality]) if plain else None
+    plain = settings.pooling is None and not settings.names  # names must be encoded
+    known = known_encoder(settings.encoder or DEFAULTS[modality], settings.size) if plain else None
     return known or choose_encoder(Running().with_encoder(**_fields_of(settings, EncoderChoice)), modality, dim)
 
 

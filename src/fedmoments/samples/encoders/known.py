@@ -1,7 +1,7 @@
 """What is known of the named encoders without loading them: terms are drawn up where neither torch nor weights are.
 
-``known.json`` is written by :func:`written` from the encoders themselves, with their own size and pooling; a test
-compares it with each that is installed.
+``known.json`` is written by :func:`written` from the encoders themselves, with their own pooling, image encoders with
+their own size and those of :data:`SIZES`; a test compares it with each that is installed.
 """
 
 import json
@@ -16,9 +16,11 @@ from fedmoments.samples.encoders.entry import EncoderEntry
 from fedmoments.samples.encoders.probe import Behaviour
 from fedmoments.samples.encoders.registry import encoders
 
-__all__ = ["KnownEncoder", "known_encoder", "known_names", "written"]
+__all__ = ["SIZES", "KnownEncoder", "known_encoder", "known_names", "known_sizes", "written"]
 
 _FILE = "known.json"
+#: Pixels of the side at which image encoders are known, beside their own.
+SIZES = (64, 96, 128, 160, 192, 224)
 
 
 class KnownEncoder(Encoder):
@@ -29,11 +31,14 @@ class KnownEncoder(Encoder):
     entry
         Of the registry.
     facts
-        Its weights, preprocessing, dimension and behaviour.
+        Its weights, preprocessing, dimension, and behaviour by size.
+    size
+        Pixels of the side of an image; None: its own, and that of a text encoder.
     """
 
-    def __init__(self, entry: EncoderEntry, facts: Mapping[str, Any]) -> None:
+    def __init__(self, entry: EncoderEntry, facts: Mapping[str, Any], size: int | None = None) -> None:
         self.name, self.modality, self._entry, self._facts = entry.name, entry.modality, entry, facts
+        self._size = size
 
     @property
     def dim(self) -> int:
@@ -43,7 +48,8 @@ class KnownEncoder(Encoder):
     @property
     def preprocessing(self) -> Mapping[str, Any]:
         """What happens to a sample before the model."""
-        return dict(self._facts["preprocessing"])
+        own: dict[str, Any] = self._facts["preprocessing"]
+        return own | ({} if self._size is None else {"size": self._size})
 
     @property
     def weights_hash(self) -> str:
@@ -53,7 +59,7 @@ class KnownEncoder(Encoder):
     @cached_property
     def behaviour(self) -> Behaviour:
         """What it does with samples that everybody can make."""
-        return Behaviour.from_text(self._facts["behaviour"])
+        return Behaviour.from_text(self._facts["behaviours"][_size_of(self.preprocessing)])
 
     def prepare(self, sample: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: nothing of the encoder is loaded."""
@@ -84,20 +90,45 @@ def known_names() -> tuple[str, ...]:
     return tuple(_known())
 
 
-def known_encoder(name: str) -> KnownEncoder | None:
-    """Return what is known of an encoder with its own size and pooling; None where it must be loaded.
-
-    A package that registered another encoder under the name is not taken for the one that is known.
+def known_sizes(name: str) -> tuple[int, ...]:
+    """Return the sizes at which an image encoder is known, ascending; a text encoder has none.
 
     Examples
     --------
-    >>> known_encoder("minilm").dim, known_encoder("timm:resnet18")
-    (384, None)
+    >>> 96 in known_sizes("efficientnet-lite0"), known_sizes("minilm")
+    (True, ())
+    """
+    return tuple(sorted(int(size) for size in _known()[name]["behaviours"] if size))
+
+
+def known_encoder(name: str, size: int | None = None) -> KnownEncoder | None:
+    """Return what is known of an encoder with its own pooling; None where it must be loaded.
+
+    A package that registered another encoder under the name is not taken for the one that is known.
+
+    Parameters
+    ----------
+    name
+        Of the registry.
+    size
+        Pixels of the side of an image; None: the encoder's own.
+
+    Examples
+    --------
+    >>> known_encoder("minilm").dim, known_encoder("timm:resnet18"), known_encoder("efficientnet-lite0", size=97)
+    (384, None, None)
     """
     facts, entry = _known().get(name), encoders().get(name)
     if facts is None or entry is None or [file.sha256 for file in entry.files] != facts["files"]:
         return None
-    return KnownEncoder(entry, facts)
+    if size is not None and str(size) not in facts["behaviours"]:
+        return None
+    return KnownEncoder(entry, facts, size)
+
+
+def _size_of(preprocessing: Mapping[str, Any]) -> str:
+    """Return the key of a behaviour: pixels of the side of an image, empty for text."""
+    return str(preprocessing.get("size", ""))
 
 
 def written(loaded: Sequence[Encoder]) -> str:
@@ -106,16 +137,17 @@ def written(loaded: Sequence[Encoder]) -> str:
     Parameters
     ----------
     loaded
-        With their own size and pooling.
+        With their own pooling; of each the first has its own size, others may follow.
     """
-    facts = {
-        encoder.name: {
+    facts: dict[str, dict[str, Any]] = {}
+    for encoder in loaded:
+        own = {
             "weights": encoder.weights_hash,
             "files": [file.sha256 for file in encoders()[encoder.name].files],
             "preprocessing": dict(encoder.preprocessing),
             "dim": encoder.dim,
-            "behaviour": encoder.behaviour.to_text(),
+            "behaviours": {},
         }
-        for encoder in loaded
-    }
+        behaviours = facts.setdefault(encoder.name, own)["behaviours"]
+        behaviours[_size_of(encoder.preprocessing)] = encoder.behaviour.to_text()
     return json.dumps(facts, indent=1, sort_keys=True) + "\n"
