@@ -6,7 +6,10 @@ to which ⌈(n + 1)·q⌉ samples are counted; the set of a new sample are all c
 As in split conformal prediction (Vovk et al. 2005; Lei et al. 2018), and because an edge is never above the quantile:
 
 **Law** where new samples and those of the histogram are exchangeable, the set holds the true class with probability q
-or more, whatever the classifier is and however few the samples. Counts that are moved to lower bins only widen sets.
+or more, whatever the classifier is and however few the samples.
+
+Where parties rounded their counts by chance, with an error of variance v in the sum, ⌈(n + 1)·q + 3√v⌉ samples are
+counted: chance then puts the threshold too high in about one federation of a thousand.
 """
 
 import math
@@ -51,6 +54,8 @@ class Ranks:
         (48,) samples by the probability of their class, likely ones first.
     temperature
         That probabilities were computed at.
+    margin
+        Samples that are counted besides, where counts are rounded.
 
     Examples
     --------
@@ -66,6 +71,7 @@ class Ranks:
 
     counts: NDArray[np.int64]
     temperature: float
+    margin: int = 0
 
     def __post_init__(self) -> None:
         if self.counts.shape != (N_RANKS,) or self.counts.dtype.kind not in "iu" or (self.counts < 0).any():
@@ -85,7 +91,7 @@ class Ranks:
     def __add__(self, other: "Ranks") -> "Ranks":
         if self.temperature != other.temperature:
             raise MergeError(f"ranks at temperatures {self.temperature:g} and {other.temperature:g} cannot be added up")
-        return Ranks(self.counts + other.counts, self.temperature)
+        return Ranks(self.counts + other.counts, self.temperature, math.ceil(math.hypot(self.margin, other.margin)))
 
     def threshold(self, coverage: float) -> float:
         """Return the least probability of a class that belongs into a set; 0 where too few samples were seen.
@@ -97,7 +103,7 @@ class Ranks:
         """
         if not 0.0 < coverage < 1.0:
             raise InputError(f"a coverage is a share between 0 and 1, not {coverage}")
-        wanted = math.ceil((int(self.counts.sum()) + 1) * coverage)
+        wanted = math.ceil((int(self.counts.sum()) + 1) * coverage) + self.margin
         reached = np.flatnonzero(np.cumsum(self.counts) >= wanted)
         if not len(reached) or reached[0] == N_RANKS - 1:
             return 0.0
@@ -105,15 +111,18 @@ class Ranks:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ranks, ready for JSON."""
-        return {"temperature": self.temperature, "counts": self.counts.tolist()}
+        margin = {"margin": self.margin} if self.margin else {}
+        return {"temperature": self.temperature, "counts": self.counts.tolist(), **margin}
 
     @staticmethod
     def from_dict(plain: Any) -> "Ranks":
         """Read what :meth:`to_dict` gave."""
-        if not isinstance(plain, dict) or set(plain) != {"temperature", "counts"}:
+        if not isinstance(plain, dict) or set(plain) - {"margin"} != {"temperature", "counts"}:
             raise InputError("ranks are a temperature and counts")
-        counts, temperature = plain["counts"], plain["temperature"]
-        whole = isinstance(counts, list) and all(type(count) is int and 0 <= count < 2**53 for count in counts)
+        counts, temperature, margin = plain["counts"], plain["temperature"], plain.get("margin", 0)
+        whole = isinstance(counts, list) and all(
+            type(count) is int and 0 <= count < 2**53 for count in (*counts, margin)
+        )
         if not whole or not isinstance(temperature, float | int) or not 0.0 < temperature < math.inf:
             raise InputError("ranks are a temperature above 0 and counts that are whole numbers")
-        return Ranks(np.array(counts, np.int64), float(temperature))
+        return Ranks(np.array(counts, np.int64), float(temperature), margin)

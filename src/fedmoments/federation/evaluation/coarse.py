@@ -11,8 +11,7 @@ one party's results
   what is beyond them joins the others;
 - answers up to each edge of the bins of confidence are told in multiples of ``minimum``, rounded by chance, at each
   edge for itself; answers that are not told are none or at least so many;
-- ranks of true classes likewise, but rounded down: what is beyond joins lower probabilities, which widens prediction
-  sets and breaks no guarantee;
+- ranks of true classes likewise; prediction sets are widened by what chance may have moved;
 - samples and right answers of a class are told where it has ``minimum`` samples or more, the latter rounded by chance
   so that neither they nor the wrong ones are few: what tables leave out are rows with few errors, and rows without any
   would stand for all;
@@ -130,20 +129,19 @@ def _take_apart(row: Ints, label: int, minimum: int, rest: int, draw: Callable[[
 
 
 def coarse_ranks(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
-    """Return a histogram, likely samples first, in multiples of ``minimum`` but for the last bin, which is never few.
+    """Return a histogram without a bin of few samples; its sum is exact.
 
-    Of fewer samples than that in all, nothing is told.
+    Up to each bin it is right on average, or low: what rounding leaves over is told as improbable. Of fewer samples
+    than ``minimum`` in all, nothing is told.
 
     Examples
     --------
-    >>> coarse_ranks(np.array([9, 2, 4, 0, 7, 1]), 5, lambda: 0.0).tolist()
-    [5, 5, 5, 0, 0, 8]
+    >>> coarse_ranks(np.array([9, 2, 4, 0, 7, 1]), 5, lambda: 0.5).tolist()
+    [10, 0, 5, 0, 8, 0]
     """
     if counts.sum() < minimum:
         return np.zeros_like(counts)
-    reached = _reached(counts, minimum, lambda: -int(draw() * minimum))
-    reached[-1] = counts.sum()
-    return np.diff(reached, prepend=0)
+    return _spread_out(counts, minimum, int(counts.sum()), len(counts) - 1, draw, rising=False)
 
 
 def coarse_classes(table: Ints, minimum: int, draw: Callable[[], float]) -> tuple[Ints, Ints]:
@@ -191,23 +189,30 @@ def coarse_odds(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
     """
     told = np.zeros_like(counts)
     for kind, label in np.argwhere(counts.sum(axis=2) >= minimum).tolist():
-        told[kind, label] = _spread_out(counts[kind, label], minimum, draw)
+        mine = counts[kind, label]
+        total = (int(mine.sum()) + int(draw() * minimum)) // minimum * minimum
+        # the middle one of the last few samples says where these are: the very last stays hidden
+        middle = int(np.searchsorted(np.cumsum(mine), mine.sum() - minimum // 2))
+        told[kind, label] = _spread_out(mine, minimum, total, middle, draw, rising=draw() < 0.5)
     return told
 
 
-def _spread_out(counts: Ints, minimum: int, draw: Callable[[], float]) -> Ints:
-    """Return one histogram that is right on average: neither end has more of what rounding takes than the other."""
+def _spread_out(counts: Ints, minimum: int, total: int, end: int, draw: Callable[[], float], *, rising: bool) -> Ints:
+    """Return one histogram of ``total`` samples without a bin of few; up to each bin it is right on average.
+
+    What rounding leaves of the total, but for a few, goes to the bin ``end``. Each edge is rounded by itself: where
+    numbers fall, later ones are raised or, unless ``rising``, earlier ones lowered.
+    """
     up_to = np.cumsum(counts)
-    total = (int(up_to[-1]) + int(draw() * minimum)) // minimum * minimum
+    few = total % minimum  # they join those before them, or, as often as makes up for it, some of these join them
+    whole = total - few - minimum * (draw() * (few + minimum) < few)
     shifted = np.array([int(number) + int(draw() * minimum) for number in up_to])
-    reached = np.minimum(shifted // minimum * minimum, total)
-    # each edge is rounded by itself: where numbers fall, later ones are raised or earlier ones lowered, by chance
-    rising = draw() < 0.5
+    reached = np.minimum(shifted // minimum * minimum, whole)
     ordered = np.maximum.accumulate(reached) if rising else np.minimum.accumulate(reached[::-1])[::-1]
     told = np.diff(ordered, prepend=0)
-    # what is left of the total is where the middle one of the last few samples is: the very last stays hidden
-    told[int(np.searchsorted(up_to, up_to[-1] - minimum // 2))] += total - int(ordered[-1])
-    return np.asarray(told)
+    rest = total - int(ordered[-1])
+    told[end if rest >= minimum or told[end] else np.flatnonzero(told)[-1]] += rest
+    return told
 
 
 def coarse_bins(

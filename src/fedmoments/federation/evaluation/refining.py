@@ -10,6 +10,8 @@ where the closed form is mostly within 0.7 octaves, and Σm² sums over coarse r
 right answers are rounded to. So a few samples, or many coarse results of few samples each, move it little.
 """
 
+import math
+
 import numpy as np
 
 from fedmoments.core.classifier import Classifier
@@ -21,6 +23,8 @@ __all__ = ["confidence_at", "refined", "refined_temperature"]
 
 #: By how many octaves the closed form is mostly off, and what rounding adds to a variance, in squared units.
 OFF, ROUNDING = 0.7, 0.5
+#: Standard deviations of rounded counts by which prediction sets are wider.
+SURE = 3.0
 #: Temperatures that are tried between neighbours of `WARMTHS`.
 BETWEEN = 32
 
@@ -76,5 +80,6 @@ def refined(classifier: Classifier, evaluation: LocalEvaluation) -> Classifier:
     """
     if not evaluation.n_samples or not evaluation.ranks.any():
         return classifier
-    ranks = Ranks(evaluation.ranks, classifier.temperature)
+    margin = math.ceil(SURE * math.sqrt(int(evaluation.rounded[0]) / 6.0))
+    ranks = Ranks(evaluation.ranks, classifier.temperature, margin)
     return classifier.tempered(refined_temperature(evaluation, classifier.temperature)).ranked(ranks)
