@@ -69,3 +69,20 @@ def test_auto_reads_tables_of_measurements(data: object, least: float, n_clients
     assert reached >= max(least, float((plain.predict(X[test]) == y[test]).mean()))
     again = load_bytes(classifier.to_bytes())
     np.testing.assert_array_equal(again.predict(X[test]), classifier.predict(X[test]))
+
+
+@pytest.mark.parametrize("n_clients", [1, 10, 60])
+def test_columns_with_zeros_of_their_own_are_standardised(n_clients: int) -> None:
+    """Eight bits for a mean whose columns lie 40 deviations apart made clients differ where they do not."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 1800)
+    X = rng.normal(size=(1800, 40)) + 0.5 * rng.normal(size=(3, 40))[y]
+    zeros = 40.0 * rng.normal(size=40)
+    parties = {k: (X[:1200][k::n_clients], y[:1200][k::n_clients]) for k in range(n_clients)}
+    far = {k: (part + zeros, labels) for k, (part, labels) in parties.items()}
+    assert isinstance(automatic_map(far.values()), TableMap)
+    assert automatic_map(parties.values()) is None
+    assert automatic_map([(part + 40.0, labels) for part, labels in parties.values()]) is None
+    classifier, plain = fm.fit("auto", far), fm.fit("auto", parties)
+    assert classifier.info["chosen"] == plain.info["chosen"] == "lda-sketch"
+    assert classifier.score(X[1200:] + zeros, y[1200:]) >= plain.score(X[1200:], y[1200:]) - 0.02
