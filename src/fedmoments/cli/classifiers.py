@@ -250,15 +250,20 @@ def evaluate(
         rows = [[p.true, p.predicted, str(p.count), f"{p.count / errors:.1%}"] for p in confused]
         print_table(["class", "taken for", "samples", "of all errors"], rows, right=["samples", "of all errors"])
     if per_class:
-        print_line()
-        figures = {"accuracy": "{:.1%}", "specificity": "{:.1%}", "auc": "{:.3f}"}
-        rows = [
-            [row["class"], str(row["samples"])]
-            + ["–" if row[key] is None else form.format(row[key]) for key, form in figures.items()]
-            for row in result.to_dict(per_class=True, most=0)["per_class"]
-        ]
-        columns = ["samples", "sensitivity", "specificity", "AUC"]
-        print_table(["class", *columns], rows, right=columns)
+        _show_each_class(result)
+
+
+def _show_each_class(result: Any) -> None:
+    """Print the figures of every class."""
+    print_line()
+    figures = {"accuracy": "{:.1%}", "specificity": "{:.1%}", "auc": "{:.3f}"}
+    rows = [
+        [row["class"], str(row["samples"])]
+        + ["–" if row[key] is None else form.format(row[key]) for key, form in figures.items()]
+        for row in result.to_dict(per_class=True, most=0)["per_class"]
+    ]
+    columns = ["samples", "sensitivity", "specificity", "AUC"]
+    print_table(["class", *columns], rows, right=columns)
 
 
 def _evaluate_targets(file: Path, model: Any, source: SampleSource, *, json: bool) -> None:

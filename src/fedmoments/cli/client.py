@@ -80,16 +80,22 @@ def client(
         settings = folder.over(settings)
     agreed = folder.terms(read_terms(terms or changes.accepted_file))
     if not plan:
-        if settings.base is not None and not changes.withdraw:
-            require_part(settings.build())  # before an address is asked for
-        join = folder.joining(join)
-        join.require()
+        join = _way(folder, settings, join, withdraws=changes.withdraw)
     path, own = _bound(name, settings, config, agreed, plan=plan)
     if plan:
         show_plan(path, own, agreed, json=json)
     elif changes.leave_a_part(own):
         require_part(own)
         _take_part(own, path, join, json=json)
+
+
+def _way(folder: ClientFolder, settings: Given[ClientSettings], join: Joining, *, withdraws: bool) -> Joining:
+    """Return the way to the server, of a client that takes part or withdraws."""
+    if settings.base is not None and not withdraws:
+        require_part(settings.build())  # before an address is asked for
+    join = folder.joining(join)
+    join.require()
+    return join
 
 
 def _folder(name: str, settings: Given[ClientSettings]) -> ClientFolder:

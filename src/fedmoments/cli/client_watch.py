@@ -63,19 +63,7 @@ class Outcome:
         """Print what was sent."""
         from fedmoments.core.observations import plain_moments
 
-        rows = [
-            [
-                entry["client"],
-                str(entry["version"]),
-                f"{entry['classes']:,}",
-                f"{entry['samples']:,}",
-                withheld_text(entry["withheld"]["classes"], entry["withheld"]["samples"]),
-                readable_bytes(entry["bytes"]),
-                f"entry {entry['receipt']['seq']}" if entry["receipt"] else "none",
-            ]
-            for entry in self.contributions
-            if not _has_left(entry)
-        ]
+        rows = [_line(entry) for entry in self.contributions if not _has_left(entry)]
         for entry in filter(_has_left, self.contributions):
             print_line(
                 f"{entry['client']} has left: the ledger holds nothing of its version {entry['version']} since entry"
@@ -393,3 +381,16 @@ def _unreadable(line: dict[str, Any]) -> str:
     """Return which files could not be read, to be added to a sentence."""
     files = line.get("unreadable")
     return f"; {plural(files['samples'], 'file')} could not be read: {', '.join(files['names'])}" if files else ""
+
+
+def _line(entry: dict[str, Any]) -> list[str]:
+    """Return the line about one contribution."""
+    return [
+        entry["client"],
+        str(entry["version"]),
+        f"{entry['classes']:,}",
+        f"{entry['samples']:,}",
+        withheld_text(entry["withheld"]["classes"], entry["withheld"]["samples"]),
+        readable_bytes(entry["bytes"]),
+        f"entry {entry['receipt']['seq']}" if entry["receipt"] else "none",
+    ]

@@ -78,9 +78,9 @@ def _one_type(array: NDArray[Any]) -> NDArray[Any]:
     if not held or not all(isinstance(item, Real | Decimal | np.bool_) for item in held):
         return array
     if not any(gone) and all(isinstance(item, Integral | np.bool_) for item in held):
-        if all(-(2**63) <= int(item) < 2**63 for item in held):
-            return np.array([int(item) for item in held], np.int64).reshape(array.shape)
-        return array
+        whole = [int(item) for item in held]
+        fits = min(whole) >= -(2**63) and max(whole) < 2**63
+        return np.array(whole, np.int64).reshape(array.shape) if fits else array
     numbers = [np.nan if missing else float(item) for item, missing in zip(items, gone, strict=True)]
     return np.array(numbers, np.float64).reshape(array.shape)
 

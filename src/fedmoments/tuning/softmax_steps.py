@@ -105,7 +105,6 @@ def local_steps(
     """
     parameters = np.repeat(start[None], len(batches), axis=0)
     gradients = np.zeros_like(parameters) if measured else None
-    common = extra is not None and len(extra) == 1
     velocity = np.zeros_like(parameters) if rule.momentum else None
     decay = np.where(samples.present, rule.weight_decay, 0.0).astype(start.dtype)
     buffer, scratch, losses = np.empty_like(parameters), np.empty_like(parameters), np.zeros(len(batches))
@@ -118,7 +117,7 @@ def local_steps(
             gradients[mine] += g
         if rule.anchored:
             g -= _anchor(samples, rows, start, decay, rule)
-        _correct(g, rule, extra if extra is None or common else extra[mine])
+        _correct(g, rule, extra, mine)
         _pull_back(g, theta, start, rule, term)
         _descend(theta, g, None if velocity is None else velocity[mine], rule)
     mean = None if gradients is None else gradients / steps[:, None, None].astype(start.dtype)
@@ -131,12 +130,12 @@ def _penalise(gradients: Floats, there: Floats, decay: Floats, rule: StepRule, t
         gradients += _per_unit(np.multiply(there, decay, out=term), rule)
 
 
-def _correct(gradients: Floats, rule: StepRule, extra: Floats | None) -> None:
-    """Weigh gradients, and add what a rule adds to every step, in place."""
+def _correct(gradients: Floats, rule: StepRule, extra: Floats | None, mine: slice) -> None:
+    """Weigh gradients of some clients, and add what a rule adds to every step of all, or of each, in place."""
     if rule.weight != 1.0:
         gradients *= rule.weight
     if extra is not None:
-        gradients += extra
+        gradients += extra if len(extra) == 1 else extra[mine]
 
 
 def _anchor(samples: Samples, rows: Ints, start: Floats, decay: Floats, rule: StepRule) -> Floats:

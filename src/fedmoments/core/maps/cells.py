@@ -120,20 +120,27 @@ def cells_of(given: Any, names: Sequence[str] | None = None) -> dict[str, Sequen
     """
     if hasattr(given, "collect_schema") and not hasattr(given, "__arrow_c_stream__"):  # a lazy frame of polars
         given = given.collect()
+    called = _called(given)
+    lacking = [name for name in names or () if name not in called]
+    if lacking:
+        raise InputError(f"the table lacks the column '{lacking[0]}': it has {', '.join(called)}")
+    return {name: _cells(given[called[name]]) for name in (called if names is None else names)}
+
+
+def _called(given: Any) -> dict[str, Any]:
+    """Return the columns of a table by name, each as the table calls it: pandas also numbers them."""
     known = list(given) if isinstance(given, Mapping) else _names(given)
     if known is None:
         raise InputError(
             "a raw table has named columns: a dict of them, or a table of pandas, polars, Arrow or Hugging Face; a "
             f"{type(given).__name__} arrived"
         )
-    called: dict[str, Any] = {str(name): name for name in known}  # pandas also numbers them
-    if len(called) < len(list(known)):
-        twice = next(name for name in called if [str(each) for each in known].count(name) > 1)
-        raise InputError(f"the table has two columns '{twice}': rename one of them")
-    lacking = [name for name in names or () if name not in called]
-    if lacking:
-        raise InputError(f"the table lacks the column '{lacking[0]}': it has {', '.join(called)}")
-    return {name: _cells(given[called[name]]) for name in (called if names is None else names)}
+    called: dict[str, Any] = {}
+    for name in known:
+        if str(name) in called:
+            raise InputError(f"the table has two columns '{name}': rename one of them")
+        called[str(name)] = name
+    return called
 
 
 def _names(given: Any) -> Iterable[Any] | None:

@@ -158,14 +158,18 @@ def read_update(content: RecordDict, task: Task, asked: Asked) -> Update:
         lambda: unpack_parameters(data, f"client {client}"), f"the update of client {client}"
     )
     _require_same(arrays, expected, f"parameters of client {client}")
-    if controlled != (control is not None):
-        raise InputError(f"client {client} sent {'no ' if controlled else ''}control variates")
-    if control is not None:
-        _require_same(control, optimised, f"control variates of client {client}")
+    _require_control(control, optimised if controlled else None, client)
     n = asked.numbers.train
     steps = 0 if asked.first else plan.epochs * math.ceil(n / (plan.batch_size or n))
     _require_header(header, {"client": client, "round": asked.round_number, "samples": n, "steps": steps})
     return Update(client, n, steps, _loss(header.get("loss"), f"client {client}"), arrays, control)
+
+
+def _require_control(control: Arrays | None, expected: Arrays | None, client: str) -> None:
+    if (control is None) != (expected is None):
+        raise InputError(f"client {client} sent {'no ' if control is None else ''}control variates")
+    if control is not None and expected is not None:
+        _require_same(control, expected, f"control variates of client {client}")
 
 
 def _require_header(header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

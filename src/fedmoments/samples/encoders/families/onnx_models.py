@@ -45,7 +45,7 @@ def _load(argument: str, options: Options) -> Encoder:
     inputs = {given.name: given for given in runner.get_inputs()}
     if TOKEN_INPUTS[0] in inputs and inputs.keys() <= set(TOKEN_INPUTS):
         return _text(path, name, options)
-    if len(inputs) == 1 and len(next(iter(inputs.values())).shape) == 2 and _takes_numbers(inputs):
+    if _takes_rows(list(inputs.values())):
         _refuse(options, name, "rows of numbers", ())
         return OnnxRowEncoder(name, _hash_with_data(path, name), path=path, options=options)
     images = _fitted(runner, name, options)
@@ -54,8 +54,10 @@ def _load(argument: str, options: Options) -> Encoder:
     return OnnxImageEncoder(name, images, pooling=pooling, weights_hash=weights, path=path, **options.run())
 
 
-def _takes_numbers(inputs: dict[str, Any]) -> bool:
-    return next(iter(inputs.values())).type in ("tensor(float)", "tensor(double)")
+def _takes_rows(inputs: list[Any]) -> bool:
+    """Say whether the one input is a matrix of numbers."""
+    kinds = [(len(given.shape), given.type) for given in inputs]
+    return kinds in ([(2, "tensor(float)")], [(2, "tensor(double)")])
 
 
 def _refuse(options: Options, name: str, takes: str, known: tuple[str, ...]) -> None:
