@@ -5,11 +5,14 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from fedmoments.errors import MissingExtraError
 
 # A busy machine takes long to draw and to run an example; that is no fault of the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +43,33 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
+
+
+#: Set where only light extras are installed: tests that need others are skipped there, by name, instead of failing.
+WITHOUT_EXTRAS = "FEDMOMENTS_TESTS_WITHOUT_EXTRAS"
+
+
+@contextmanager
+def skipping_missing_extras() -> Iterator[None]:
+    try:
+        yield
+    except (MissingExtraError, ModuleNotFoundError) as error:
+        ours = isinstance(error, ModuleNotFoundError) and str(error.name).startswith(("fedmoments", "tests"))
+        if ours or not os.environ.get(WITHOUT_EXTRAS):
+            raise
+        pytest.skip(f"{WITHOUT_EXTRAS}: {error}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    with skipping_missing_extras():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with skipping_missing_extras():
+        yield
 
 
 @pytest.fixture(scope="session")

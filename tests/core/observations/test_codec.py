@@ -2,8 +2,11 @@
 
 import json
 import math
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedmoments.core.observations import Observation
+from fedmoments.core.observations import Observation, codec
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.errors import FileFormatError
 
@@ -87,3 +90,13 @@ def test_bytes_that_are_no_base64_are_refused(text: str) -> None:
     plain = to_plain(Outer(Inner("a"), np.eye(2, dtype=np.int64), (), {}, b"", (3, "c"), True)) | {"hits": text}
     with pytest.raises(FileFormatError, match=r"Outer\.hits, where base64 text belongs"):
         from_plain(Outer, plain)
+
+
+def test_aliases_of_types_are_read_as_what_they_stand_for() -> None:
+    """From numpy 2.5 on, NDArray is declared by a ``type`` statement, which older Pythons cannot spell."""
+    kind = TypeVar("kind")
+    alias = SimpleNamespace(__value__=np.ndarray[Any, np.dtype[kind]])  # type: ignore[valid-type]
+    read = codec._read(types.GenericAlias(alias, (np.float64,)), [1, None], "x", "a file")  # type: ignore[arg-type]
+    assert read.dtype == np.float64
+    assert np.array_equal(read, [1.0, np.nan], equal_nan=True)
+    assert codec._read(SimpleNamespace(__value__=int), 3, "x", "a file") == 3

@@ -117,6 +117,7 @@ def _required(kind: type) -> tuple[str, ...]:
 
 def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:
     """Return a value of the type that a field is annotated with."""
+    hint = _spelled_out(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _read_union(arguments, plain, name, whose)
@@ -129,6 +130,15 @@ def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:
     if is_dataclass(hint):
         return from_plain(hint, plain, whose)  # type: ignore[arg-type]
     return plain if hint is Any else _read_scalar(hint, plain, name, whose)
+
+
+def _spelled_out(hint: Any) -> Any:
+    """Return what a ``type`` alias stands for: from numpy 2.5 on, NDArray[np.float64] is one."""
+    origin = typing.get_origin(hint)
+    meaning = getattr(hint if origin is None else origin, "__value__", None)
+    if meaning is None:
+        return hint
+    return meaning if origin is None else meaning[typing.get_args(hint)]
 
 
 def _read_list(origin: Any, arguments: tuple[Any, ...], plain: list[Any], name: str, whose: str) -> Any:
