@@ -109,8 +109,8 @@ def test_create_without_data_takes_classes_from_a_list_or_a_file(run: Any, works
 
 def test_create_prints_the_terms_readably(run: Any, features: str) -> None:
     text = run("server", "create", "a.ledger", "--name", "pets", "--data", features, "--rows", "float16").stdout
-    assert re.search(r"each client sends +counts \+ client_means", text)
-    assert re.search(r"means travel as +float16", text)
+    assert re.search(r"each client sends +counts, class means \(counts \+ client_means\)", text)
+    assert re.search(r"means are encoded as +float16", text)
     assert re.search(r"id +[0-9a-f]{64}", text)
     assert "largest contribution" in text
 
