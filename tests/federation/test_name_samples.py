@@ -40,7 +40,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     rows = ["sentence,topic"]
     for place in range(60):
         word, topic = (("violin", "music"), ("rain", "weather"))[place % 2]
-        rows.append(f"{word} number {place} is heard again,{topic}")
+        letters = "".join(chr(97 + digit) for digit in divmod(place, 8))  # copies of a sample count once
+        rows.append(f"{word} {letters} is heard {'again ' * (place % 5)},{topic}")
     Path("said.csv").write_text("\n".join(rows) + "\n", "utf-8")
 
     def invoke(*arguments: str, code: int = 0) -> Any:
