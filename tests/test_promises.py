@@ -33,7 +33,7 @@ TABLES = ("privacy.md", "federation.md")
 PART = {"../README.md": ("## What it promises", "## How it compares")}
 WORDS = re.compile(
     r"\b(never|refuse[sd]?|cannot|nobody|nothing|at most|only|exactly|bit for bit|withheld|hidden|erased|overwritten|"
-    r"survives?|declined|rewritten|checked|noticed?|stops|drawn|remembers|cannot be)\b",
+    r"no others|survives?|declined|rewritten|checked|noticed?|stops|drawn|remembers|cannot be)\b",
     re.IGNORECASE,
 )
 NO_PROMISE = {"limit", "assumption", "advice", "description", "figure"}

@@ -48,3 +48,15 @@ def test_a_class_of_copies_is_withheld(tmp_path: Path, copies: int, leaves: bool
     X = np.concatenate([cats, rng.normal(size=(9, DIM))]).astype(np.float32)
     sent = sent_by(tmp_path, X, np.repeat([0, 1], [len(cats), 9]), "fedncm")
     assert sent.counts.tolist() == [5 if leaves else 0, 9]
+
+
+def test_a_party_answers_no_terms_but_those_that_it_read(tmp_path: Path) -> None:
+    read, other = (new_ledger(tmp_path / name, ("cat", "dog")) for name in ("read", "other"))
+    X, y = np.random.default_rng(0).normal(size=(20, DIM)).astype(np.float32), np.arange(20) % 2
+    np.savez(tmp_path / "a.npz", x_train=X, y_train=y, x_test=X[:2], y_test=y[:2], classes=np.array(["cat", "dog"]))
+    one = Party("clinic", tmp_path / "clinic", str(tmp_path / "a.npz"), {"federation": read.id})
+    assert one.offer(read).clients == ("clinic",)
+    refused = one.offer(other)
+    assert refused.clients == ()
+    assert "read those first" in refused.declined[0]["why"]
+    assert unpack_bundle(refused.bundle, max_bytes=2**30, max_items=9) == []
