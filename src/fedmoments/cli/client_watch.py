@@ -80,6 +80,9 @@ class Outcome:
         if sizes := self._column("tuned", "bytes"):
             left = f"sent: parameters that were trained on its samples, {plural(len(sizes), 'time')}"
             print_line(f"{left}, {readable_bytes(sum(sizes))} in all")
+        self._show_record()
+
+    def _show_record(self) -> None:
         kept = self.record.exists() and self.record.stat().st_size
         print_line(f"the record of all that was sent and withheld: {self.record}" if kept else "nothing was sent")
 

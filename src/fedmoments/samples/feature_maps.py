@@ -59,9 +59,11 @@ def chosen_map(
     if wanted != AUTO:
         return named_map(wanted)
     known = find_entry(encoder)
-    if known.non_negative or known.varying_length:
-        return named_map("power" if known.non_negative else "length")
-    return automatic_map([(X, y)]) if X is not None and y is not None else None
+    if known.non_negative:
+        return named_map("power")
+    if known.varying_length:
+        return named_map("length")
+    return None if X is None or y is None else automatic_map([(X, y)])
 
 
 def stacked_map(

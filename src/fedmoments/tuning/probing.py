@@ -16,7 +16,7 @@ from fedmoments.tuning.draws import batches, held_out
 from fedmoments.tuning.engine import Arrays, Score, Update, require_finite, require_request
 from fedmoments.tuning.local_rules import LocalRule
 from fedmoments.tuning.samples import Samples
-from fedmoments.tuning.softmax_steps import StepRule, local_steps, softmax_gradients
+from fedmoments.tuning.softmax_steps import Stepped, StepRule, local_steps, softmax_gradients
 from fedmoments.tuning.start import BIAS, WEIGHTS, Floats, Start
 
 __all__ = ["FeatureEngine"]
@@ -150,7 +150,7 @@ class FeatureEngine:
             after = stepped.parameters[place]
             require_finite([after], "parameters", name, round_number, (self.plan.step, self.start.temperature))
             own = None if before is None else before[place]
-            gradient = self._measured(name, theta, None if stepped.gradients is None else stepped.gradients[place])
+            gradient = self._measured(name, theta, stepped, place)
             sent, kept = local.sent(own, gradient), local.kept(own, gradient, self._in_units(after - theta))
             if kept is not None:
                 self._controls[name] = kept
@@ -159,9 +159,11 @@ class FeatureEngine:
             updates[name] = Update(name, self._samples[name], len(rows[place]), loss, _split(after), change)
         return updates
 
-    def _measured(self, name: str, theta: Floats, mean: Floats | None) -> Floats | None:
+    def _measured(self, name: str, theta: Floats, stepped: Stepped, place: int) -> Floats | None:
         """Return the gradient that the rule asks for: at the start, or the mean over the steps."""
-        return self._gradient(name, theta) if self._local.measures == "first" else mean
+        if self._local.measures == "first":
+            return self._gradient(name, theta)
+        return None if stepped.gradients is None else stepped.gradients[place]
 
     def _told(self, round_number: int, name: str, theta: Floats) -> Update:
         """Return a client's gradient at the parameters that came, and no steps."""

@@ -339,7 +339,7 @@ class Federation:
         if needed > self.memory_limit:
             raise NotEnoughDataError(
                 f"its statistics ({head.needs}) of {self.features.n_classes} classes in {dim} dimensions would take "
-                f"{needed / 1e9:.1f} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
+                f"{needed / 1e9:.2g} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
             )
         made.float64 = "it has a feature map of its own" if own_map else self.form.reason
         stats = self._mapped(head, own_map) if own_map else self._shared(head)

@@ -227,7 +227,7 @@ class Shield:
         if needed > self.memory_limit:
             raise NotEnoughDataError(
                 f"the statistics of all clients ({spec}), which this protection looks at one by one, would take "
-                f"{needed / 1e9:.1f} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
+                f"{needed / 1e9:.2g} GB, more than the limit of {self.memory_limit / 1e9:g} GB"
             )
 
     def _seed_of(self, client: str) -> int:
