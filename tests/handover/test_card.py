@@ -17,18 +17,10 @@ from fedmoments.cli.app import app
 from fedmoments.core.classifier.version import Version, version_of
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.federated import FederationEvents, PrivacyCard, SiteAccuracy, Spread
 from fedmoments.core.observations.figures import ClassFigures
 from fedmoments.core.observations.interval import wilson
-from fedmoments.core.observations.parts import (
-    Data,
-    FederationEvents,
-    HeadDetail,
-    Holders,
-    PrivacyCard,
-    Reliability,
-    SiteAccuracy,
-    Spread,
-)
+from fedmoments.core.observations.parts import Data, HeadDetail, Holders, Reliability
 from fedmoments.handover.card import TO_FILL_IN, model_card
 from fedmoments.handover.evidence import Evidence
 

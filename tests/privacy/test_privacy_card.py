@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedmoments.core.observations.codec import from_plain, to_plain
-from fedmoments.core.observations.parts import PrivacyCard
+from fedmoments.core.observations.federated import PrivacyCard
 from fedmoments.privacy.card import privacy_card
 from fedmoments.privacy.protection import Agreed
 

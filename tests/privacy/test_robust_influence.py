@@ -10,7 +10,7 @@ import pytest
 import fedmoments as fm
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads.nearest_mean import NearestMean
-from fedmoments.core.observations.parts import ClientInfluence, Dropped
+from fedmoments.core.observations.federated import ClientInfluence, Dropped
 from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import InputError, LedgerError, NotEnoughDataError
 from fedmoments.privacy.robust import Influence, Suspicion, influences, poison, robust_record

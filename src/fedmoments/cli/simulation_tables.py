@@ -20,7 +20,8 @@ from fedmoments.settings.setting import SWEPT
 if TYPE_CHECKING:
     from fedmoments.core.observations import Report, Row
     from fedmoments.core.observations.budget import BudgetCurves
-    from fedmoments.core.observations.parts import HeadDetail, PrivacyCard, RoundAccuracy, RoundCurve
+    from fedmoments.core.observations.federated import PrivacyCard
+    from fedmoments.core.observations.parts import HeadDetail, RoundAccuracy, RoundCurve
 
 __all__ = ["show_report"]
 

@@ -11,16 +11,8 @@ from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain, to_plain
-from fedmoments.core.observations.parts import (
-    UNTESTED,
-    UNTOLD,
-    Data,
-    FederationEvents,
-    HeadDetail,
-    Holders,
-    PrivacyCard,
-    Reliability,
-)
+from fedmoments.core.observations.federated import FederationEvents, PrivacyCard
+from fedmoments.core.observations.parts import UNTESTED, UNTOLD, Data, HeadDetail, Holders, Reliability
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.refining import confidence_at
 from fedmoments.federation.results import Fitted, Source, source_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedmoments.core.observations.parts import PrivacyCard
+from fedmoments.core.observations.federated import PrivacyCard
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.shell import Page, Top
 

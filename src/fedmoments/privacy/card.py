@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fedmoments.core.observations.parts import PrivacyCard
+from fedmoments.core.observations.federated import PrivacyCard
 from fedmoments.privacy.modes import Mode
 from fedmoments.privacy.protection import Agreed
 

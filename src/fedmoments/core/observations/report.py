@@ -16,15 +16,13 @@ from fedmoments.core.gaussian import CovarianceBias
 from fedmoments.core.notebook import html_table, interval
 from fedmoments.core.observations.budget import BudgetCurves
 from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.federated import Examination, FederationEvents, PrivacyCard
 from fedmoments.core.observations.observation import Observation
 from fedmoments.core.observations.parts import (
     Data,
     Diagnosis,
-    Examination,
-    FederationEvents,
     HeadDetail,
     Holders,
-    PrivacyCard,
     RoundCurve,
     SplitReport,
     round_observations,

@@ -16,7 +16,7 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from fedmoments.core.observations.codec import to_plain
-from fedmoments.core.observations.parts import SiteAccuracy
+from fedmoments.core.observations.federated import SiteAccuracy
 from fedmoments.errors import FedMomentsError, InputError, PrivacyError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply

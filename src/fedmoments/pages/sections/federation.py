@@ -1,7 +1,7 @@
 """What happened in a federation: its rounds, and whatever went wrong, by name."""
 
 from fedmoments.core.observations import Report
-from fedmoments.core.observations.parts import ServerRound, Spread, Trouble
+from fedmoments.core.observations.federated import ServerRound, Spread, Trouble
 from fedmoments.pages.blocks import bullets, pairs
 from fedmoments.pages.formats import bytes_, seconds
 from fedmoments.pages.markup import Html, join

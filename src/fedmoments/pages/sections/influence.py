@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedmoments.core.observations import Report
-from fedmoments.core.observations.parts import ClientInfluence, Dropped, Examination
+from fedmoments.core.observations.federated import ClientInfluence, Dropped, Examination
 from fedmoments.pages.blocks import lead, note
 from fedmoments.pages.formats import count, percent
 from fedmoments.pages.markup import Html, breakable, join, tag

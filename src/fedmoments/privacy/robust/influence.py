@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Head
-from fedmoments.core.observations.parts import ClientInfluence, Dropped, Examination
+from fedmoments.core.observations.federated import ClientInfluence, Dropped, Examination
 from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
 from fedmoments.privacy.robust.centres import Cells, stack

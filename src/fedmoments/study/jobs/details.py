@@ -16,16 +16,8 @@ from fedmoments.core.heads import Head
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.observations import Report, Setting
 from fedmoments.core.observations.codec import from_plain
-from fedmoments.core.observations.parts import (
-    Diagnosis,
-    Examination,
-    HeadDetail,
-    Holders,
-    PrivacyCard,
-    Reliability,
-    Revealed,
-    RoundCurve,
-)
+from fedmoments.core.observations.federated import Examination, PrivacyCard
+from fedmoments.core.observations.parts import Diagnosis, HeadDetail, Holders, Reliability, Revealed, RoundCurve
 from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation

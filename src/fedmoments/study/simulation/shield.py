@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from fedmoments.core.costs import PayloadSize
 from fedmoments.core.heads import Head
-from fedmoments.core.observations.parts import Examination
+from fedmoments.core.observations.federated import Examination
 from fedmoments.core.statistics import FixedPoint, Ledger, Statistics, StatisticsSpec
 from fedmoments.errors import NotEnoughDataError
 from fedmoments.privacy.modes.parties import Crowd, HeadAsked
