@@ -387,3 +387,21 @@ def test_new_labels_in_partial_fit_give_what_naming_all_at_first_gives(head: str
     assert grown.classes_.tolist() == whole.classes_.tolist() == sorted(names)
     np.testing.assert_allclose(grown.decision_function(X), whole.decision_function(X), rtol=1e-9, atol=1e-9)
     assert (grown.predict(X) == whole.predict(X)).all()
+
+
+def test_groups_that_are_missing_and_masks_are_refused_and_tensors_taken() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 4)) + 3 * np.eye(3, 4)[y]
+    site = np.arange(60) % 4
+    wanted = FedMomentsClassifier("fedcof").fit(X, y, groups=site).predict(X)
+    tensor = torch.tensor(X, requires_grad=True)
+    model = FedMomentsClassifier("fedcof").fit(tensor, torch.tensor(y), groups=torch.tensor(site))
+    assert np.array_equal(model.predict(tensor), wanted)
+    gaps: list[Any] = [np.where(site == 0, np.nan, site), [None if each == 0 else int(each) for each in site]]
+    for groups in gaps:
+        with pytest.raises(InputError, match="groups say of no client that it holds sample 0: 15 are missing"):
+            FedMomentsClassifier("fedcof").fit(X, y, groups=groups)
+    with pytest.raises(InputError, match="entries are masked"):
+        FedMomentsClassifier().fit(np.ma.array(X, mask=X > 3), y)

@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmoments.core.api import fit as fit_head
 from fedmoments.core.api import spec_for
+from fedmoments.core.arrays import as_array
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.heads import Head, make_head
 from fedmoments.core.linalg import blocks
 from fedmoments.core.maps import FeatureMap
+from fedmoments.core.maps.cells import is_missing
 from fedmoments.core.statistics import Accumulator, Ledger, Statistics, StatisticsSpec
 from fedmoments.core.statistics.relabelling import relabelled
 from fedmoments.errors import FedMomentsError, InputError, MissingExtraError, NotEnoughDataError
@@ -188,13 +190,13 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         >>> FedMomentsClassifier("gh-lda").fit(X, y).classes_
         array(['high', 'low'], dtype='<U4')
         """
-        features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
+        features, targets = validate_data(self, _plain(X), _plain(y), dtype=FLOAT_TYPES, ensure_min_samples=2)
         check_classification_targets(targets)
         self.classes_, labels = np.unique(targets, return_inverse=True)
         holders = np.arange(len(targets))
         if groups is not None:
             check_consistent_length(features, groups)
-            _, holders = np.unique(column_or_1d(groups), return_inverse=True)
+            holders = _numbered(groups)
         head, n_classes = self._head(), len(self.classes_)
         if groups is None and self._spec(head).keeps_clients_apart:
             warnings.warn(
@@ -252,7 +254,7 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise InputError(
                 "the first call of partial_fit needs classes: the labels known so far; a later call may name more"
             )
-        features, targets = validate_data(self, X, y, dtype=FLOAT_TYPES, reset=first)
+        features, targets = validate_data(self, _plain(X), _plain(y), dtype=FLOAT_TYPES, reset=first)
         check_classification_targets(targets)
         known = np.unique(column_or_1d(classes)) if classes is not None else self.classes_
         if not first and not np.isin(self.classes_, known).all():
@@ -342,10 +344,24 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _checked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=FLOAT_TYPES, reset=False))
+        return np.asarray(validate_data(self, _plain(X), dtype=FLOAT_TYPES, reset=False))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_measured")
+
+
+def _plain(values: Any) -> Any:
+    """Return tensors as arrays, whether they need gradients or not, and refuse masks, which would be ignored."""
+    return as_array(values) if hasattr(values, "detach") or np.ma.isMaskedArray(values) else values
+
+
+def _numbered(groups: ArrayLike) -> Ints:
+    """Return the holders (n,) of the samples as numbers; none may be missing."""
+    named = column_or_1d(_plain(groups))
+    gone = [place for place, group in enumerate(named.tolist()) if is_missing(group)]
+    if gone:
+        raise InputError(f"groups say of no client that it holds sample {gone[0]}: {len(gone)} are missing")
+    return np.asarray(np.unique(named, return_inverse=True)[1], np.int64)
 
 
 def _check_labels(targets: NDArray[Any], known: NDArray[Any]) -> None:
