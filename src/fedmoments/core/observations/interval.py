@@ -18,23 +18,21 @@ def wilson(right: int, samples: int, rounding: float = 0.0) -> tuple[float, floa
     right, samples
         What was counted.
     rounding
-        Variance of chance that right answers were rounded by: as much is left as of fewer samples.
+        Variance of chance that right answers were rounded by: both ends move by as much as that may be.
 
     Examples
     --------
     >>> [round(end, 3) for end in wilson(9, 10)], wilson(0, 0)
     ([0.596, 0.982], (0.0, 1.0))
     >>> [round(end, 3) for end in wilson(90, 100)], [round(end, 3) for end in wilson(90, 100, 9.0)]
-    ([0.826, 0.945], [0.789, 0.956])
+    ([0.826, 0.945], [0.767, 1.0])
     """
     if not samples:
         return 0.0, 1.0
-    share, likely = right / samples, (right + 1) / (samples + 2)
-    alike = samples / (1.0 + rounding / (samples * likely * (1.0 - likely)))
-    spare = Z95**2 / alike
+    share, spare, chance = right / samples, Z95**2 / samples, Z95 * math.sqrt(rounding) / samples
     middle = (share + spare / 2) / (1 + spare)
-    half = Z95 / (1 + spare) * (math.sqrt(share * (1 - share) / alike + spare / (4 * alike)))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    half = Z95 / (1 + spare) * (math.sqrt(share * (1 - share) / samples + spare / (4 * samples)))
+    return max(middle - half - chance, 0.0), min(middle + half + chance, 1.0)
 
 
 def standard_error(share: float, samples: int, deviation: float = 0.0, seeds: int = 1) -> float:
