@@ -71,6 +71,14 @@ def test_measure_behind_maps_and_in_fixed_point(run: Any, features: str, arrays:
     np.testing.assert_allclose(stats.gram, np.einsum("ni,nj->ij", *2 * [expected(arrays["x_train"])]), atol=1e-6)
 
 
+def test_a_study_of_several_heads_says_its_answer_on_a_line_of_its_own(run: Any, features: str) -> None:
+    """The line end after the answer came out as the two characters of its escape."""
+    lines = run("simulate", features, "--heads", "fedncm,fed3r", "--clients", "3", "--seeds", "1").stdout.splitlines()
+    answer = next(i for i, line in enumerate(lines) if " per client" in line and line.endswith("."))
+    assert not lines[answer + 1]
+    assert "\\n" not in "".join(lines)
+
+
 def test_merge_pools_and_adds_up(run: Any, features: str) -> None:
     run("split", features, "--split", "iid", "--clients", "3", "-o", "s")
     for client in range(3):

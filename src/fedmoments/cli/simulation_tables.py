@@ -153,7 +153,9 @@ def _show_rows(report: "Report") -> None:
     )
     print_line(_shared(report))
     _show_split_notes(report)
-    print_line(f"\n{answer_text(report)}\n" if len(report.rows) > 1 else "")
+    if len(report.rows) > 1:
+        print_line(f"\n{answer_text(report)}")
+    print_line()
     _show_figures(report)
     _show_reasons(report.rows)
     _show_notes(report)
