@@ -77,12 +77,16 @@ def _one_type(array: NDArray[Any]) -> NDArray[Any]:
     held = [item for item, missing in zip(items, gone, strict=True) if not missing]
     if not held or not all(isinstance(item, Real | Decimal | np.bool_) for item in held):
         return array
-    if not any(gone) and all(isinstance(item, Integral | np.bool_) for item in held):
-        whole = [int(item) for item in held]
-        fits = min(whole) >= -(2**63) and max(whole) < 2**63
-        return np.array(whole, np.int64).reshape(array.shape) if fits else array
+    if len(held) == len(items) and all(isinstance(item, Integral | np.bool_) for item in held):
+        return _whole(array, list(map(int, held)))
     numbers = [np.nan if missing else float(item) for item, missing in zip(items, gone, strict=True)]
     return np.array(numbers, np.float64).reshape(array.shape)
+
+
+def _whole(array: NDArray[Any], numbers: list[int]) -> NDArray[Any]:
+    """Return an array of whole numbers as int64, if all of them fit."""
+    fits = min(numbers) >= -(2**63) and max(numbers) < 2**63
+    return np.array(numbers, np.int64).reshape(array.shape) if fits else array
 
 
 def label_array(values: Any) -> NDArray[Any]:

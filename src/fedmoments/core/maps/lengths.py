@@ -24,7 +24,7 @@ features have length 1.
 **Laws** multiplying features by a constant, or rotating them, changes nothing; neither does the order of samples.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,8 +146,12 @@ def lengths_vary(told: Iterable[Lengths]) -> bool:
         return False
     within = sum(each.within for each in every) / sum(each.dof for each in every)
     chance = sum(each.chance_dof * each.chance for each in every) / known
-    sizes = [each.n_samples for each in every]
-    middle = np.average([each.mean for each in every], weights=sizes)
-    total = sum(each.squares + each.n_samples * (each.mean - middle) ** 2 for each in every) / sum(sizes)
     enough = within >= max(TIMES * chance, LEAST**2) and chance <= FIRST_ORDER
-    return bool(enough and within >= (1.0 - EXPLAINED) * total)
+    return bool(enough and within >= (1.0 - EXPLAINED) * _variance(every))
+
+
+def _variance(every: Sequence[Lengths]) -> float:
+    """Return the variance of all samples' lengths."""
+    sizes = [each.n_samples for each in every]
+    middle = float(np.average([each.mean for each in every], weights=sizes))
+    return float(sum(each.squares + each.n_samples * (each.mean - middle) ** 2 for each in every) / sum(sizes))

@@ -51,6 +51,11 @@ class Columns:
         return "features" if self.features else "image" if self.is_image else "text"
 
 
+def _require_one_kind(whose: str, other: str | None) -> None:
+    if other:
+        raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
+
+
 def _matching(wanted: Sequence[str] | str, present: Sequence[str], others: Collection[str | None]) -> Any:
     """Return the columns that were asked for as features, of those that are nothing else."""
     patterns = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else wanted
@@ -94,8 +99,7 @@ def choose_columns(
     keys = {"client": client, "domain": domain, "split": split, "group": group}
     others = list(keys.values())
     if features is not None:
-        if text or image:
-            raise InputError(f"{whose}: samples are texts, images or numbers: give the columns of one of these")
+        _require_one_kind(whose, text or image)
         label = label or guess_column("label", present)
         return _of_numbers(whose, present, _matching(features, present, (label, *others)), label, keys)
     if image is None:
