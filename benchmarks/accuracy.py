@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 import fedmoments as fm
 from fedmoments.core.api import measure, spec_for
+from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.maps.power import FeatureShape, recommended_map
 from fedmoments.core.statistics import Ledger
 from fedmoments.samples.features import load_features
 from fedmoments.samples.splits.dirichlet import dirichlet_per_class
@@ -126,7 +126,7 @@ def federation(world: World, row: Row) -> Row:
     """Measure one federation and test all heads."""
     split = dirichlet_per_class(world.y, row.clients, row.alpha, row.seed)
     clients = {k: (world.X[i], world.y[i]) for k, i in enumerate(split) if len(i)}
-    rule = recommended_map(FeatureShape.of(X, y) for X, y in clients.values())
+    rule = automatic_map(clients.values())
     maps: dict[str, FeatureMap | None] = {"": None, "√": rule} if rule is not None else {"": None}
     seen = {word: (each(world.X_test) if each else world.X_test) for word, each in maps.items()}
     used = "√" if rule is not None else ""
