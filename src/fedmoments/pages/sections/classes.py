@@ -130,6 +130,8 @@ def _means(panel: Panel) -> Html | None:
     )
     told = ", ".join(f"{name} {value:.3f}" for name, value in means if value is not None)
     columns = "found is the sensitivity of a class, spared its specificity (others not taken for it)"
+    if figures.rounding:
+        columns += "; clients round right answers of a class by chance, right on average"
     return note(f"{told}; {columns}." if told else f"{columns[0].upper()}{columns[1:]}.")
 
 
@@ -140,7 +142,8 @@ def _list(caption: str, titles: tuple[str, ...], rows: list[Row]) -> Html:
 
 def _pair_list(report: Report, panel: Panel, pairs: list[tuple[int, int, int]], wrong: int) -> Html | None:
     if not pairs:
-        return note("Every test sample was classified correctly.")
+        untold = "Clients do not tell which classes few samples were taken for."
+        return note(untold if wrong > 0 else "Every test sample was classified correctly.")
     rows = [_pair(report, panel, *pair) for pair in pairs]
     share = sum(number for _, _, number in pairs) / max(wrong, 1)
     return join(
