@@ -118,7 +118,7 @@ def test_a_baseline_stands_beside_heads(simulated: Any) -> None:
 
 def test_heads_lists_baselines_apart(run: Any) -> None:
     text = run("heads").stdout
-    _, found, below = text.partition("Baselines, for comparison, in simulations only")
+    _, found, below = text.partition("Baselines, for comparison in simulations")
     assert found
     document = json.loads(run("heads", "--json").stdout)
     assert [each["name"] for each in document["baselines"]] == list(baseline_names())

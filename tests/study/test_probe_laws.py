@@ -126,7 +126,7 @@ def test_what_does_not_belong_together_is_refused() -> None:
     with pytest.raises(InputError, match="deals out 3 samples, but there are 240"):
         refit(features, Split(np.zeros(3, np.int64), n_clients=1, scheme="by hand"))
     other = fm.fit("fedncm", {"all": (features.train.X, features.train.y)}, n_classes=9)
-    with pytest.raises(InputError, match="9 classes apart, but the data have 5"):
+    with pytest.raises(InputError, match="9 classes, but the data have 5"):
         probe(features, features, softmax=other)
     renamed = fm.fit("fedncm", {"all": (features.train.X, features.train.y)}, class_names=NAMES[::-1])
     with pytest.raises(InputError, match="different class names"):

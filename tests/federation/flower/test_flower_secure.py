@@ -360,7 +360,7 @@ def test_a_batch_leaves_as_a_whole_and_its_members_do_not_come_back(make: Made) 
         offer = Node(settings).contribute(store.terms, most_bytes=2**20)
         [item] = unpack_bundle(offer.bundle, max_bytes=2**20, max_items=9)
         [refused] = store.report_many([bytes(item)])
-        assert "was in a sum that has left" in str(refused)
+        assert "was in a sum that was removed" in str(refused)
 
 
 def test_a_waiting_report_can_be_withdrawn_and_replaced(make: Made) -> None:
