@@ -365,7 +365,15 @@ def test_a_code_that_cannot_hold_features_is_named(name: str, scale: float) -> N
     assert np.count_nonzero(plain != scaled) == 0
 
 
-@pytest.mark.parametrize("name", ["sketch", "lda-sketch", "auto"])
+def test_auto_standardises_what_its_code_would_round_away() -> None:
+    X, y, holders = draw()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shifted = fit("auto", split(X + 1e4 * SIGNS, y, holders)).predict(X + 1e4 * SIGNS)
+    assert np.mean(shifted == y) >= np.mean(fit("auto", split(X, y, holders)).predict(X) == y) - 0.01
+
+
+@pytest.mark.parametrize("name", ["sketch", "lda-sketch"])
 def test_client_means_that_their_code_rounds_away_are_warned_of(name: str) -> None:
     X, y, holders = draw()
     _, messages = outcome(name, split(X + 1e4 * SIGNS, y, holders), X + 1e4 * SIGNS)

@@ -193,7 +193,8 @@ def test_a_constant_feature(name: str, value: float) -> None:
         return np.hstack([matrix, np.full((len(matrix), 1), value)])
 
     head = fm.make_head(name)
-    coarse = value == 1000.0 and (head.pilot_needs or head.needs).has_sketch
+    # auto standardises columns that lie far from 0 before they are encoded.
+    coarse = value == 1000.0 and (head.pilot_needs or head.needs).has_sketch and name != "auto"
     with pytest.warns(FitWarning, match="means were rounded") if coarse else nullcontext():
         classifier = fit(name, split(widened(X), y, holders))
     # Large against the rest, a constant takes most of what a cosine, a random feature or a global mean can see.
