@@ -292,6 +292,7 @@ def test_encoders_are_listed_for_people_and_machines(run: Any) -> None:
     lite = by_name["efficientnet-lite0"]
     assert (lite["takes"], lite["dim"], lite["size"], lite["extra"]) == ("image", 1280, 224, "torch")
     assert by_name["identity"]["installed"]
+    assert by_name["onnx:FILE"]["takes"] == "image, text, features"
     for entry in found:  # what is missing says what to type
         assert (entry["remedy"] is None) == entry["installed"]
     assert by_name["timm:NAME"]["remedy"] in {None, "pip install 'fedmoments[timm]'"}
