@@ -177,17 +177,28 @@ def _table_of(settings: TermsSettings, data: Any) -> Any:
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...], Any]:
     """Return class names, kind of samples, dimension, features with labels where these are given, and the table."""
-    from fedmoments.samples.reading import read_data
-
     names = class_names(settings.classes) if settings.classes else ()
     table = None if settings.data and settings.table != AFTER else _table_of(settings, None)
     if table is not None:
-        if settings.after:
-            names = names or _first_exchange(settings.after)[0].classes
+        names = names or _names_after(settings)
         settings = replace(settings, table=None, encoder="identity", dim=len(table.names))
-    if not settings.data:
-        dim = _given_dim(settings)
-        return _named(names), "features", dim, (), table
+    if settings.data:
+        return _features_in_data(settings, names, table)
+    dim = _given_dim(settings)
+    return _named(names), "features", dim, (), table
+
+
+def _names_after(settings: TermsSettings) -> tuple[str, ...]:
+    """Return the class names of a first exchange; none without one."""
+    return _first_exchange(settings.after)[0].classes if settings.after else ()
+
+
+def _features_in_data(
+    settings: TermsSettings, names: tuple[str, ...], table: Any
+) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...], Any]:
+    """Return the same of data like the clients'; names and a table that were given go before those of the data."""
+    from fedmoments.samples.reading import read_data
+
     data = read_data(SampleSource(**_fields_of(settings, Columns)))
     names, table = _named(names or data.class_names), table or data.table
     if data.modality != "features":

@@ -47,6 +47,12 @@ def _dense(values: Any) -> Any:
     if _is_tensor(values):
         values = values.detach().cpu()
         return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    _require_all_entries(values)
+    return values
+
+
+def _require_all_entries(values: Any) -> None:
+    """Refuse an array that leaves entries out: of a sparse matrix, or behind a mask."""
     if hasattr(values, "tocsr") and hasattr(values, "toarray"):
         rows, columns = values.shape if len(values.shape) == 2 else (1, *values.shape)
         raise InputError(
@@ -56,7 +62,6 @@ def _dense(values: Any) -> Any:
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         gone = int(np.ma.getmaskarray(values).sum())
         raise InputError(f"{gone} of {values.size} entries are masked: fill them, or drop their samples first")
-    return values
 
 
 def _is_tensor(value: Any) -> bool:
@@ -75,12 +80,16 @@ def _one_type(array: NDArray[Any]) -> NDArray[Any]:
     items = array.ravel().tolist()
     gone = [is_missing(item) for item in items]
     held = [item for item, missing in zip(items, gone, strict=True) if not missing]
-    if not held or not all(isinstance(item, Real | Decimal | np.bool_) for item in held):
+    if not held or not _all_are(held, Real | Decimal | np.bool_):
         return array
-    if len(held) == len(items) and all(isinstance(item, Integral | np.bool_) for item in held):
+    if len(held) == len(items) and _all_are(held, Integral | np.bool_):
         return _whole(array, list(map(int, held)))
     numbers = [np.nan if missing else float(item) for item, missing in zip(items, gone, strict=True)]
     return np.array(numbers, np.float64).reshape(array.shape)
+
+
+def _all_are(items: list[Any], kind: Any) -> bool:
+    return all(isinstance(item, kind) for item in items)
 
 
 def _whole(array: NDArray[Any], numbers: list[int]) -> NDArray[Any]:
@@ -157,17 +166,23 @@ def label_numbers(labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int6
     >>> label_numbers(label_array(["dog", "cat"]), ["cat", "dog"])
     array([1, 0])
     """
+    known = _places_of(names)
+    texts = [str(label) for label in labels.tolist()]
+    unknown = sorted(set(texts) - known.keys())
+    if unknown:
+        raise InputError(f"the label '{unknown[0]}' is none of the classes {', '.join(names)}")
+    return np.array([known[text] for text in texts], np.int64)
+
+
+def _places_of(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of every class by its name; names are texts, each there once."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise InputError(f"class_names is a list of texts, not {names!r:.80}")
     known = {name: number for number, name in enumerate(names)}
     if len(known) < len(names):
         twice = next(name for place, name in enumerate(names) if known[name] != place)
         raise InputError(f"class_names has '{twice}' twice: name every class once")
-    texts = [str(label) for label in labels.tolist()]
-    unknown = sorted(set(texts) - known.keys())
-    if unknown:
-        raise InputError(f"the label '{unknown[0]}' is none of the classes {', '.join(names)}")
-    return np.array([known[text] for text in texts], np.int64)
+    return known
 
 
 def sorted_names(labels: Iterable[NDArray[Any]]) -> tuple[str, ...]:

@@ -91,21 +91,25 @@ def draft_table(given: Any, *, least: int = LEAST, categories: Collection[str] =
 
 def _numbers(name: str, values: Sequence[Any]) -> Numbers | None:
     """Return a column of numbers, or None if it holds something else, or nothing."""
-    try:
-        different = set(values)
-    except TypeError:  # lists, dicts: refused where they are coded
-        return None
-    try:
-        numbers = {cell_number(value) for value in different}
-    except InputError as error:
-        if all(isinstance(value, Real) or is_missing(value) for value in different):  # infinite, not a category
-            raise InputError(f"the column '{name}': {error}: correct it, or leave the column out") from error
-        return None
-    sizes = [abs(number) for number in numbers if number != MISSING]
+    sizes = [abs(number) for number in _different_numbers(name, values) if number != MISSING]
     if not sizes:
         return None
     largest = max(sizes)
     return Numbers(name, scale=2.0 ** math.ceil(math.log2(largest)) if largest > 1e-30 else 1.0)
+
+
+def _different_numbers(name: str, values: Sequence[Any]) -> set[float]:
+    """Return each number of a column once; none of a column in which anything else is found."""
+    try:
+        different = set(values)
+    except TypeError:  # lists, dicts: refused where they are coded
+        return set()
+    try:
+        return {cell_number(value) for value in different}
+    except InputError as error:
+        if all(isinstance(value, Real) or is_missing(value) for value in different):  # infinite, not a category
+            raise InputError(f"the column '{name}': {error}: correct it, or leave the column out") from error
+        return set()
 
 
 def _categories(name: str, values: Sequence[Any], least: int) -> Categories:

@@ -151,15 +151,9 @@ class _Sums:
 
 def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> Iterator[tuple[Any, Any]]:
     """Yield (X, y) of every batch; single samples are put together."""
-    stream = batches.iter(batch_size=size) if _is_hub_dataset(batches) else batches
-    if isinstance(stream, str | bytes | Mapping) or _is_whole(stream) or not hasattr(stream, "__iter__"):
-        raise InputError(
-            f"a stream is an iterable of batches (X, y), of dicts or of tables, but a {type(batches).__name__} arrived:"
-            " a torch Dataset goes into a DataLoader, one table into a list"
-        )
     waiting: list[tuple[Any, Any]] = []
     known: Columns | None = None
-    for number, batch in enumerate(stream):
+    for number, batch in enumerate(_stream_of(batches, size)):
         if is_table(batch):
             known = known or same_columns(batch, Columns(_label_of(batch, label), "", features))
             yield own_table(batch, known)
@@ -176,6 +170,17 @@ def _pairs(batches: Any, features: str | None, label: str | None, size: int) -> 
             waiting = []
     if waiting:
         yield _together(waiting)
+
+
+def _stream_of(batches: Any, size: int) -> Iterable[Any]:
+    """Return what gives batches one by one; what would fall apart into its columns or letters is refused."""
+    stream: Iterable[Any] = batches.iter(batch_size=size) if _is_hub_dataset(batches) else batches
+    if isinstance(stream, str | bytes | Mapping) or _is_whole(stream) or not hasattr(stream, "__iter__"):
+        raise InputError(
+            f"a stream is an iterable of batches (X, y), of dicts or of tables, but a {type(batches).__name__} arrived:"
+            " a torch Dataset goes into a DataLoader, one table into a list"
+        )
+    return stream
 
 
 def _label_of(table: Any, label: str | None) -> str:

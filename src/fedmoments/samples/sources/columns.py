@@ -102,15 +102,20 @@ def choose_columns(
         _require_one_kind(whose, text or image)
         label = label or guess_column("label", present)
         return _of_numbers(whose, present, _matching(features, present, (label, *others)), label, keys)
-    if image is None:
-        text = text or guess_column("text", present, label)
-    item = text or image or guess_column("image", present, label)
+    item, is_image = _item_of(present, text, image, label)
     label = label or guess_column("label", present, item)
     if item is None:
         names = [name for name in numbers if name not in (label, *others)]
         _named(whose, present, "text or image", label if names else None)
         return _of_numbers(whose, present, names, label, keys)
-    return Columns(item, text is None, _named(whose, present, "label", label), client, domain, split, group=group)
+    return Columns(item, is_image, _named(whose, present, "label", label), client, domain, split, group=group)
+
+
+def _item_of(present: Sequence[str], text: str | None, image: str | None, label: str | None) -> tuple[str | None, bool]:
+    """Return the column of texts or images, as given or as guessed, and whether it holds images; None without one."""
+    if image is None:
+        text = text or guess_column("text", present, label)
+    return text or image or guess_column("image", present, label), text is None
 
 
 def _named(whose: str, present: Sequence[str], what: str, name: str | None) -> str:
