@@ -43,6 +43,21 @@ def test_keys_of_another_length_are_refused(raw: bytes) -> None:
         IdentityKey.from_bytes(raw)
 
 
+FIELD = 2**255 - 19
+EIGHTH = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+
+
+@pytest.mark.parametrize("sign", [0, 2**255])
+@pytest.mark.parametrize("y", [0, 1, EIGHTH, FIELD - EIGHTH, FIELD - 1, FIELD, FIELD + 1])
+def test_keys_for_which_anybody_can_sign_are_refused(y: int, sign: int) -> None:
+    """All encodings of points of order 1, 2, 4 and 8; with 01 00 … 00 one text signs whatever is asked."""
+    raw = (y + sign).to_bytes(32, "little")
+    with pytest.raises(InputError, match="anybody can sign"):
+        PublicKey(raw)
+    with pytest.raises(InputError, match="anybody can sign"):
+        PublicKey.from_hex(raw.hex())
+
+
 @pytest.mark.parametrize("text", ["", "0" * 63, "G" * 64, "A" * 64, " " * 64])
 def test_public_keys_are_written_in_one_way(text: str) -> None:
     with pytest.raises(InputError, match="64 hexadecimal digits"):

@@ -9,6 +9,7 @@ direction of text. All that is printed goes through :func:`visible` here, and no
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from rich.table import Table
 __all__ = [
     "LOG_JSON",
     "SHOWN",
+    "csv_text",
     "fail",
     "fits_width",
     "log_json",
@@ -53,6 +55,9 @@ GAP = 2
 LONGEST_WORD = 13
 #: Rows of a long table that are shown.
 SHOWN = 20
+#: What begins a formula in spreadsheets, with the full-width letters that some of them take for the same.
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
 #: Seconds between two lines of progress where there is no terminal.
 QUIET = 10.0
 
@@ -74,6 +79,20 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def csv_text(text: str) -> str:
+    """Return a text for a CSV file, visible, and with an apostrophe before what a spreadsheet would run as a formula.
+
+    Names come with files and terms of others; numbers stay as they are.
+
+    Examples
+    --------
+    >>> csv_text("=HYPERLINK(A1)"), csv_text("-1.5"), csv_text("cat")
+    ("'=HYPERLINK(A1)", '-1.5', 'cat')
+    """
+    shown = visible(text)
+    return f"'{shown}" if shown[:1] in FORMULA and not _NUMBER.fullmatch(shown) else shown
 
 
 def print_json(document: Any) -> None:

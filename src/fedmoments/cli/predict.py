@@ -10,7 +10,7 @@ from fedmoments.cli.classifiers import loading
 from fedmoments.cli.generate import command, positional, typed
 from fedmoments.cli.given import Taken
 from fedmoments.cli.options import Json
-from fedmoments.cli.output import print_json, print_line, print_note, print_table, progress_bar, visible
+from fedmoments.cli.output import csv_text, print_json, print_line, print_note, print_table, progress_bar
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
 from fedmoments.settings.samples import Running
@@ -45,7 +45,9 @@ def predict(
     running: Annotated[Running, Taken(only=("runtime", "device", "threads", "batch_size", "readers", "trust"))],
     top: Annotated[int, typed(help="Classes to show per sample.", least=1)] = 3,
     answering: Annotated[AnswerSettings, Taken()],
-    table: Annotated[bool, typed("--csv", help="Print rows of comma-separated values.")] = False,
+    table: Annotated[
+        bool, typed("--csv", help="Print rows of comma-separated values; an apostrophe stands before names like '=A1'.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Classify images, sentences or features. Unreadable inputs are named; if all are unreadable, that is an error."""
@@ -93,7 +95,7 @@ def _show_targets(model: "Model", samples: "Samples", *, json: bool, table: bool
     cells = [[source, *map(_value, row.tolist())] for source, row in zip(sources, predicted, strict=True)]
     if table:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([["sample", *map(visible, names)], *([visible(row[0]), *row[1:]] for row in cells)])
+        writer.writerows([["sample", *map(csv_text, names)], *([csv_text(row[0]), *row[1:]] for row in cells)])
     else:
         print_table(["sample", *names], cells, right=list(names))
     for problem in done.problems:
@@ -154,8 +156,8 @@ def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["sample", *header, *further])
     for source, answer in answers:
-        cells = (cell for name, share in answer.ranked[:most] for cell in (visible(name), share))
-        writer.writerow([visible(source), *cells, *(text(answer) for text in further.values())])
+        cells = (cell for name, share in answer.ranked[:most] for cell in (csv_text(name), share))
+        writer.writerow([csv_text(source), *cells, *(text(answer) for text in further.values())])
 
 
 def _further_columns(answers: "Sequence[Answer]") -> "dict[str, Callable[[Answer], str]]":
@@ -164,5 +166,5 @@ def _further_columns(answers: "Sequence[Answer]") -> "dict[str, Callable[[Answer
     if any(answer.novel for answer in answers):
         columns["unknown"] = lambda answer: str(answer.novel).lower()
     if any(answer.likely is not None for answer in answers):
-        columns["set"] = lambda answer: visible(" | ".join(answer.likely or ()))
+        columns["set"] = lambda answer: csv_text(" | ".join(answer.likely or ()))
     return columns

@@ -28,27 +28,54 @@ def witness(
     """Note the heads that parties were shown, and check that all belong to one history; exit code 1 if not.
 
     A server signs every head of its log. Two heads that cannot belong to one log prove that it showed two histories.
+    Heads that another key signed prove nothing against it and are not noted: anybody can make them.
     Proofs connect heads of different lengths: clients receive them, or the operator makes them with 'fedmoments witness
     FILE LEDGER YOUR-NOTEBOOK' and hands them out.
     """
-    findings = compare(_all_noted(Notebook(notebook), sources))
+    own = Notebook(notebook)
+    notes = _all_noted(own, sources)
+    trusted = _trusted(own.noted(), notes)
+    own.add(noted for noted in notes if trusted.get(noted.head.federation) == noted.head.key)
+    findings = compare(notes)
     if json:
         print_json({"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]})
     show = (lambda _: None) if json else print_line
     for finding in findings:
-        show(f"federation {finding.federation[:16]}…: {plural(finding.heads, 'head')} noted in {notebook}")
-        _require_one_history(finding)
+        if trusted.get(finding.federation) == finding.key:
+            show(f"federation {finding.federation[:16]}…: {plural(finding.heads, 'head')} noted in {notebook}")
+            _require_one_history(finding)
+    _require_one_key(findings, trusted)
     if findings:
         show("all of them are of one history")
 
 
 def _all_noted(own: Notebook, sources: list[Path]) -> list[Noted]:
-    """Return the heads of one's own notebook and of all sources, which are noted there from now on."""
+    """Return the heads of one's own notebook and of all sources."""
     notes = own.noted() + [noted for source in sources if not _is_ledger(source) for noted in _read(source)]
     for ledger in filter(_is_ledger, sources):
         notes += _joined(ledger, notes)
-    own.add(notes)
     return notes
+
+
+def _trusted(own: list[Noted], notes: list[Noted]) -> dict[str, str]:
+    """Return by federation the key that signs for it: the first one noted, else that of all heads if it is one."""
+    keys: dict[str, set[str]] = {}
+    for noted in notes:
+        keys.setdefault(noted.head.federation, set()).add(noted.head.key)
+    only = {federation: next(iter(found)) for federation, found in keys.items() if len(found) == 1}
+    return only | {noted.head.federation: noted.head.key for noted in reversed(own)}
+
+
+def _require_one_key(findings: list[Findings], trusted: dict[str, str]) -> None:
+    for finding in findings:
+        key = trusted.get(finding.federation)
+        if key != finding.key:
+            known = f"your notebook has heads of the key {key}" if key else "others are signed by another key"
+            fail(
+                f"{plural(finding.heads, 'head')} of {finding.federation[:16]}… are signed by {finding.key}, but "
+                f"{known}; they were not noted. Compare with 'server' in the terms: either somebody else made them, or "
+                "the server signs with two keys"
+            )
 
 
 def _require_one_history(finding: Findings) -> None:

@@ -18,6 +18,11 @@ __all__ = ["KEY_BYTES", "SIGNATURE_BYTES", "IdentityKey", "PublicKey"]
 KEY_BYTES = 32
 #: And a signature this many.
 SIGNATURE_BYTES = 64
+#: The field of Ed25519, and the y of all points whose order divides 8. Under such a key a signature that anybody can
+#: write down holds for any data.
+_FIELD = 2**255 - 19
+_EIGHTH = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_SMALL_ORDER = frozenset((0, 1, _EIGHTH, _FIELD - _EIGHTH, _FIELD - 1))
 
 
 def _ed25519() -> Any:
@@ -48,6 +53,11 @@ class PublicKey:
     def __post_init__(self) -> None:
         if len(self.raw) != KEY_BYTES:
             raise InputError(f"a public key is {KEY_BYTES} bytes of Ed25519, but {len(self.raw)} bytes arrived")
+        if int.from_bytes(self.raw, "little") % 2**255 % _FIELD in _SMALL_ORDER:  # without the sign of x
+            raise InputError(
+                f"{self.raw.hex()} is a point of small order: anybody can sign for such a key; no program makes one as "
+                "a public key, so ask its owner for the right one"
+            )
 
     @classmethod
     def from_hex(cls, text: str) -> "PublicKey":

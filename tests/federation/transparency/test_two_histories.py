@@ -18,7 +18,7 @@ from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.store.audit import Entry
 from fedmoments.federation.transparency.heads import LogHead
-from fedmoments.federation.transparency.notebook import Notebook, compare
+from fedmoments.federation.transparency.notebook import Notebook, Noted, compare
 from fedmoments.wire import IdentityKey
 
 _SPEC = importlib.util.spec_from_file_location("workshop", Path(__file__).parents[1] / "store" / "conftest.py")
@@ -189,6 +189,30 @@ def test_two_histories_that_are_shown_to_two_clients_are_noticed(forked: tuple[P
     both = run("witness", tmp_path / "mine.jsonl", *forked)
     assert both.returncode == 1
     assert "showed two histories, both signed with its key" in both.stderr
+
+
+def test_a_stranger_cannot_make_a_server_look_forked(
+    federation: Any, ledger: Path, watching: Any, tmp_path: Path
+) -> None:
+    """Anybody can sign two heads with a key of their own: they say nothing of the server, and spoil no notebook."""
+    assert show(ledger, watching("b"), federation.data("b"))[1] == []
+    head, stranger = watching("b").notebook.noted()[-1].head, IdentityKey.generate()
+    made = [
+        LogHead.signed(stranger, head.federation, size, bytes([size % 7] * 32), counter=counter, time=head.time)
+        for size, counter in ((head.size, 0), (head.size, 2**62), (2**62, 0))
+    ]
+    (tmp_path / "made.jsonl").write_bytes(b"".join(Noted(each).to_line() for each in made))
+    assert run("witness", tmp_path / "mine.jsonl", tmp_path / "b").returncode == 0
+    before = (tmp_path / "mine.jsonl").read_bytes()
+    tried = {"mine": ["made.jsonl"], "new": ["made.jsonl", "b"], "other": ["made.jsonl", ledger]}
+    for notebook, sources in tried.items():
+        done = run("witness", tmp_path / f"{notebook}.jsonl", *(tmp_path / source for source in sources))
+        assert done.returncode == 1
+        assert "showed two histories" not in done.stderr
+        assert "Compare with 'server' in the terms" in done.stderr
+    assert (tmp_path / "mine.jsonl").read_bytes() == before
+    assert Notebook(tmp_path / "new.jsonl").noted() == []
+    assert run("witness", tmp_path / "mine.jsonl", tmp_path / "b").returncode == 0
 
 
 def test_a_fork_of_another_length_cannot_be_joined(

@@ -165,6 +165,19 @@ def test_rows_of_comma_separated_values_say_what_json_says(run: Any, model: str)
     assert "two ways to print" in run(*arguments, "--csv", "--json", code=2).stderr
 
 
+def test_names_that_a_spreadsheet_would_run_are_texts_in_csv(tmp_path: Path) -> None:
+    """Class names come with others' files: '=…' in a cell would be a formula of theirs on this machine."""
+    names = ["=HYPERLINK(A1)", "@SUM(1)", "-1", "+cmd", "cat", "\t=1+1"]
+    y = np.arange(60) % 6
+    X = 5.0 * np.eye(6)[y] + np.random.default_rng(0).normal(size=(60, 6))
+    fm.fit("fedncm", {"a": (X, y)}, class_names=names).save(tmp_path / "head.safetensors")
+    np.savez(tmp_path / "new.npz", x=5.0 * np.eye(6))
+    words = ["predict", str(tmp_path / "head.safetensors"), str(tmp_path / "new.npz"), "--csv", "--top", "1"]
+    lines = CliRunner().invoke(app, words).stdout.splitlines()[1:]
+    shown = [line.split(",")[1] for line in lines]
+    assert shown == ["'=HYPERLINK(A1)", "'@SUM(1)", "-1", "'+cmd", "cat", "\\t=1+1"]
+
+
 def test_what_is_new_is_called_unknown(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(300) % 3

@@ -31,7 +31,7 @@ class Enrolled:
 
     Examples
     --------
-    >>> Enrolled("clinic", PublicKey(bytes(32)), None, "enrolled").status
+    >>> Enrolled("clinic", PublicKey(bytes([3, *bytes(31)])), None, "enrolled").status
     'enrolled'
     """
 

@@ -164,12 +164,12 @@ def _require_later(former: LogHead, head: LogHead, proof: list[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Findings:
-    """What heads of one federation say of its server.
+    """What heads of one federation that one key signed say of whoever has that key: its server, or somebody else.
 
     Parameters
     ----------
-    federation
-        Its id.
+    federation, key
+        Its id, and the key.
     heads
         How many different heads.
     forks
@@ -179,26 +179,29 @@ class Findings:
     """
 
     federation: str
+    key: str
     heads: int
     forks: tuple[tuple[LogHead, LogHead], ...]
     unjoined: tuple[int, ...]
 
 
 def compare(notes: Iterable[Noted]) -> list[Findings]:
-    """Return what heads from several notebooks say, a finding for each federation.
+    """Return what heads from several notebooks say, a finding for each federation and key.
+
+    Anybody can sign a head with a key of their own: only heads of one key can prove that its owner told two stories.
 
     Examples
     --------
     >>> compare([])
     []
     """
-    grouped: dict[str, list[Noted]] = {}
+    grouped: dict[tuple[str, str], list[Noted]] = {}
     for noted in notes:
-        grouped.setdefault(noted.head.federation, []).append(noted)
-    return [_compare(federation, group) for federation, group in sorted(grouped.items())]
+        grouped.setdefault((noted.head.federation, noted.head.key), []).append(noted)
+    return [_compare(*whose, group) for whose, group in sorted(grouped.items())]
 
 
-def _compare(federation: str, notes: list[Noted]) -> Findings:
+def _compare(federation: str, key: str, notes: list[Noted]) -> Findings:
     heads = sorted({noted.head for noted in notes}, key=lambda head: (head.size, head.counter, head.root))
     by_size: dict[int, LogHead] = {}
     forks: list[tuple[LogHead, LogHead]] = []
@@ -206,8 +209,8 @@ def _compare(federation: str, notes: list[Noted]) -> Findings:
         other = by_size.setdefault(head.size, head)
         if other.root != head.root:
             forks.append((other, head))
-    forks += [(one, two) for one, two in pairwise(heads) if one.counter > two.counter or one.key != two.key]
-    return Findings(federation, len(heads), tuple(forks), _apart(by_size, notes, heads[-1].size))
+    forks += [(one, two) for one, two in pairwise(heads) if one.counter > two.counter]
+    return Findings(federation, key, len(heads), tuple(forks), _apart(by_size, notes, heads[-1].size))
 
 
 def _apart(by_size: dict[int, LogHead], notes: list[Noted], longest: int) -> tuple[int, ...]:
