@@ -204,7 +204,11 @@ def test_a_stranger_cannot_make_a_server_look_forked(
     (tmp_path / "made.jsonl").write_bytes(b"".join(Noted(each).to_line() for each in made))
     assert run("witness", tmp_path / "mine.jsonl", tmp_path / "b").returncode == 0
     before = (tmp_path / "mine.jsonl").read_bytes()
-    tried = {"mine": ["made.jsonl"], "new": ["made.jsonl", "b"], "other": ["made.jsonl", ledger]}
+    tried: dict[str, list[str | Path]] = {
+        "mine": ["made.jsonl"],
+        "new": ["made.jsonl", "b"],
+        "other": ["made.jsonl", ledger],
+    }
     for notebook, sources in tried.items():
         done = run("witness", tmp_path / f"{notebook}.jsonl", *(tmp_path / source for source in sources))
         assert done.returncode == 1
