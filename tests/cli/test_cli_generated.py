@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import click
 import pytest
@@ -16,6 +16,7 @@ from fedmoments.cli.app import app
 from fedmoments.cli.generate import Command, command, positional, typed
 from fedmoments.cli.given import Given, Taken
 from fedmoments.errors import InputError
+from fedmoments.privacy.modes import secure_names
 from fedmoments.settings.files import FromFile
 from fedmoments.settings.option import GROUPS, option, option_of
 from fedmoments.settings.plan import TuningPlan
@@ -172,6 +173,31 @@ def test_help_of_simulate_waits_for_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def said_of(option_name: str, *words: str) -> str:
+    """Return what the help of a command says of an option, in one line."""
+    context, group = click.Context(app), cast("Any", app)
+    for word in words:
+        group = group.get_command(context, word)
+    rows = (row for _, rows in group.sections(context) for row in rows)
+    return str(next(text for names, text in rows if option_name in names.split()))
+
+
+@pytest.mark.parametrize("words", [("simulate",), ("federate",), ("server", "create")])
+def test_help_names_all_privacy_modes_also_of_packages_that_do_not_load(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = said_of("--secure", *words)
+    named = before.partition(":")[0].replace(" or ", ", ").split(", ")
+    assert sorted(named) == sorted(secure_names())
+    assert "Installed" not in before
+    info = tmp_path / "quiet-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: quiet\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fedmoments.privacy]\nodd = nowhere:Odd\neven = nowhere:Even\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert said_of("--secure", *words) == f"{before} Installed packages add: even, odd."
 
 
 @pytest.mark.parametrize("number", ["0.2", "auto"])

@@ -10,12 +10,6 @@ from fedmoments.privacy.protection import Agreed
 
 __all__ = ["agreed_from", "spent_text"]
 
-#: Rule of privacy -> what is said where another is given that says nothing without it.
-_OWNERS = {
-    "secure": "belongs to secure sums: give --secure sums, cohorts or two-phase with it",
-    "epsilon": "belongs to differential privacy: give --epsilon with it",
-}
-
 
 def agreed_from(rules: Mapping[str, Any]) -> Agreed:
     """Return what was typed as an agreement; what was not typed has its default.
@@ -31,16 +25,25 @@ def agreed_from(rules: Mapping[str, Any]) -> Agreed:
     5
     >>> agreed_from({"batch": 5})
     Traceback (most recent call last):
-    fedmoments.errors.InputError: --batch belongs to secure sums: give --secure sums, cohorts or two-phase with it
+    fedmoments.errors.InputError: --batch belongs to secure sums: give --secure cohorts, sums or two-phase with it
     """
     for leaf in leaves_of(Agreed, Taken()):
         owner, rule = leaf.option.needs, leaf.path[0]
         if owner and rule in rules and owner not in rules:
-            raise InputError(f"{leaf.name} {_OWNERS[owner]}")
+            raise InputError(f"{leaf.name} {_of_owner(owner, rule)}")
         modes = takers(rule) if rule in rules else ()
         if modes and rules["secure"] not in modes and rules["secure"] in secure_names():
             raise InputError(f"{leaf.name} belongs to secure {' and '.join(modes)}: give --secure {modes[0]} with it")
     return Agreed.from_dict(rules)
+
+
+def _of_owner(owner: str, rule: str) -> str:
+    """Return what is said of a rule that says nothing without another."""
+    if owner == "epsilon":
+        return "belongs to differential privacy: give --epsilon with it"
+    *others, last = takers(rule)
+    modes = f"{', '.join(others)} or {last}" if others else last
+    return f"belongs to secure sums: give --secure {modes} with it"
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:

@@ -33,11 +33,26 @@ class Positional(click.Argument):
 
 
 class OptionOf(click.Option):
-    """An option that knows under which heading it stands, and where."""
+    """An option that knows under which heading it stands, and where, and with which entry points packages add values.
 
-    def __init__(self, decls: Sequence[str], *, group: str, rank: int, **attributes: Any) -> None:
+    The help names these as the packages' own records do: it loads nobody's code, and does not fail with it.
+    """
+
+    def __init__(self, decls: Sequence[str], *, group: str, rank: int, entries: str = "", **attributes: Any) -> None:
         super().__init__(decls, **attributes)
-        self.group, self.rank = group, rank
+        self.group, self.rank, self.entries = group, rank, entries
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return how it is typed and what it does, with what installed packages add to it."""
+        record = super().get_help_record(ctx)
+        added = _installed(self.entries) if self.entries else []
+        return (record[0], f"{record[1]} Installed packages add: {', '.join(added)}.") if record and added else record
+
+
+def _installed(group: str) -> list[str]:
+    from importlib.metadata import entry_points  # slow, and for the help alone
+
+    return sorted({entry.name for entry in entry_points(group=group)})
 
 
 def parameter_of(key: str, leaf: Leaf, *, of_settings: bool) -> click.Parameter:
@@ -87,7 +102,9 @@ def _option(key: str, leaf: Leaf, attributes: dict[str, Any]) -> click.Parameter
 def _make_option(decls: Sequence[str], leaf: Leaf, **attributes: Any) -> OptionOf:
     said = leaf.option
     group = "" if said.common else said.group
-    return OptionOf(decls, group=group, rank=said.common or LAST, help=_help_text(leaf), **attributes)
+    return OptionOf(
+        decls, group=group, rank=said.common or LAST, entries=said.entries, help=_help_text(leaf), **attributes
+    )
 
 
 def _is_several(leaf: Leaf) -> bool:

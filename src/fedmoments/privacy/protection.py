@@ -80,6 +80,7 @@ class Agreed:
         "sums, two-phase or cohorts: two servers add up without seeing any client's values.",
         metavar="MODE",
         common=9,
+        entries="fedmoments.privacy",
     )
     batch: int = _rule(3, "Fewest clients in a secure sum.", metavar="N", needs="secure")
     cohort: int = _rule(10, "Clients in a cohort, with --secure cohorts.", metavar="N", needs="secure")

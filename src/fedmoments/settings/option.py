@@ -44,6 +44,8 @@ class Option:
         The least that a whole number may be; None: any.
     bare
         What it is when it is typed without a value; None: a value must be typed.
+    entries
+        Group of entry points with which packages add values; the help names those that are installed. Empty: none.
     """
 
     help: str
@@ -58,6 +60,7 @@ class Option:
     argument: bool = False
     least: int | None = None
     bare: str | None = None
+    entries: str = ""
 
 
 def option(default: Any, help: str, *names: str, repr: bool = True, **more: Any) -> Any:  # noqa: A002 - as field() has it
