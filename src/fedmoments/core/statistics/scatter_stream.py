@@ -28,8 +28,8 @@ either; nothing is added up in (d, d) matrices. Classes together are one class: 
 Two streams of one client merge exactly: M = M_a + M_b + Σ_c (n_a n_b/(n_a + n_b)) (m_a − m_b)(m_a − m_b)ᵀ, so rows of
 both, and one row a class that both hold, are rows of the union; they are compressed as above, and Δ adds up.
 
-Rows that are kept come from the smaller Gram matrix W Wᵀ = U Λ Uᵀ as UᵀW, without a division, so FᵀF errs by the
-rounding of ‖M‖ and no more; what is below that rounding counts as 0. There is no randomness anywhere.
+Rows that are kept are those of :mod:`fedmoments.core.statistics.leading_rows`: FᵀF errs by the rounding of ‖M‖ and no
+more. There is no randomness anywhere.
 
 Memory: at most (buffer + CHUNK + p)·d numbers between two batches, or (d + 5·CHUNK + p)·d once rows are added up; while
 rows are compressed, about as much again and a few times (buffer + CHUNK)². Nothing grows with the samples.
@@ -41,9 +41,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, eigh
 
-from fedmoments.core.linalg import EPSILON, add_gram, new_gram
+from fedmoments.core.linalg import add_gram, new_gram
+from fedmoments.core.statistics.leading_rows import leading_of_blocks, leading_of_gram
 from fedmoments.core.statistics.sketches import ALL_CLASSES
 from fedmoments.errors import InputError
 
@@ -54,8 +54,6 @@ Ints = NDArray[np.int64]
 
 #: Samples that are centred at once: enough for BLAS, few against any buffer.
 CHUNK = 64
-#: Eigenvalues below this share of the largest, times the size of the matrix, are rounding.
-_NOISE = 8 * EPSILON
 #: Rows kept beyond twice the capacity.
 _SPARE = 16
 
@@ -322,7 +320,7 @@ class ScatterStream:
     def _compress(self) -> None:
         """Make ℓ rows of more: one step of α-Frequent Directions."""
         size = max(sketch_rows(self.capacity), self.buffer // 2)
-        rows, blocks, energies = _leading(np.concatenate(self._rows), np.concatenate(self._blocks), size + 1)
+        rows, blocks, energies = leading_of_blocks(np.concatenate(self._rows), np.concatenate(self._blocks), size + 1)
         if len(rows) > size:
             least = float(energies[size])
             self._error += least
@@ -410,11 +408,11 @@ class ScatterStream:
         late = self._centred()
         if self._gram is None:
             every, owners = np.concatenate([*self._rows, late.rows]), np.concatenate([*self._blocks, late.blocks])
-            rows, blocks, _ = _leading(every, owners, rank, caps)
+            rows, blocks, _ = leading_of_blocks(every, owners, rank, caps)
         else:
             gram = self._added_up(self._gram.copy(order="F"))
             add_gram(gram, late.rows)
-            rows = _leading_of_gram(gram, rank)
+            rows = leading_of_gram(gram, rank)
             blocks = np.full(len(rows), ALL_CLASSES, np.int64)
         peaks = np.abs(rows).argmax(axis=1)
         signs = np.where(rows[np.arange(len(rows)), peaks] < 0, -1.0, 1.0)
@@ -424,51 +422,6 @@ class ScatterStream:
 def _energy(rows: Floats) -> float:
     """Return Σ‖row‖²."""
     return float(np.square(rows).sum())
-
-
-def _leading(rows: Floats, blocks: Ints, most: int, caps: dict[int, int] | None = None) -> tuple[Floats, Ints, Floats]:
-    """Return right singular vectors times singular values of every block, those blocks, and the squares, all falling.
-
-    At most ``most`` of all blocks together, those with the largest singular values, and of a block as its cap says.
-    """
-    parts = [_leading_of_block(rows[:0], 0, 0)]
-    for block in np.unique(blocks).tolist():
-        allowed = most if caps is None else min(most, caps[block])
-        parts.append(_leading_of_block(rows[blocks == block], block, allowed))
-    vectors, owners, energies = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(-energies, kind="stable")[:most]
-    return vectors[order], owners[order], energies[order]
-
-
-def _leading_of_block(rows: Floats, block: int, most: int) -> tuple[Floats, Ints, Floats]:
-    """Return the leading rows of one block, its number for each, and their squared lengths."""
-    if not len(rows) or not most:
-        return np.zeros((0, rows.shape[1])), np.zeros(0, np.int64), np.zeros(0)
-    energies, vectors = _eigenpairs(blas.dsyrk(1.0, rows.T, trans=1), most)
-    return np.asarray(vectors.T @ rows), np.full(len(energies), block, np.int64), energies
-
-
-def _leading_of_gram(gram: Floats, most: int) -> Floats:
-    """Return rows R, at most ``most``, of falling length with RᵀR the leading part of an upper triangle (d, d)."""
-    if not most:
-        return np.zeros((0, len(gram)))
-    energies, vectors = _eigenpairs(gram, most)
-    return np.asarray(vectors.T * np.sqrt(energies)[:, None])
-
-
-def _eigenpairs(gram: Floats, most: int) -> tuple[Floats, Floats]:
-    """Return the leading eigenvalues (r,) and vectors (m, r) of an upper triangle, falling, r ≤ most, all above 0."""
-    size = len(gram)
-    few = 8 * most <= size  # all pairs by divide and conquer are cheaper than many one by one
-    options = {"subset_by_index": (size - most, size - 1)} if few else {"driver": "evd"}
-    values, vectors = eigh(gram, lower=False, overwrite_a=True, check_finite=False, **options)
-    values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
-    if not values.size or not np.isfinite(values[0]):
-        raise InputError(
-            "the scatter of a client's samples overflows float64: its features are too large; divide them by a constant"
-        )
-    keep = values > max(float(values[0]), 0.0) * _NOISE * size
-    return values[keep], vectors[:, keep]
 
 
 def _check_array(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
