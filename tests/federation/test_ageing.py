@@ -72,6 +72,21 @@ def test_contributions_of_one_age_weigh_as_without_a_half_life(ledger: Path, mon
         assert aged_statistics(store, 1.0) == store.statistics(store.terms.spec.additive)
 
 
+def test_no_half_life_makes_a_head_of_one_party_alone(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class means of a party would be in a classifier that all parties receive."""
+    with FederationStore.open(ledger) as store:
+        with pytest.raises(NotEnoughDataError, match="only the contribution of 'eve' has a weight, of 3"):
+            source_of(store, half_life=1e-9)
+        with_ages(monkeypatch, ann=60.0, bob=30.0, eve=0.0)
+        with pytest.raises(NotEnoughDataError, match="choose a longer half-life"):
+            source_of(store, half_life=5.0)
+        assert source_of(store, half_life=7.0).statistics.n_samples == 40 * (16 + 1)
+        store.leave("ann")
+        store.leave("bob")
+        with_ages(monkeypatch, eve=0.0)
+        assert source_of(store, half_life=5.0).statistics.n_samples == 40  # there is nobody else
+
+
 def test_after_leaving_the_weighed_ledger_never_held_the_party(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_ages(monkeypatch, ann=60.0, bob=30.0, eve=0.0)
     with FederationStore.open(ledger) as store:
