@@ -244,6 +244,8 @@ REFUSED: list[tuple[Reason, Callable[[Tensors], object]]] = [
     (Reason.NEGATIVE_COUNT, changed("wrongly", 0, -61)),
     (Reason.NEGATIVE_COUNT, changed("rounded", 0, -1)),
     (Reason.NEGATIVE_COUNT, changed("rounded", 0, 2**31)),
+    (Reason.INCONSISTENT, changed("rounded", 0, 60**2 + 1)),
+    (Reason.INCONSISTENT, put("warmer", lambda array: array[::-1].copy())),
     (Reason.OUT_OF_RANGE, changed("confidences", -1, 2**40)),
     (Reason.OUT_OF_RANGE, changed("confidences", -1, -(2**62))),
     (Reason.OUT_OF_RANGE, changed("confidences", 0, 1)),
@@ -375,6 +377,23 @@ def test_coarse_results_are_right_on_average() -> None:
     drawn = [sum(int(part.coarse(5).totals[1]) for part in parts) for _ in range(400)]
     assert abs(np.mean(drawn) - exact.totals[1]) < 4 * np.std(drawn) / 20 + 1e-9
     assert np.std(drawn) > 0
+
+
+def test_a_small_party_cannot_make_the_figures_of_all_too_uncertain_to_be_told() -> None:
+    """A party of 60 of 2,060 samples that said to be rounded to 2¹⁵ left no AUC and no closed-form temperature."""
+    X, y = draw(2000, 3)
+    others = LocalEvaluation.of(classifier_of(C), X, y, 1.0, drawn=True).coarse(5)
+    own = LocalEvaluation.of(classifier_of(C), *draw(60, 4), 1.0, drawn=True)
+    assert 0 < others.rounded[0] <= 60**2
+    for claimed in (60, 2**15):  # samples: more are scaled to what it contributed
+        tensors = {name: array.copy() for name, array in load(own.to_bytes()).items()}
+        tensors["totals"][0] = claimed
+        tensors["ranks"][-1] += claimed - 60
+        tensors["rounded"][:] = min(claimed**2, MOST_SAMPLES)
+        spoiling = LocalEvaluation.from_bytes(save(tensors), C).bounded(60)
+        assert int(spoiling.rounded[0]) <= 60**2
+        assert not np.isnan((others + spoiling).evaluation().micro_area)
+    assert LocalEvaluation.zero(C).coarse(5).rounded[0] == 0
 
 
 def test_a_claim_counts_for_no_more_than_was_contributed() -> None:

@@ -106,6 +106,11 @@ def _check_sums(evaluation: "LocalEvaluation") -> None:
         raise Flaw(Reason.INCONSISTENT, f"ranks {int(evaluation.ranks.sum())} of {samples} samples")
     if ((evaluation.warmer < 0) | (evaluation.warmer > samples * ONE + STEP)).any():
         raise Flaw(Reason.OUT_OF_RANGE, f"has sums of confidences that {samples} samples cannot have")
+    if (np.diff(evaluation.warmer) > STEP).any():
+        raise Flaw(Reason.INCONSISTENT, "is more confident at higher temperatures, as no answers are")
+    if int(evaluation.rounded[0]) > samples**2:
+        # Else a node of a few samples makes all figures of all others too uncertain to be told.
+        raise Flaw(Reason.INCONSISTENT, f"is rounded to more than the {samples} samples that it is of")
     _check_bins(evaluation)
     _check_odds(evaluation, samples)
 

@@ -210,7 +210,7 @@ class LocalEvaluation:
         wrongly = coarse_wrongly(self.confusion, tested > 0, minimum, draw)
         odds, tried = coarse_odds(self.odds, minimum, draw), int(self.alone[0])
         own = np.array([tried, rounded_part(int(self.alone[1]), tried, minimum, draw())], np.int64)
-        totals, unit = np.array([samples, right], np.int64), np.array([minimum**2], np.int64)
+        totals, unit = np.array([samples, right], np.int64), np.array([min(minimum, samples) ** 2], np.int64)
         by_class = (tested, found, ranks, warmer, wrongly, odds)
         return LocalEvaluation(cells, *bins, others, totals, *by_class, own * enough, unit)
 
@@ -228,6 +228,9 @@ class LocalEvaluation:
         if claimed <= most:
             return self
         lighter = LocalEvaluation(*(array * most // claimed for array in vars(self).values()))
+        lighter.rounded[:] = (
+            int(self.rounded[0]) * most**2 // claimed**2
+        )  # a squared unit, which shrinks with the counts
         if self.ranks.any():  # what rounding took counts as improbable
             lighter.ranks[-1] += most - lighter.ranks.sum()
         return lighter
