@@ -90,7 +90,7 @@ def show_document(document: Mapping[str, Any]) -> None:
 
 
 def _show_claims(claims: Sequence[Mapping[str, Any]]) -> None:
-    from fedmoments.study.papers.comparison import CLAIM_VERDICTS
+    from fedmoments.study.papers.claims import CLAIM_VERDICTS
     from fedmoments.study.papers.pages.answer import claim_figures, is_ours
     from fedmoments.study.papers.pages.words import CLAIM_MARKS
 

@@ -6,7 +6,7 @@ import pytest
 
 from fedmoments.core.observations import Observation
 from fedmoments.core.observations.tuning import RoundPoint, TuningCurve
-from fedmoments.study.papers.comparison import CLAIM_VERDICTS, compare_claims
+from fedmoments.study.papers.claims import CLAIM_VERDICTS, compare_claims
 from fedmoments.study.papers.engines import tuning_curves
 from fedmoments.study.papers.experiment import Claim
 

@@ -10,7 +10,7 @@ from fedmoments.core.heads import make_head
 from fedmoments.core.observations import Observation
 from fedmoments.errors import FedMomentsError, FileFormatError, InputError, UnknownNameError
 from fedmoments.study.papers import PAPERS, experiment, experiments, find
-from fedmoments.study.papers.comparison import compare_claims
+from fedmoments.study.papers.claims import compare_claims
 from fedmoments.study.papers.engines import ENGINES, load_engine
 from fedmoments.study.papers.experiment import read_experiment
 

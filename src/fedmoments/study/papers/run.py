@@ -8,7 +8,8 @@ from typing import Any
 import fedmoments
 from fedmoments.core.observations import Observation
 from fedmoments.errors import InputError
-from fedmoments.study.papers.comparison import compare_claims, compare_numbers, compare_settings, our_cells
+from fedmoments.study.papers.claims import compare_claims
+from fedmoments.study.papers.comparison import compare_numbers, compare_settings, our_cells
 from fedmoments.study.papers.engines import load_engine
 from fedmoments.study.papers.experiment import Block, Experiment
 from fedmoments.study.papers.library import PAPERS

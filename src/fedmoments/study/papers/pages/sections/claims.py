@@ -18,7 +18,7 @@ from fedmoments.pages.plain import as_number, items, mapping
 from fedmoments.pages.shell import section
 from fedmoments.pages.table import Cell, Column, Row, Table
 from fedmoments.settings.files import to_toml
-from fedmoments.study.papers.comparison import CLAIM_VERDICTS
+from fedmoments.study.papers.claims import CLAIM_VERDICTS
 from fedmoments.study.papers.pages.answer import claim_asked, claim_figures, is_ours, pair_rows
 from fedmoments.study.papers.pages.figures import drawings, figure_html
 from fedmoments.study.papers.pages.words import CLAIM_MARKS, verdict_class
