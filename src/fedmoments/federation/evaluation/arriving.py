@@ -104,15 +104,20 @@ def _check_sums(evaluation: "LocalEvaluation") -> None:
         raise Flaw(Reason.INCONSISTENT, "holds hits that do not agree with its answers and its confusion table")
     if evaluation.ranks.sum() not in (0, samples):
         raise Flaw(Reason.INCONSISTENT, f"ranks {int(evaluation.ranks.sum())} of {samples} samples")
-    if ((evaluation.warmer < 0) | (evaluation.warmer > samples * ONE + STEP)).any():
-        raise Flaw(Reason.OUT_OF_RANGE, f"has sums of confidences that {samples} samples cannot have")
-    if (np.diff(evaluation.warmer) > STEP).any():
-        raise Flaw(Reason.INCONSISTENT, "is more confident at higher temperatures, as no answers are")
+    _check_warmer(evaluation.warmer, samples)
     if int(evaluation.rounded[0]) > samples**2:
         # Else a node of a few samples makes all figures of all others too uncertain to be told.
         raise Flaw(Reason.INCONSISTENT, f"is rounded to more than the {samples} samples that it is of")
     _check_bins(evaluation)
     _check_odds(evaluation, samples)
+
+
+def _check_warmer(sums: Ints, samples: int) -> None:
+    """Refuse sums of confidences, one for each temperature, ascending, that no samples have."""
+    if ((sums < 0) | (sums > samples * ONE + STEP)).any():
+        raise Flaw(Reason.OUT_OF_RANGE, f"has sums of confidences that {samples} samples cannot have")
+    if (np.diff(sums) > STEP).any():
+        raise Flaw(Reason.INCONSISTENT, "is more confident at higher temperatures, as no answers are")
 
 
 def _check_bins(evaluation: "LocalEvaluation") -> None:
