@@ -69,6 +69,14 @@ def test_keys_never_become_markup(results: dict[str, Any]) -> None:
     assert "img" not in elements(page).found
 
 
+def test_names_do_not_turn_the_direction_of_what_stands_beside_them(results: dict[str, Any]) -> None:
+    """A class called "cat" and a right-to-left override showed 51 % as 15 %."""
+    turning = "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
+    page = render(poisoned(results, f"{turning}שלום"))
+    assert not set(turning) & set(page)
+    assert "שלום" in page
+
+
 def test_page_is_sound_text(results: dict[str, Any]) -> None:
     page = render(poisoned(results, ATTACKS[-1]))
     page.encode("utf-8")

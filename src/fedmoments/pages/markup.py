@@ -10,8 +10,9 @@ __all__ = ["Html", "Node", "breakable", "join", "json_block", "tag", "text"]
 
 #: Elements that have no content and no closing tag.
 _VOID = {"meta", "link", "br", "img", "input", "wbr", "hr"}
-#: C0 and C1 controls, which HTML forbids, but for tab and line feed.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: C0 and C1 controls, which HTML forbids, but for tab and line feed; and what turns the direction of text behind it,
+#: so that a name could rewrite the numbers beside it. Letters that run from right to left need none of these.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Html(str):
@@ -25,7 +26,7 @@ Node = str | int | float | None
 
 
 def text(value: object) -> Html:
-    """Return any value as markup that shows it; lone surrogates and control characters become replacements.
+    """Return any value as markup that shows it, without lone surrogates, control characters and turns of direction.
 
     Examples
     --------
