@@ -3,13 +3,13 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import fedmoments
 from fedmoments.core.observations import Observation
 from fedmoments.errors import InputError
 from fedmoments.study.papers.claims import compare_claims
-from fedmoments.study.papers.comparison import compare_numbers, compare_settings, our_cells
+from fedmoments.study.papers.comparison import Compared, Gained, Ours, compare_numbers, compare_settings, our_cells
 from fedmoments.study.papers.engines import load_engine
 from fedmoments.study.papers.experiment import Block, Experiment
 from fedmoments.study.papers.library import PAPERS
@@ -36,6 +36,30 @@ class Request:
     same_as: str | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+
+
+#: Our cells, beside numbers or gains of the paper, or alone.
+_Cells = list[list[Ours]] | list[list[Gained]] | list[list[Compared]]
+
+
+class _Part(TypedDict):
+    """A block of the paper's table, with ours beside every number of it."""
+
+    name: str
+    settings: dict[str, Any]
+    tolerance: float
+    cells: list[list[Compared]]
+
+
+class _Table(TypedDict):
+    """The table of an experiment: ours beside one block or by themselves (None: block by block), and the paper's."""
+
+    rows: list[str]
+    columns: list[str]
+    reference: str | None
+    units: str
+    ours: _Cells | None
+    blocks: list[_Part]
 
 
 def run_experiment(experiment: Experiment, world: World, request: Request | None = None) -> dict[str, Any]:
@@ -169,7 +193,7 @@ def _words(value: Any) -> str:
 
 def _computed(
     experiment: Experiment, changes: Mapping[str, Any], world: World
-) -> tuple[list[Observation], dict[str, Any] | None]:
+) -> tuple[list[Observation], _Table | None]:
     """Return what needs no data: every block with its own settings, compared number by number."""
     engine = load_engine(experiment.engine)
     if not experiment.paper:
@@ -180,7 +204,7 @@ def _computed(
     for block in experiment.paper:
         measurements = engine(changed_settings({**experiment.settings, **block.settings}, changes), world)
         cells = compare_numbers(experiment, block, our_cells(experiment, measurements), judged=not changes)
-        blocks.append({**_part(experiment, block), "cells": cells})
+        blocks.append(_part(experiment, block, cells))
         all_measurements += [
             replace(observation, where={"block": block.name, **observation.where}) for observation in measurements
         ]
@@ -189,7 +213,7 @@ def _computed(
 
 def _measured(
     experiment: Experiment, changes: Mapping[str, Any], block: Block | None, world: World
-) -> tuple[list[Observation], dict[str, Any] | None]:
+) -> tuple[list[Observation], _Table | None]:
     """Return what was measured on data: compared with a block's numbers, or with the gains of all blocks."""
     if block is None:
         world.deviate(
@@ -203,25 +227,29 @@ def _measured(
     cells = our_cells(experiment, measurements)
     if any(cell["several"] for line in cells for cell in line):
         world.deviate("some cells of the table show the first of several measurements; all of them are in the files")
-    theirs = [
-        {**_part(experiment, part), "cells": compare_numbers(experiment, part, cells)} for part in experiment.paper
-    ]
+    theirs = [_part(experiment, part, compare_numbers(experiment, part, cells)) for part in experiment.paper]
     if block is None:
         return measurements, _table(experiment, compare_settings(experiment, cells), theirs)
     return measurements, _table(experiment, compare_numbers(experiment, block, cells, judged=not changes), theirs)
 
 
-def _part(experiment: Experiment, block: Block) -> dict[str, Any]:
-    """Return what the document says of a block besides its cells."""
+def _part(experiment: Experiment, block: Block, cells: list[list[Compared]]) -> _Part:
+    """Return what the document says of a block."""
     tolerance = experiment.tolerance if block.tolerance is None else block.tolerance
-    return {"name": block.name, "settings": dict(block.settings), "tolerance": tolerance}
+    return {"name": block.name, "settings": dict(block.settings), "tolerance": tolerance, "cells": cells}
 
 
-def _table(experiment: Experiment, ours: Any, blocks: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _table(experiment: Experiment, ours: _Cells | None, blocks: list[_Part]) -> _Table | None:
     if not experiment.rows:
         return None
-    names = {"rows": [line.name for line in experiment.rows], "columns": [line.name for line in experiment.columns]}
-    return {**names, "reference": experiment.reference, "units": experiment.units, "ours": ours, "blocks": blocks}
+    return {
+        "rows": [line.name for line in experiment.rows],
+        "columns": [line.name for line in experiment.columns],
+        "reference": experiment.reference,
+        "units": experiment.units,
+        "ours": ours,
+        "blocks": blocks,
+    }
 
 
 def _told(experiment: Experiment) -> dict[str, Any]:
