@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from fedmoments.durable.kind import Companion, Kind
-from fedmoments.durable.placing import has_log, is_writable, make_folder, narrow, part_of, put_in_place
+from fedmoments.durable.placing import has_log, is_copy, is_writable, make_folder, narrow, part_of, put_in_place
 from fedmoments.durable.versions import brought_up, check_kind, is_current, make_tables, upgrade
 from fedmoments.errors import FileFormatError, LedgerError
 
@@ -65,8 +65,9 @@ class DurableFile:
     def __init__(self, path: str | os.PathLike[str] | None, kind: Kind, *, companion: Companion | None = None) -> None:
         self.path = None if path is None else Path(path)
         self.kind = kind
-        #: Whether it lies where nothing can be written: then it can be read, and nothing is made beside it.
-        self.is_read_only = self.path is not None and self.path.exists() and not is_writable(self.path)
+        #: Whether it lies where nothing can be written, or is a snapshot: it is read, and nothing is made beside it.
+        place = self.path
+        self.is_read_only = place is not None and place.exists() and (not is_writable(place) or is_copy(place))
         self._companion = companion
         self._lock = RLock()
         self._connection: Connection | None = None
@@ -159,7 +160,9 @@ class DurableFile:
                 yield self.connection
                 return
             if self.is_read_only:
-                raise sqlite3.OperationalError("it lies where nothing can be written, and can be read only")
+                raise sqlite3.OperationalError(
+                    "it lies where nothing can be written, or is a snapshot, and can be read only"
+                )
             self._settle()
             self.connection.execute("BEGIN IMMEDIATE")
             self._depth = 1

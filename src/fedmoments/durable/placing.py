@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedmoments.errors import LedgerError
 
-__all__ = ["has_log", "is_writable", "make_folder", "narrow", "part_of", "put_in_place", "refuse_taken"]
+__all__ = ["has_log", "is_copy", "is_writable", "make_folder", "narrow", "part_of", "put_in_place", "refuse_taken"]
 
 #: What SQLite puts beside a file.
 BESIDE = ("-wal", "-shm", "-journal")
@@ -73,6 +73,14 @@ def put_in_place(part: Path, target: Path) -> None:
 def is_writable(path: Path) -> bool:
     """Say whether a file and its folder can be written by this process: not on read-only media, nor if it may not."""
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
+
+
+def is_copy(path: Path) -> bool:
+    """Say whether a file is a copy without a log whose checksum lies beside it: opened for writing, it would change."""
+    if not path.is_file() or not path.with_name(f"{path.name}.sha256").is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(20)[18:] == b"\1\1"  # SQLite: versions for writing and reading; 2 is a write-ahead log
 
 
 def has_log(path: Path) -> bool:

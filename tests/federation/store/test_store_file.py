@@ -69,6 +69,25 @@ def test_what_is_no_ledger_is_not_opened(federation: Any, tmp_path: Path) -> Non
             FederationStore.open(path)
 
 
+def test_looking_at_a_snapshot_does_not_change_it(federation: Any, store: FederationStore, tmp_path: Path) -> None:
+    """`ledger verify` and `status` of a snapshot wrote into it: its checksum was wrong, and it was not restored."""
+    store.submit(federation.data("a"))
+    snapshot = tmp_path / "snapshot"
+    store.snapshot(snapshot)
+    before, names = snapshot.read_bytes(), {file.name for file in tmp_path.iterdir()}
+    with FederationStore.open(snapshot) as copy:
+        assert copy.verify().whole
+        assert copy.status().clients == 1
+        with pytest.raises(LedgerError, match="or is a snapshot"):
+            copy.submit(federation.data("b"))
+    assert snapshot.read_bytes() == before
+    assert {file.name for file in tmp_path.iterdir()} == names
+    store.close()
+    tmp_path.joinpath("ledger.sha256").write_text("a checksum of somebody's own")
+    with FederationStore.open(tmp_path / "ledger") as live:  # a ledger is no snapshot, whatever lies beside it
+        live.submit(federation.data("b"))
+
+
 def test_a_snapshot_is_one_sound_file_that_can_be_restored(
     federation: Any, store: FederationStore, tmp_path: Path
 ) -> None:
