@@ -411,11 +411,12 @@ class _Rows:
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings, self.clients, self.unknown = holdings, holdings.clients, holdings.unknown
+        self.notes_of_unreadable = holdings.notes_of_unreadable
 
     @property
-    def unreadable(self) -> tuple[str, ...]:
+    def unreadable(self) -> list[tuple[str, ...]]:
         """Samples that could not be read, as the holdings have them."""
-        return self._holdings.unreadable[0]
+        return self._holdings.unreadable
 
     def train(self, client: str) -> Held:
         """Return the rows of a client's training samples as features (n, 1)."""

@@ -4,7 +4,6 @@ How a sentence is prepared: white space at both ends goes; an empty one is refus
 """
 
 import hashlib
-import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,8 +123,8 @@ def quiet_loading(name: str) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
-    except (OSError, ValueError, pickle.UnpicklingError, ImportError, AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"the encoder '{name}' cannot be loaded: {error}") from error  # whatever a folder holds
+    except Exception as error:  # whatever a folder holds, the libraries' own kinds of errors among it
+        raise InputError(f"the encoder '{name}' cannot be loaded: {error}") from error
     finally:
         if shown:
             logging.enable_progress_bar()
