@@ -1,22 +1,23 @@
 """Which samples a client of this node measures: its own that its policy lets out, and those that others hand to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.federation.audit import leaving
-from fedmoments.federation.flower.holdings import MOST_NAMES, Held, Holdings
+from fedmoments.federation.flower.holdings import MOST_NAMES, Held
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.rare_values import repeated_classes
 from fedmoments.privacy.small_classes import NOBODY, hand_over
 from fedmoments.wire import Withheld
 
-__all__ = ["Chooser", "Chosen"]
+__all__ = ["Choosable", "Chooser", "Chosen"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,21 @@ class Chosen:
     source: str
 
 
+class Choosable(Protocol):
+    """What a policy chooses among: :class:`~fedmoments.federation.flower.holdings.Holdings`, or their rows."""
+
+    clients: tuple[str, ...]
+    unknown: Mapping[str, int]
+    #: Samples of the training and of the test part that could not be read.
+    unreadable: list[tuple[str, ...]]
+
+    def train(self, client: str) -> Held:
+        """Return a client's training samples."""
+
+    def notes_of_unreadable(self, part: int) -> dict[str, Any]:
+        """Return what the party's own record says of samples that could not be read."""
+
+
 class Chooser:
     """Applies the policy of a node to its clients.
 
@@ -55,7 +71,7 @@ class Chooser:
         What is requested.
     """
 
-    def __init__(self, holdings: Holdings, policy: ClientPolicy, terms: Terms) -> None:
+    def __init__(self, holdings: Choosable, policy: ClientPolicy, terms: Terms) -> None:
         self.holdings, self.policy, self.terms = holdings, policy, terms
 
     @property

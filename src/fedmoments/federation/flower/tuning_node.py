@@ -344,7 +344,7 @@ class TuningNode:
             parts = {name: (part.X, part.y) for name, part in held.items()}
             return self._capped(FeatureEngine(task.plan, start, parts, None))
         holdings = self._with_samples(task)
-        chooser = Chooser(cast("Holdings", _Rows(holdings)), self._node.policy, task.terms)
+        chooser = Chooser(_Rows(holdings), self._node.policy, task.terms)
         rows = {client: chooser.choose(client).held for client in clients}
         prepared = {client: (self._prepared(holdings, part.X[:, 0]), part.y) for client, part in rows.items()}
         return self._network(task, start, holdings, prepared, None)
@@ -411,12 +411,11 @@ class _Rows:
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings, self.clients, self.unknown = holdings, holdings.clients, holdings.unknown
-        self.notes_of_unreadable = holdings.notes_of_unreadable
+        self.unreadable = holdings.unreadable
 
-    @property
-    def unreadable(self) -> list[tuple[str, ...]]:
-        """Samples that could not be read, as the holdings have them."""
-        return self._holdings.unreadable
+    def notes_of_unreadable(self, part: int) -> dict[str, Any]:
+        """Return what the party's own record says of samples that could not be read."""
+        return self._holdings.notes_of_unreadable(part)
 
     def train(self, client: str) -> Held:
         """Return the rows of a client's training samples as features (n, 1)."""
