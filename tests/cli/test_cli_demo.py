@@ -102,5 +102,5 @@ def test_the_demo_of_all_heads_with_everything_that_it_can_say(demo: Any) -> Non
         "fisher-rf",
         "deep-ridge",
     }
-    assert "20 clients a round" in done.stdout
+    assert "20 clients per round" in done.stdout
     assert all(detail["digest"][:16] in done.stdout for detail in results["details"] if detail["digest"])
