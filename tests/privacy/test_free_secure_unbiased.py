@@ -14,7 +14,7 @@ from fedmoments.privacy.secure.parties import SIMULATED
 K, C, D, DRAWS = 14, 2, 2, 2500
 FORM = FixedPoint(norm_bound=64.0, max_samples=4000)
 LAYOUT = DenseLayout(StatisticsSpec(), C, D)
-ROSTER = Roster.of({f"site {i:02d}": f"{i:064x}" for i in range(K)})
+ROSTER = Roster.of({f"site {i:02d}": f"{i + 2:064x}" for i in range(K)})
 MEANS = np.array([[1.0, -2.0], [4.0, 3.0]])
 COVARIANCE = np.array([[2.0, 0.9], [0.9, 1.0]])
 ROOT = np.linalg.cholesky(COVARIANCE)

@@ -141,7 +141,7 @@ def deal_cohorts(roster: Roster, context: Context, randomness: bytes, size: int)
 
     Examples
     --------
-    >>> roster = Roster.of({f"site {i}": f"{i:064x}" for i in range(7)})
+    >>> roster = Roster.of({f"site {i}": f"{i + 2:064x}" for i in range(7)})
     >>> [len(cohort) for cohort in deal_cohorts(roster, Context("ab" * 32, 0, "cd" * 32), bytes(32), 3)]
     [4, 3]
     """
