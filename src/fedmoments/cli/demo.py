@@ -81,7 +81,8 @@ def _show(outcome: Any, folder: Path) -> None:
     print_line(f"report: {folder / 'report.html'} (open it in a browser); classifiers: {folder / 'heads'}")
     print_line("\ntry next:")
     for line, purpose in _next_steps(folder).items():
-        print_line(f"  # {purpose}\n  {line}")
+        print_line(f"  # {purpose}")
+        print_line(f"  {line}")
 
 
 def _answer(rows: Sequence[Any]) -> str:
