@@ -49,7 +49,7 @@ def test_the_demo_prints_one_sentence_and_a_short_table_by_bytes(demo: Any) -> N
     assert shown == sorted(HEADS, key=lambda head: (rows[head]["up_bytes_per_client"], -rows[head]["accuracy"]))
     for line in table[: len(HEADS)]:
         assert f"{100 * rows[line.split()[0]]['accuracy']:.1f} %" in line
-    assert len(demo.printed.splitlines()) <= 24  # what a terminal shows at once
+    assert len(demo.printed.splitlines()) <= 20
     assert "\\n" not in demo.printed  # a line end inside a line is printed as its escape
     assert "report.html" in demo.printed
     assert not re.search(r"[0-9a-f]{16}|a round|note:", demo.printed)  # digests, rounds, notes: with -v

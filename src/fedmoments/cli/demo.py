@@ -112,9 +112,7 @@ def _next_steps(folder: Path) -> dict[str, str]:
     digits = folder / "digits.npz"
     return {
         f"fedmoments simulate {digits} --heads {ADVISED} --clients 10,100": "other numbers of clients",
-        f"fedmoments simulate {digits} --heads fedncm --epsilon 1,8": "with differential privacy",
         f"fedmoments audit --data {digits} --head {ADVISED}": "what an upload would reveal",
-        "fedmoments demo --all": "all heads",
         "fedmoments --help": "your own data, a federation between machines",
     }
 
