@@ -20,6 +20,7 @@ import numpy as np
 
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, NotEnoughDataError
+from fedmoments.federation.company import require_company
 from fedmoments.federation.store import FederationStore
 
 __all__ = ["Drift", "aged_statistics", "drift_since", "weights_of_ages"]
@@ -62,7 +63,7 @@ def aged_statistics(store: FederationStore, half_life: float) -> Statistics:
     InputError
         Where contributions cannot be told apart, or noise was made for unweighed ones.
     NotEnoughDataError
-        When one of several contributions alone would have a weight: a head of it would show its class means to all.
+        When too few of several contributions would have a weight (:mod:`fedmoments.federation.company`).
     """
     mode = store.terms.privacy.mode
     if not mode.reads_contributions or mode.noise.is_on:
@@ -70,12 +71,10 @@ def aged_statistics(store: FederationStore, half_life: float) -> Statistics:
     terms, spec = store.terms, store.terms.spec.additive
     ages = _ages(store)
     weights = dict(zip(ages, weights_of_ages(list(ages.values()), half_life), strict=True))
-    weighty = [client for client, weight in weights.items() if weight]
-    if len(weighty) == 1 < len(weights):
-        raise NotEnoughDataError(
-            f"with a half-life of {half_life:g} days only the contribution of '{weighty[0]}' has a weight, of "
-            f"{len(weights)}: a head would show its class means to everybody; choose a longer half-life"
-        )
+    parties = [each.client for each in store.status().contributors if each.samples]
+    weighty = [client for client in parties if weights[client]]
+    choice = f"with a half-life of {half_life:g} days"
+    require_company(terms, weighty, len(parties), choice, "choose a longer half-life")
     total = Statistics.zero(spec, n_classes=len(terms.classes), dim=terms.dim, fixed_point=terms.fixed_point)
     for client, part in store.contributions():
         if weights.get(client, 0):

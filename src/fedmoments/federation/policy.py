@@ -148,6 +148,8 @@ class ClientPolicy(PolicyRules):
         """Return in which ways the terms protect less than this policy asks for."""
         agreed, mode = terms.privacy, terms.privacy.mode
         broken = self._too_open(agreed) if self.require_secure else []
+        if agreed.parties < self.min_parties:
+            broken.append(f"min_parties: a head may be of {agreed.parties} parties, allowed are {self.min_parties}")
         if self.helper is not None and agreed.helper != self.helper:
             asked = f"a helper with the key {agreed.helper[:16]}…" if agreed.helper else "no helper at all"
             broken.append(f"helper: the terms name {asked}, allowed is the one with {self.helper[:16]}…")

@@ -15,6 +15,7 @@ from fedmoments.core.heads import Head, make_head
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, InputError, MissingMomentError, UnknownNameError
 from fedmoments.federation.ageing import aged_statistics
+from fedmoments.federation.company import require_company, require_parties
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.robust import suspects
@@ -99,6 +100,8 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
     ------
     PrivacyError
         When a release of the present state is needed, and the budget does not allow one; nothing is lost then.
+    NotEnoughDataError
+        When too few parties are in the ledger, or left by a filter (:mod:`fedmoments.federation.company`).
     """
     require_filterable(store.terms, robust, max_samples)
     if half_life:
@@ -106,6 +109,7 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
             raise InputError("a half-life and a filter of clients are not applied together: choose one")
         return Source(_with_names(store.terms, aged_statistics(store, half_life)))
     if not robust and not max_samples:
+        require_parties(store.terms, store.terms.privacy.mode.contributors(store.status()))
         statistics, noise = store.terms.privacy.mode.read(store)
         return Source(_with_names(store.terms, statistics), noise=noise)
     return _filtered(store, robust, max_samples)
@@ -118,6 +122,10 @@ def _filtered(store: FederationStore, robust: str, max_samples: int) -> Source:
     dropped = {str(client): reason for client, reason in suspicion.dropped.items()}
     if len(dropped) == len(parts):
         raise InputError(f"the filter would leave out all {len(parts)} clients: raise the cap, or fit without a filter")
+    parties = [client for client, part in parts.items() if part.n_samples]
+    left = [client for client in parties if client not in dropped]
+    choice = "behind " + " and ".join(filter(None, [f"a cap of {max_samples} samples" if max_samples else "", robust]))
+    require_company(store.terms, left, len(parties), choice, "raise the cap, or fit without a filter")
     kept = Statistics.merge(part for client, part in parts.items() if client not in dropped)
     return Source(_with_names(store.terms, kept), robust, max_samples, dropped)
 

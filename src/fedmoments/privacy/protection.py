@@ -47,6 +47,8 @@ class Agreed:
     contributors
         With ``secure``: fewest clients that a class of a sum must be held by; classes of fewer are pooled (``cohorts``)
         or suppressed. Not with an epsilon: there noise hides who holds a class.
+    parties
+        Fewest parties that a head is fitted from, however contributions are added up.
     helper
         Public key of the helper's HPKE pair, 64 hexadecimal digits; empty in a simulation, which makes one.
     epsilon, delta
@@ -87,6 +89,7 @@ class Agreed:
     contributors: int = _rule(
         3, "Fewest clients that must hold a class for it to be opened.", metavar="N", needs="secure"
     )
+    parties: int = _rule(1, "Fewest parties that a head is fitted from.", metavar="N")
     helper: str = _rule(
         "",
         "With --secure: the helper's card, of 'fedmoments keys helper'.",
@@ -170,7 +173,7 @@ class Agreed:
             )
 
     def _check_whole_numbers(self) -> None:
-        for name, least in (("batch", 2), ("cohort", 2), ("contributors", 1), ("releases", 1)):
+        for name, least in (("batch", 2), ("cohort", 2), ("contributors", 1), ("parties", 1), ("releases", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name} must be a whole number of {least} or more, not {value!r}")

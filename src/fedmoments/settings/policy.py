@@ -27,8 +27,9 @@ NUMBERS = 2**28
 
 _COUNTS = (
     "max_heads", "min_count", "max_per_class", "max_bytes", "max_means", "max_rounds", "max_numbers", "min_batch",
+    "min_parties",
 )  # fmt: skip
-_ALWAYS = ("max_heads", "min_count", "max_numbers", "min_batch")
+_ALWAYS = ("max_heads", "min_count", "max_numbers", "min_batch", "min_parties")
 _WORDS = {"small_classes": SMALL_CLASSES, "small_sketches": SMALL_SKETCHES, "tuning": TUNING, "maps": MAPS}
 _rule = partial(option, group="Privacy")
 
@@ -79,6 +80,8 @@ class PolicyRules:
         Whether to take part only where contributions are added up behind masks (secure sums).
     min_batch
         With `require_secure`: fewest clients that a sum may be over, and that must hold a class for it to be opened.
+    min_parties
+        Fewest parties that the terms let a head be fitted from: a head of few shows their class means to all.
     helper
         Public key (64 hexadecimal digits) of the helper that its operator knows: take part only in secure sums through
         that one. None: through whichever the terms name.
@@ -137,6 +140,9 @@ class PolicyRules:
     )
     min_batch: int = _rule(
         3, "With --require-secure: fewest clients in a sum, and per class in it.", metavar="N", repr=False
+    )
+    min_parties: int = _rule(
+        1, "Take part only where the terms fit heads from at least this many parties.", metavar="N", repr=False
     )
     max_epsilon: float | None = _rule(
         None, "Take part only under differential privacy with at most this epsilon.", metavar="EPSILON"
@@ -239,7 +245,7 @@ class PolicyRules:
         >>> PolicyRules(max_means=2).to_dict()
         {'min_count': 5, 'max_means': 2, 'report_withheld': True, 'small_classes': 'withhold', 'sketch_share': 0.25,
         'sketch_spare': 20, 'small_sketches': 'trace', 'maps': 'narrow', 'max_numbers': 268435456,
-        'require_secure': False, 'min_batch': 3, 'max_delta': 1e-05, 'allow_evaluation': False,
+        'require_secure': False, 'min_batch': 3, 'min_parties': 1, 'max_delta': 1e-05, 'allow_evaluation': False,
         'max_heads': 20, 'tuning': 'none', 'small_changes': False}
         """
         table = {rule.name: getattr(self, rule.name) for rule in fields(self)}

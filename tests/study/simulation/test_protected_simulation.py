@@ -237,6 +237,12 @@ def test_a_cap_that_nobody_keeps_is_said() -> None:
         capped.received(make_head("gh-lda"))
 
 
+def test_a_simulation_of_fewer_clients_than_a_head_needs_is_refused() -> None:
+    assert federation(Protection(Agreed(parties=SPLIT.n_clients))).received(make_head("gh-lda")).n_samples
+    with pytest.raises(InputError, match=f"{SPLIT.n_clients + 1} parties or more .* but there are {SPLIT.n_clients}"):
+        federation(Protection(Agreed(parties=SPLIT.n_clients + 1))).received(make_head("gh-lda"))
+
+
 def test_baselines_and_own_maps_say_why_they_are_not_protected() -> None:
     found = simulate(
         TOY,

@@ -88,6 +88,7 @@ class Masked(Reported):
         """Refuse terms that ask for moments which it does not open."""
 
     def check_clients(self, clients: int) -> None:
+        super().check_clients(clients)
         if clients < self.agreed.batch:
             raise InputError(
                 f"secure sums are over {self.agreed.batch} clients or more (--batch), but there are {clients}: lower "

@@ -151,7 +151,15 @@ class Mode(ABC):
 
     def check_clients(self, clients: int) -> None:
         """Refuse sums that so few clients can never make."""
-        del clients
+        self.check_parties(clients)
+
+    def check_parties(self, clients: int) -> None:
+        """Refuse heads of so few clients where more were agreed on."""
+        if clients < self.agreed.parties:
+            raise InputError(
+                f"a head is fitted from {self.agreed.parties} parties or more (--parties), but there are {clients}: "
+                "lower it, or take more clients"
+            )
 
     def check_filter(self, asked: str) -> None:
         """Refuse a filter, given as text, that cannot see contributions or that the noise does not account for."""
@@ -351,7 +359,8 @@ class Mode(ABC):
 
     def rows(self) -> dict[str, str]:
         """Return what the terms say of it, for a table."""
-        return self.noise.rows()
+        few = {"smallest head": f"{self.agreed.parties} parties"} if self.agreed.parties > 1 else {}
+        return {**few, **self.noise.rows()}
 
     @property
     def travels(self) -> str:

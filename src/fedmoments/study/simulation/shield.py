@@ -94,6 +94,7 @@ class Shield:
         protection.check_rules()
         self.protection, self.features, self.split = protection, features, split
         self.mode = protection.agreed.mode
+        self.mode.check_parties(split.n_clients)
         self.seed, self.memory_limit = seed, memory_limit
         self.dropped: dict[str, str] = {}
         self.notes: tuple[str, ...] = ()
