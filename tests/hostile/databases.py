@@ -52,14 +52,14 @@ def world() -> dict[str, bytes]:
     sent = b""
     with tempfile.TemporaryDirectory() as name:
         room, agreed = Path(name), terms("gram")
-        key = IdentityKey.generate()
         with FederationStore.create(room / "ledger", agreed) as store, Outbox(room / "box") as outbox:
             for place, client in enumerate(("clinic", "lab", "ward")):
+                key = IdentityKey.generate()
                 store.enrol(client, key.public)
                 mine = np.arange(len(Y)) % 3 == place
                 stats = fm.Statistics.of(X[mine] / 4, Y[mine], agreed.spec, n_classes=3)
 
-                def make(version: int, stats: Any = stats, client: str = client) -> bytes:
+                def make(version: int, stats: Any = stats, client: str = client, key: IdentityKey = key) -> bytes:
                     return encode(stats, store.terms.agreement, client=client, version=version, key=key)
 
                 sent = outbox.prepare(store.terms, client, "source", make)

@@ -101,6 +101,8 @@ class Changes:
 
     def _accepted(self, own: ClientSettings) -> dict[str, str]:
         """Return what binds a client to amended terms, once they follow from those that it read."""
+        from fedmoments.federation.outbox.watching import Watching
+
         terms = read_terms(self.accepted_file)
         stages = {stage.digest: stage for stage in terms.stages}
         former = stages.get(own.accepted or own.federation)
@@ -109,6 +111,8 @@ class Changes:
                 f"{self.accept} does not follow from the terms that {own.name} read: those of {own.federation[:16]}… "
                 f"were expected, these are of {terms.id[:16]}…; read them as new ones, in another folder"
             )
+        if own.folder:
+            Watching(Path(own.folder)).notebook.follow_terms(terms)
         new = terms.classes[len(former.classes) :]
         print_line(f"{own.name} accepts {len(new):,} new classes of '{terms.name}': {', '.join(new) or 'none'}")
         return bound_to(terms)

@@ -9,6 +9,8 @@ from fedmoments.cli.ledger import FEDERATE, LEDGER
 from fedmoments.cli.options import Json, example
 from fedmoments.cli.output import fail, plural, print_json, print_line
 from fedmoments.errors import InputError
+from fedmoments.federation.terms import Terms
+from fedmoments.federation.transparency.amended import apart, line_of
 from fedmoments.federation.transparency.notebook import Findings, Notebook, Noted, compare
 
 __all__ = ["witness"]
@@ -29,6 +31,7 @@ def witness(
 
     A server signs every head of its log. Two heads that cannot belong to one log prove that it showed two histories.
     Heads that another key signed prove nothing against it and are not noted: anybody can make them.
+    Terms with added classes are compared, too: the server signs each amendment, and one follows from another.
     Proofs connect heads of different lengths: clients receive them, or the operator makes them with 'fedmoments witness
     FILE LEDGER YOUR-NOTEBOOK' and hands them out.
     """
@@ -36,22 +39,27 @@ def witness(
     notes = _all_noted(own, sources)
     trusted = _trusted(own.noted(), notes)
     own.add(noted for noted in notes if trusted.get(noted.head.federation) == noted.head.key)
+    shown = own.amended() + [terms for source in sources for terms in _amended(source)]
+    amended = list({terms.digest: terms for terms in shown}.values())
+    own.add_lines(map(line_of, amended))
     findings = compare(notes)
     if json:
-        print_json({"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]})
+        told = {"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]}
+        print_json({**told, "amendments": [[one.digest, two.digest] for one, two in apart(amended)]})
     show = (lambda _: None) if json else print_line
     for finding in findings:
         if trusted.get(finding.federation) == finding.key:
             show(f"federation {finding.federation[:16]}…: {plural(finding.heads, 'head')} noted in {notebook}")
             _require_one_history(finding)
     _require_one_key(findings, trusted)
+    _require_one_story(amended)
     if findings:
         show("all of them are of one history")
 
 
 def _all_noted(own: Notebook, sources: list[Path]) -> list[Noted]:
     """Return the heads of one's own notebook and of all sources."""
-    notes = own.noted() + [noted for source in sources if not _is_ledger(source) for noted in _read(source)]
+    notes = own.noted() + [noted for source in sources if not _is_ledger(source) for noted in _book(source).noted()]
     for ledger in filter(_is_ledger, sources):
         notes += _joined(ledger, notes)
     return notes
@@ -93,6 +101,15 @@ def _require_one_history(finding: Findings) -> None:
         )
 
 
+def _require_one_story(amended: list[Terms]) -> None:
+    for one, two in apart(amended)[:1]:
+        fail(
+            f"the server of {one.id[:16]}… signed two amendments of which neither follows from the other, one with the "
+            f"classes {', '.join(map(repr, one.classes[:20]))} and one with {', '.join(map(repr, two.classes[:20]))}: "
+            f"it told two stories; the proof is two lines of your notebook, {one.digest} and {two.digest}"
+        )
+
+
 def _is_ledger(source: Path) -> bool:
     """Say whether a file is a ledger, by its first bytes."""
     if not source.exists():
@@ -103,10 +120,20 @@ def _is_ledger(source: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-def _read(source: Path) -> list[Noted]:
+def _book(source: Path) -> Notebook:
     from fedmoments.federation.outbox.watching import HEADS
 
-    return Notebook(source / HEADS if source.is_dir() else source).noted()
+    return Notebook(source / HEADS if source.is_dir() else source)
+
+
+def _amended(source: Path) -> list[Terms]:
+    """Return the amended terms that a party was shown, or that a ledger stands by."""
+    if not _is_ledger(source):
+        return _book(source).amended()
+    from fedmoments.federation.store import FederationStore
+
+    with FederationStore.open(source) as store:
+        return [store.terms] if store.terms.amended else []
 
 
 def _joined(ledger: Path, notes: list[Noted]) -> list[Noted]:

@@ -286,6 +286,8 @@ class Node:
 
     def _accepted(self, terms: Terms) -> Terms:
         """Return the terms that this client accepted; tell it of classes that were added since, once."""
+        if self.watching is not None:
+            self.watching.notebook.follow_terms(terms, self.settings.accepted)
         accepted = accepted_terms(self.settings, terms)
         if accepted.digest != terms.digest and self.settings.folder:
             place, text = Path(self.settings.folder) / AMENDED, f"{terms.to_json()}\n".encode()

@@ -25,7 +25,7 @@ from fedmoments.federation.store.audit import append
 from fedmoments.federation.store.batches import Batch
 from fedmoments.federation.store.journal import Journal
 from fedmoments.federation.store.masked import Waiting, stored_envelope, stored_report
-from fedmoments.federation.store.members import enrolled, key_of, rotate
+from fedmoments.federation.store.members import enrolled, key_of, retired_keys, rotate
 from fedmoments.federation.store.payloads import read_statistics, state_digest, stored, stored_clients
 from fedmoments.federation.store.receipt import Receipt
 from fedmoments.federation.store.refusals import record_refusal
@@ -73,10 +73,10 @@ class MaskedLedger(ShownLog):
         RefusedError
             When nobody of that name is enrolled, or it was revoked.
         LedgerError
-            When the key that is enrolled did not sign the new one.
+            When the key that is enrolled did not sign the new one, or the new one was revoked or replaced.
         """
         with self._database.writing(f"client {rotation.client!r} kept its key") as connection:
-            rotate(connection, rotation)
+            rotate(connection, rotation, retired_keys(connection, self._journal.lines()))
 
     def withdraw(self, data: Buffer, *, source: str = "") -> Receipt | RefusedError:
         """Take out what a client sent, by its own signed word (:mod:`fedmoments.wire.withdrawal`).

@@ -1,14 +1,20 @@
-"""Who may contribute: the enrolled clients and their keys."""
+"""Who may contribute: the enrolled clients and their keys.
 
+A key that was revoked, or that another took the place of, is *retired*: nobody is enrolled with it again, under any
+name, whatever was restored since.
+"""
+
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedmoments.durable import Connection
 from fedmoments.errors import InputError, LedgerError, RefusedError, reading
 from fedmoments.federation.keys.rotation import Rotation
-from fedmoments.federation.store.audit import append
+from fedmoments.federation.store.audit import Entry, append
 from fedmoments.wire import PublicKey, Reason, check_client_id
 
-__all__ = ["Enrolled", "enrol", "enrolled", "key_of", "revoke", "rotate"]
+__all__ = ["Enrolled", "enrol", "enrolled", "key_of", "retired_keys", "revoke", "rotate"]
 
 #: Longest line of a transport key that is taken for one.
 MOST_NODE_KEY = 4096
@@ -41,8 +47,27 @@ class Enrolled:
     status: str
 
 
-def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | None) -> None:
-    """Enrol a client inside a transaction; see `FederationStore.enrol`."""
+def retired_keys(connection: Connection, journal: Iterable[Entry]) -> frozenset[str]:
+    """Return the keys that nobody may be enrolled with, by ledger, log and journal, each of which may be the older one.
+
+    Parameters
+    ----------
+    connection
+        The ledger's.
+    journal
+        The lines beside it.
+    """
+    logged = connection.execute("SELECT facts FROM audit WHERE event IN ('revoked', 'rotated')")
+    facts = [*(json.loads(row[0]) for row in logged), *(line.details for line in journal)]
+    keys = {str(told.get("former", told.get("key", ""))) for told in facts}  # a journal tells of keys in these two only
+    keys |= {key.hex() for (key,) in connection.execute("SELECT key FROM clients WHERE status = 'revoked'")}
+    return frozenset(keys - {""})
+
+
+def enrol(
+    connection: Connection, client: str, key: PublicKey, node_key: str | None, retired: frozenset[str] = frozenset()
+) -> None:
+    """Enrol a client inside a transaction, unless its key is retired; see `FederationStore.enrol`."""
     check_client_id(client)
     if node_key is not None and not (0 < len(node_key) <= MOST_NODE_KEY and node_key.isprintable()):
         raise InputError(
@@ -66,6 +91,8 @@ def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | N
                 f"client {client!r} is enrolled on the node with the key {known_node!r}, and not {node_key!r}: revoke "
                 "the client and enrol it under another name"
             )
+    else:
+        _require_live(client, key, retired)
     connection.execute(
         "INSERT INTO clients VALUES (?, ?, ?, 'enrolled') ON CONFLICT DO UPDATE SET node_key = excluded.node_key",
         (client, key.raw, node_key),
@@ -73,7 +100,15 @@ def enrol(connection: Connection, client: str, key: PublicKey, node_key: str | N
     append(connection, "enrolled", {"client": client, "key": key.hex, "node_key": node_key})
 
 
-def rotate(connection: Connection, rotation: Rotation) -> None:
+def _require_live(client: str, key: PublicKey, retired: frozenset[str]) -> None:
+    if key.hex in retired:
+        raise LedgerError(
+            f"client {client!r} cannot have the key {key.hex}: it was revoked or replaced in this federation, which is "
+            "final under every name; make new keys ('fedmoments keys client') and enrol their card"
+        )
+
+
+def rotate(connection: Connection, rotation: Rotation, retired: frozenset[str] = frozenset()) -> None:
     """Give a client a new key that its old one signed, inside a transaction; see `FederationStore.rotate`."""
     client = rotation.client
     known = key_of(connection, client)
@@ -84,6 +119,7 @@ def rotate(connection: Connection, rotation: Rotation) -> None:
             f"client {client!r} is enrolled with the key {known.hex}, which did not sign the new key "
             f"{rotation.key.hex}: if the key was lost or stolen, revoke the client and enrol it under another name"
         )
+    _require_live(client, rotation.key, retired)
     connection.execute("UPDATE clients SET key = ? WHERE client = ?", (rotation.key.raw, client))
     row = connection.execute("SELECT node_key FROM clients WHERE client = ?", (client,)).fetchone()
     facts = {"client": client, "former": known.hex, "key": rotation.key.hex, "node_key": row[0]}
@@ -95,9 +131,10 @@ def revoke(connection: Connection, client: str) -> None:
     row = connection.execute("SELECT status, key, node_key FROM clients WHERE client = ?", (client,)).fetchone()
     if row is None:
         raise LedgerError(f"client {client!r} cannot be revoked, for nobody of that name is enrolled")
-    if row[0] == "enrolled":
-        connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (client,))
-        append(connection, "revoked", {"client": client, "key": row[1].hex(), "node_key": row[2]})
+    others = connection.execute("SELECT client, node_key FROM clients WHERE key = ? AND status = 'enrolled'", (row[1],))
+    for name, node_key in others.fetchall():  # whoever has the key speaks under all of its names
+        connection.execute("UPDATE clients SET status = 'revoked' WHERE client = ?", (name,))
+        append(connection, "revoked", {"client": name, "key": row[1].hex(), "node_key": node_key})
 
 
 def enrolled(connection: Connection) -> tuple[Enrolled, ...]:

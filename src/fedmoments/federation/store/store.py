@@ -171,15 +171,17 @@ class FederationStore(MaskedLedger):
         Raises
         ------
         LedgerError
-            When the client is enrolled with another key, or was revoked. The same key again is fine.
+            When the client is enrolled with another key, or was revoked; when the key was revoked or replaced under
+            any name. The same client and key again are fine.
         """
         self.enrol_many([(client, key, node_key)])
 
     def enrol_many(self, clients: Iterable[tuple[str, PublicKey, str | None]]) -> None:
         """Enrol many clients with one commit, all or none: (client, key, node_key) each, as in :meth:`enrol`."""
         with self._database.writing("nobody was enrolled") as connection:
+            retired = members.retired_keys(connection, self._journal.lines())
             for client, key, node_key in clients:
-                members.enrol(connection, client, key, node_key)
+                members.enrol(connection, client, key, node_key, retired)
 
     def amend(self, classes: Sequence[str]) -> Terms:
         """Add classes to the terms, signed with the ledger's key; what is in stays valid, and has none of them.

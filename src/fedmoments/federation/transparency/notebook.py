@@ -2,7 +2,8 @@
 
 Plain text, a JSON object a line, append-only: a head, and the proof that the head of size ``first``, noted before,
 begins it. Two heads of one size with two roots, both signed, prove that a server showed two histories. Heads that no
-proof joins prove nothing yet: the server must be able to join them.
+proof joins prove nothing yet: the server must be able to join them. Terms with added classes have lines of their own
+(:mod:`fedmoments.federation.transparency.amended`).
 """
 
 import json
@@ -13,7 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from fedmoments.durable.locks import locked_file, read_at, write_at
-from fedmoments.errors import FileFormatError, LedgerError
+from fedmoments.errors import FileFormatError, LedgerError, PolicyError
+from fedmoments.federation.terms import Terms
+from fedmoments.federation.transparency.amended import apart, line_of, terms_of
 from fedmoments.federation.transparency.heads import LogHead, hashes_from
 
 __all__ = ["Findings", "Notebook", "Noted", "compare"]
@@ -84,16 +87,33 @@ class Notebook:
         FileFormatError
             When the file is something else.
         """
+        lines = [line for line in self._lines() if not line.startswith(b'{"terms":')]
+        try:
+            return [Noted.from_line(line) for line in lines]
+        except FileFormatError as error:
+            raise FileFormatError(f"{self.path}: {error}") from error
+
+    def amended(self) -> list[Terms]:
+        """Return all terms with added classes, each with the server's signatures.
+
+        Raises
+        ------
+        FileFormatError
+            When the file is something else.
+        """
+        try:
+            return [terms for terms in map(terms_of, self._lines()) if terms is not None]
+        except FileFormatError as error:
+            raise FileFormatError(f"{self.path}: {error}") from error
+
+    def _lines(self) -> list[bytes]:
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise FileFormatError(f"{self.path} has more than {MOST_BYTES} bytes: it is not a witness's notebook")
-        try:
-            return [Noted.from_line(line) for line in data.split(b"\n")[:-1] if line]
-        except FileFormatError as error:
-            raise FileFormatError(f"{self.path}: {error}") from error
+        return [line for line in data.split(b"\n")[:-1] if line]
 
     def latest(self, federation: str) -> LogHead | None:
         """Return the longest head of a federation."""
@@ -135,11 +155,44 @@ class Notebook:
         self.add([Noted(head, former.size if former else 0, tuple(proof))])
         return former is None and not key
 
+    def follow_terms(self, terms: Terms, accepted: str = "") -> None:
+        """Note terms with added classes, and refuse them if they part from what was shown before.
+
+        Parameters
+        ----------
+        terms
+            What the server shows; noted in any case, as a proof.
+        accepted
+            Digest of the stage that is known to be the right one: other noted terms must follow from it to count.
+
+        Raises
+        ------
+        PolicyError
+            When the server signed two amendments that part.
+        """
+        if not terms.amended:
+            return
+        known: list[Terms] = []
+        for former in self.amended():
+            right = not accepted or accepted in {stage.digest for stage in former.stages}
+            known += [former] if right and not apart([*known, former]) else []
+        self.add_lines([line_of(terms)])
+        if apart([*known, terms]):
+            raise PolicyError(
+                f"the server of '{terms.name}' signed two amendments of its terms of which neither follows from the "
+                f"other, {known[-1].digest[:16]}… and {terms.digest[:16]}…: it tells parties two stories. Both are in "
+                "this client's notebook of heads: compare with other parties ('fedmoments witness')"
+            )
+
     def add(self, new: Iterable[Noted]) -> int:
         """Note heads that are not there yet, forced to the disk; return how many."""
+        return self.add_lines(noted.to_line() for noted in new)
+
+    def add_lines(self, new: Iterable[bytes]) -> int:
+        """Note lines that are not there yet, forced to the disk; return how many."""
         with locked_file(self.path) as descriptor:
-            known = {noted.to_line() for noted in self.noted()}
-            lines = list(dict.fromkeys(line for line in (noted.to_line() for noted in new) if line not in known))
+            known = {line + b"\n" for line in self._lines()}
+            lines = list(dict.fromkeys(line for line in new if line not in known))
             data = read_at(descriptor, os.fstat(descriptor).st_size, 0)
             end = data.rfind(b"\n") + 1
             os.ftruncate(descriptor, end)
