@@ -240,9 +240,9 @@ def test_an_outbox_of_another_version_is_refused(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path)
     outbox.close()
     with sqlite3.connect(outbox.folder / "outbox.db") as connection:
-        connection.execute("PRAGMA user_version=3")
+        connection.execute("PRAGMA user_version=4")
     connection.close()
-    with pytest.raises(FileFormatError, match="tables of version 3, but this release opens version 2"):
+    with pytest.raises(FileFormatError, match="tables of version 4, but this release opens version 3"):
         Outbox(outbox.folder)
 
 

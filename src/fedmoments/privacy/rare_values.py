@@ -133,9 +133,14 @@ class Shown:
         if fewest > 1 and len(labels) and {"class_grams", "gram"} & set(moments):
             self._rare = find_rare(self._mapped, self._groups, fewest)
 
-    def __getitem__(self, block: slice) -> Floats:
-        X = self._mapped(block)
-        return X if self._rare is None else self._rare.hide(X, self._groups[block])
+    def __getitem__(self, rows: slice | Ints) -> Floats:
+        X = self._mapped(rows)
+        return X if self._rare is None else self._rare.hide(X, self._groups[rows])
+
+    @property
+    def is_kept_apart(self) -> bool:
+        """Whether rare values are looked for in second moments: then those of a change count, too."""
+        return self._rare is not None
 
     def _mapped(self, rows: slice | Ints) -> Floats:
         X = self._codes[rows]

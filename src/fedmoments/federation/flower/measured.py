@@ -14,11 +14,22 @@ from fedmoments.privacy.rare_values import Shown
 from fedmoments.privacy.small_classes import merge_rows
 from fedmoments.wire import Withheld
 
-__all__ = ["facts_of_report", "measure_held", "source_of"]
+__all__ = ["facts_of_report", "measure_held", "shown_to", "source_of"]
+
+
+def shown_to(terms: Terms, held: Held, policy: ClientPolicy | None) -> Shown:
+    """Return a client's features behind the terms' feature map, as its policy lets them be measured."""
+    fewest = 1 if policy is None else policy.min_count
+    return Shown(held.X, held.y, terms.fingerprint.feature_map, terms.spec.moments, fewest)
 
 
 def measure_held(
-    held: Held, terms: Terms, policy: ClientPolicy | None = None, *, noise: str | None = None
+    held: Held,
+    terms: Terms,
+    policy: ClientPolicy | None = None,
+    *,
+    noise: str | None = None,
+    shown: Shown | None = None,
 ) -> Statistics:
     """Measure one client's features behind the terms' feature map, in fixed point.
 
@@ -33,10 +44,11 @@ def measure_held(
         are blurred, before anything is rounded; None: nothing of it.
     noise
         Seeds the noise on counts; None takes it from the system's cryptographic generator.
+    shown
+        What :func:`shown_to` returned for them, if it is known.
     """
     accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
-    fewest = 1 if policy is None else policy.min_count
-    shown = Shown(held.X, held.y, terms.fingerprint.feature_map, terms.spec.moments, fewest)
+    shown = shown or shown_to(terms, held, policy)
     for block in blocks(len(held.y)):
         accumulator.update(shown[block], held.y[block])
     stats = accumulator.statistics()

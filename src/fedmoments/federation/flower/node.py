@@ -6,7 +6,7 @@ own disk until it is acknowledged, and writes down what left.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,13 @@ from fedmoments.core.statistics import Statistics
 from fedmoments.errors import FedMomentsError, LedgerError, PolicyError, in_full
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import holdings_of
-from fedmoments.federation.flower.measured import facts_of_report, measure_held, source_of
+from fedmoments.federation.flower.measured import facts_of_report, measure_held, shown_to, source_of
 from fedmoments.federation.flower.second_report import SecondPhase, require_same_source, second_report
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.absent import NoOutbox
 from fedmoments.federation.outbox.differences import require_wide_change, sample_keys
+from fedmoments.federation.outbox.rare_changes import Measured, SharedValues, require_common_change
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.own_data import accepted_terms, measuring
 from fedmoments.federation.policy import ClientPolicy
@@ -347,12 +348,15 @@ class Node:
         measured: list[Statistics] = []
         mode = terms.privacy.mode
         keys = sample_keys(chosen.held.X, chosen.held.y)
+        shown = cache(partial(shown_to, terms, chosen.held, self.policy))
 
         def make(version: int) -> bytes:
             mode.check_made(client, len(former))
             require_wide_change(self.outbox.measured(terms.id, client), keys, terms, client, self.policy)
+            formers = self.outbox.shared(terms.id, client)
             with measuring():
-                stats = measure_held(chosen.held, terms, self.policy, noise=noise)
+                require_common_change(formers, Measured(keys, shown()), terms, client, self.policy)
+                stats = measure_held(chosen.held, terms, self.policy, noise=noise, shown=shown())
             measured[:] = [stats]
             mode.check_kept(client, kept=bool(self.settings.folder))
             with measuring():
@@ -365,4 +369,8 @@ class Node:
             return facts_of_report(data, terms, client, version, stats=measured[0], withheld=chosen.withheld)
 
         described = None if mode.reads_contributions else describe
-        return self.outbox.prepare(terms, client, source, make, described, samples=keys)
+
+        def shared() -> bytes | None:
+            return SharedValues.of(shown(), chosen.held.y).to_bytes() if shown().is_kept_apart else None
+
+        return self.outbox.prepare(terms, client, source, make, described, samples=keys, shared=shared)

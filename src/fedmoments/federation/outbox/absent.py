@@ -21,6 +21,7 @@ class NoOutbox:
         describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,  # noqa: ARG002
         *,
         samples: bytes | None = None,  # noqa: ARG002
+        shared: Callable[[], bytes | None] | None = None,  # noqa: ARG002
     ) -> bytes:
         """Make the first version."""
         return make(1)
@@ -39,6 +40,10 @@ class NoOutbox:
 
     def measured(self, terms_id: str, client: str) -> tuple[bytes, ...]:  # noqa: ARG002
         """Remember no sample."""
+        return ()
+
+    def shared(self, terms_id: str, client: str) -> tuple[tuple[bytes, None], ...]:  # noqa: ARG002
+        """Remember no value."""
         return ()
 
     def departure(self, terms_id: str, client: str) -> None:

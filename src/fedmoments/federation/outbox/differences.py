@@ -18,10 +18,10 @@ from fedmoments.errors import PolicyError
 from fedmoments.federation.terms import Terms
 from fedmoments.settings.policy import PolicyRules
 
-__all__ = ["changed_samples", "require_wide_change", "sample_keys", "thin_parts"]
+__all__ = ["SAMPLE_KEY", "changed_samples", "require_wide_change", "sample_keys", "thin_parts"]
 
 #: Label and the first 8 bytes of the SHA-256 of a sample's features.
-_KEY = np.dtype([("label", "<i4"), ("key", "<u8")])
+SAMPLE_KEY = np.dtype([("label", "<i4"), ("key", "<u8")])
 
 
 def sample_keys(X: NDArray[Any], y: NDArray[np.int64]) -> bytes:
@@ -38,7 +38,7 @@ def sample_keys(X: NDArray[Any], y: NDArray[np.int64]) -> bytes:
     24
     """
     rows = np.ascontiguousarray(X)
-    keys = np.zeros(len(rows), _KEY)
+    keys = np.zeros(len(rows), SAMPLE_KEY)
     keys["label"] = y
     keys["key"] = [int.from_bytes(hashlib.sha256(row.data).digest()[:8], "little") for row in rows]
     return keys.tobytes()
@@ -53,7 +53,7 @@ def changed_samples(former: bytes, now: bytes) -> dict[int, int]:
     >>> changed_samples(sample_keys(X, np.array([0, 0, 1])), sample_keys(X[1:], np.array([0, 1])))
     {0: 1}
     """
-    before, after = np.frombuffer(former, _KEY), np.frombuffer(now, _KEY)
+    before, after = np.frombuffer(former, SAMPLE_KEY), np.frombuffer(now, SAMPLE_KEY)
     both = np.concatenate([before, after])
     if not len(both):
         return {}
@@ -123,7 +123,7 @@ def thin_parts(formers: Sequence[bytes], now: bytes, fewest: int, n_shares: int 
     >>> thin_parts([sample_keys(X, y)], sample_keys(X[:2], y[:2]), 2)
     {}
     """
-    versions = [np.frombuffer(keys, _KEY) for keys in (*formers, now)]
+    versions = [np.frombuffer(keys, SAMPLE_KEY) for keys in (*formers, now)]
     kinds, places = np.unique(np.concatenate(versions), return_inverse=True)
     bounds = np.cumsum([0, *map(len, versions)])
     before = cells = kinds["label"].astype(np.int64)
@@ -158,7 +158,8 @@ def _require_many(former: bytes, now: bytes, terms: Terms, client: str, rules: P
     moments = terms.spec.moments
     if rules.min_count == 1 or not {"class_grams", "gram"} & moments:
         return
-    both = set(np.frombuffer(former, _KEY)["label"].tolist()) & set(np.frombuffer(now, _KEY)["label"].tolist())
+    before, after = (set(np.frombuffer(keys, SAMPLE_KEY)["label"].tolist()) for keys in (former, now))
+    both = before & after
     inside = {label: n for label, n in changed_samples(former, now).items() if label in both}
     if not inside or (min if "class_grams" in moments else sum)(inside.values()) > terms.dim:
         return

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from fedmoments.durable import DurableFile, Kind
 from fedmoments.errors import LedgerError, reading
 from fedmoments.federation.outbox.checks import read_receipt
+from fedmoments.federation.outbox.rare_changes import SharedValues
 from fedmoments.federation.outbox.record import Record
 from fedmoments.wire.header import MOST_VERSIONS
 
@@ -30,6 +31,8 @@ CREATE TABLE withdrawals (
     federation TEXT NOT NULL, client TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (federation, client)
 );
 """
+#: What version 3 added: what samples of each class shared (:mod:`fedmoments.federation.outbox.rare_changes`).
+_SINCE_3 = "ALTER TABLE samples ADD COLUMN shared BLOB;"
 _SCHEMA = f"""
 -- facts: JSON for the record; receipt: JSON of the server; refusal: JSON of reason and sentence; payload: last, for it
 -- is long and seldom read, and NULL once it was forgotten
@@ -42,14 +45,14 @@ CREATE TABLE contributions (
 CREATE TABLE floors (
     federation TEXT NOT NULL, client TEXT NOT NULL, above INTEGER NOT NULL, PRIMARY KEY (federation, client)
 );
-{_SINCE_2}"""
+{_SINCE_2}{_SINCE_3}"""
 #: "fmOb" in the header of every outbox.
 _KIND = Kind(
     "outbox",
     0x666D4F62,
     _SCHEMA,
-    2,
-    {1: _SINCE_2},
+    3,
+    {1: _SINCE_2, 2: _SINCE_3},
     remedy="choose another folder, and rejoin above the last version that was sent",
 )
 
@@ -137,6 +140,12 @@ class Kept:
         """Return the keys of the samples of all of a client's contributions, as far as they are known."""
         query = "SELECT keys FROM samples WHERE federation = ? AND client = ? ORDER BY version"
         return tuple(keys for (keys,) in self._database.rows(query, terms_id, client))
+
+    def shared(self, terms_id: str, client: str) -> tuple[tuple[bytes, SharedValues | None], ...]:
+        """Return the same with what samples of each class shared; None where an older release did not keep it."""
+        query = "SELECT keys, shared FROM samples WHERE federation = ? AND client = ? ORDER BY version"
+        rows = self._database.rows(query, terms_id, client)
+        return tuple((keys, SharedValues.from_bytes(shared) if shared else None) for keys, shared in rows)
 
     def pending(self, terms_id: str) -> tuple[str, ...]:
         """Return the clients whose newest contribution, or its withdrawal, has no receipt and was not forgotten."""

@@ -94,6 +94,7 @@ class Outbox(Kept):
         describe: Callable[[bytes, int], Mapping[str, Any]] | None = None,
         *,
         samples: bytes | None = None,
+        shared: Callable[[], bytes | None] = lambda: None,
     ) -> bytes:
         """Return the contribution to send: the stored one, or a new one if there is none of this source yet.
 
@@ -113,6 +114,8 @@ class Outbox(Kept):
             and is looked into. Masked reports cannot be, and are described by whoever made them.
         samples
             Keys of the samples that it is measured from, kept for :meth:`measured`; None keeps none.
+        shared
+            Called once it is made; returns what its samples share, kept for :meth:`shared`.
 
         Returns
         -------
@@ -143,7 +146,8 @@ class Outbox(Kept):
                     (terms.id, client, version, source, facts["digest"], json.dumps(facts), data),
                 )
                 if samples is not None:
-                    connection.execute("INSERT INTO samples VALUES (?, ?, ?, ?)", (terms.id, client, version, samples))
+                    values = (terms.id, client, version, samples, shared())
+                    connection.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", values)
                 self._record.add("prepared", **facts)
             return data
 
