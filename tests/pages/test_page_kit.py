@@ -6,13 +6,15 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmoments.core.observations import Report
+from fedmoments.core import observations
+from fedmoments.core.observations import Outcome, Report, Setting
 from fedmoments.errors import InputError
 from fedmoments.pages import render, sections
 from fedmoments.pages.chart import Chart, Point, Rule, Scale, Series, Style, Trace, bytes_scale, share_scale
@@ -55,6 +57,24 @@ def test_a_section_of_ones_own_stands_at_its_place_and_only_where_it_applies(res
     assert "<p>4 rows</p>" in page
     assert '<a href="#own">Own</a>' in page
     assert "own" not in anchors(render({"rows": []}))
+
+
+def test_a_section_of_a_part_is_given_it_and_left_out_without_it() -> None:
+    @section("twice", "Twice", place=1, of="rows")
+    def twice(report: Report, rows: tuple[Any, ...]) -> Html | None:
+        assert rows is report.rows
+        return tag("p", 2 * len(rows))
+
+    row = observations.Row("fedncm", Setting(10, "iid"), "counts + sums", {}, (Outcome(0, 0.9, 10, 1000, 10, 0.1),))
+    assert (twice(Report((row,))), twice(Report())) == ("<p>2</p>", None)
+
+
+@pytest.mark.parametrize("known", [each for each in REPORT.sections() if each.of], ids=lambda each: each.name)
+def test_what_a_section_is_of_is_what_its_function_takes(known: Section[Report]) -> None:
+    held = get_type_hints(Report).get(known.of) or get_type_hints(vars(Report)[known.of].func)["return"]
+    _, taken = (kind for name, kind in get_type_hints(known.draw).items() if name != "return")
+    kinds = [kind for kind in get_args(held) if kind is not type(None)] if isinstance(held, UnionType) else [held]
+    assert [taken] == kinds
 
 
 def test_what_was_registered_goes_again(results: dict[str, Any]) -> None:

@@ -174,7 +174,9 @@ def test_any_key_of_any_depth_that_is_strange_is_drawn_or_refused_by_name(alone:
             if report is None:
                 refused += 1
                 continue
-            read(str(join([diagnosis_question(report), diagnosis_answer(report), diagnostics_section(report)])))
+            assert report.diagnosis is not None
+            opening = [told(report, report.diagnosis) for told in (diagnosis_question, diagnosis_answer)]
+            read(str(join([*opening, diagnostics_section(report)])))
     assert refused > 100
 
 

@@ -117,10 +117,15 @@ def test_rounds_and_bytes_of_the_answer_are_those_of_the_document(world: Any) ->
 
 
 def test_a_difference_within_the_noise_is_called_so(whole: dict[str, Any]) -> None:
-    assert "noise" not in words_of(str(tuning_answer(Report.from_dict(whole))))
+    def answer_of(document: dict[str, Any]) -> str:
+        report = Report.from_dict(document)
+        assert report.tuning is not None
+        return words_of(str(tuning_answer(report, report.tuning)))
+
+    assert "noise" not in answer_of(whole)
     few = copy.deepcopy(whole)
     few["data"]["test"] = 50
-    answer = words_of(str(tuning_answer(Report.from_dict(few))))
+    answer = answer_of(few)
     assert "within the noise of 50 test samples" in answer
     assert "points higher" not in answer
 
@@ -273,7 +278,9 @@ def test_any_key_of_any_depth_that_is_missing_or_strange_is_drawn_or_refused_by_
             if report is None:
                 refused += 1
                 continue
-            parts = [tuning_question(report), tuning_answer(report), curves_section(report)]
+            assert report.tuning is not None
+            opening = [tuning_question(report, report.tuning), tuning_answer(report, report.tuning)]
+            parts = [*opening, curves_section(report)]
             made = str(join([*parts, starts_section(report), run_section(report)]))
             assert not re.search(r' (?:[cxy][xy12]?|d|points|data-value)="[^"]*nan|nan\u202f%', made)
     assert refused > 100

@@ -15,8 +15,8 @@ __all__ = ["REPORT", "render", "write_report"]
 REPORT: Page[Report] = Page(
     "fedmoments · one-shot federated learning", "fedmoments.pages.sections", "fedmoments.report_sections"
 )
-#: What the page says when it is about no section alone.
-HEADS: Opening[Report] = Opening(lambda _: True, question, answer, "what one upload teaches")
+#: What the page says of heads; one without heads opens with what it is about.
+HEADS: Opening[Report] = Opening(question, answer, "what one upload teaches")
 
 
 def render(report: Report | Mapping[str, Any]) -> str:
@@ -39,10 +39,10 @@ def render(report: Report | Mapping[str, Any]) -> str:
     See the package's docstring.
     """
     known = report if isinstance(report, Report) else Report.from_dict(report)
-    openings = [section.opens for section in REPORT.sections() if section.opens is not None]
-    opening = next((opening for opening in openings if opening.applies(known)), HEADS)
+    alone = [] if known.rows else [own for own in REPORT.sections() if own.opens and own.parts(known) is not None]
+    opening, parts = (alone[0].opens or HEADS, alone[0].parts(known) or ()) if alone else (HEADS, ())
     window = f"{known.data.name or 'fedmoments'}: {opening.topic}"
-    top = Top(window, opening.question(known), opening.answer(known), [facts(known)])
+    top = Top(window, opening.question(known, *parts), opening.answer(known, *parts), [facts(known)])
     return REPORT.render(known, top, version=known.version, created=known.created[:10])
 
 

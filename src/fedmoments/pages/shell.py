@@ -6,7 +6,8 @@ section is one new file::
     @section("bytes", "Accuracy for bytes", place=10)
     def bytes_section(results: Results) -> Html | None: ...
 
-A section that returns None is left out. Sections of other packages join by the entry points of the page's group, or at
+A section that returns None is left out, and one that is ``of`` a part of the subject where there is no such part.
+Sections of other packages join by the entry points of the page's group, or at
 run time by ``page.registry.register``.
 """
 
@@ -17,7 +18,7 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, Protocol, TypeVar
 
 from fedmoments.errors import InputError
 from fedmoments.pages.markup import Html, Node, tag
@@ -34,21 +35,13 @@ _CONNECT = "connect-src 'self'; "
 
 @dataclass(frozen=True)
 class Opening(Generic[Subject]):
-    """The question and the answer at the top of a page that is about one section alone.
+    """The question and the answer at the top of a page, and the topic of the window's title.
 
-    Parameters
-    ----------
-    applies
-        Whether the page is about this section alone.
-    question, answer
-        What stands at the top.
-    topic
-        Of the window's title.
+    Those of a section are asked with the part that the section is about, as its function is.
     """
 
-    applies: Callable[[Subject], bool]
-    question: Callable[[Subject], Node]
-    answer: Callable[[Subject], Node]
+    question: Callable[Concatenate[Subject, ...], Node]
+    answer: Callable[Concatenate[Subject, ...], Node]
     topic: str
 
 
@@ -60,20 +53,31 @@ class Section(Generic[Subject]):
     title: str
     short: str
     place: float
-    draw: Callable[[Subject], Html | None]
+    draw: Callable[Concatenate[Subject, ...], Html | None]
     opens: Opening[Subject] | None = None
+    of: str = ""
+
+    def parts(self, subject: Subject) -> tuple[Any, ...] | None:
+        """Return what :attr:`draw` is given beside the subject; None where the part that this is about is missing."""
+        if not self.of:
+            return ()
+        part = getattr(subject, self.of)
+        return None if part in (None, ()) else (part,)
 
     def __call__(self, subject: Subject) -> Html | None:
-        return self.draw(subject)
+        parts = self.parts(subject)
+        return None if parts is None else self.draw(subject, *parts)
 
 
 class Declare(Protocol):
     """Makes a section of a function."""
 
-    def __call__(self, draw: Callable[[Subject], Html | None], /) -> Section[Subject]: ...
+    def __call__(self, draw: Callable[Concatenate[Subject, ...], Html | None], /) -> Section[Subject]: ...
 
 
-def section(anchor: str, title: str, *, place: float, short: str = "", opens: Opening[Any] | None = None) -> Declare:
+def section(
+    anchor: str, title: str, *, place: float, short: str = "", of: str = "", opens: Opening[Any] | None = None
+) -> Declare:
     """Declare the decorated function as a section of the page whose package its file lies in.
 
     Parameters
@@ -84,8 +88,11 @@ def section(anchor: str, title: str, *, place: float, short: str = "", opens: Op
         Above it, and in the contents (the anchor with a capital letter by default).
     place
         Sections stand in ascending order of it.
+    of
+        The attribute of the subject that it is about, and that the function is given behind the subject. Where that is
+        None or an empty tuple, the section is left out.
     opens
-        The question and answer of a page that is about this section alone.
+        The question and answer of a page that is about this section above all.
 
     Examples
     --------
@@ -96,8 +103,8 @@ def section(anchor: str, title: str, *, place: float, short: str = "", opens: Op
     ('Twice', '<p>42</p>')
     """
 
-    def declare(draw: Callable[[Subject], Html | None], /) -> Section[Subject]:
-        return Section(anchor, title, short or anchor.capitalize(), place, draw, opens)
+    def declare(draw: Callable[Concatenate[Subject, ...], Html | None], /) -> Section[Subject]:
+        return Section(anchor, title, short or anchor.capitalize(), place, draw, opens, of)
 
     return declare
 

@@ -26,12 +26,9 @@ CLOSE = 0.1
 Known = tuple[int, float, float]  # class, clients that hold it, relative bias
 
 
-@section("bias", "Does the free covariance fit?", place=160)
-def bias_section(report: Report) -> Html | None:
-    """Return the section, or None when the bias was not measured."""
-    bias = report.bias
-    if bias is None:
-        return None
+@section("bias", "Does the free covariance fit?", place=160, of="bias")
+def bias_section(report: Report, bias: CovarianceBias) -> Html | None:
+    """Return the section, or None when the bias is known of no class."""
     known = _known(bias)
     overall = bias.overall if math.isfinite(bias.overall) else None
     if overall is None and not known:

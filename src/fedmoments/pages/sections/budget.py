@@ -22,7 +22,6 @@ __all__ = [
     "budget_question",
     "budget_section",
     "curve_table",
-    "is_budget",
     "points_table",
     "recompressed_table",
 ]
@@ -152,36 +151,30 @@ def _sentence(recompressed: Sequence[Recompressed]) -> str:
     )
 
 
-def is_budget(report: Report) -> bool:
-    """Return whether these are budget curves alone, and not the heads of a simulation."""
-    return not report.rows and report.budget_curve is not None
-
-
-def budget_question(report: Report) -> Html:
+def budget_question(_: Report, curves: BudgetCurves) -> Html:
     """Return the question that a page of budget curves answers."""
-    return join([f"With {_clients(report.budget_curve or BudgetCurves())}, what does a budget of bytes buy?"])
+    return join([f"With {_clients(curves)}, what does a budget of bytes buy?"])
 
 
-def budget_answer(report: Report) -> Html:
+def budget_answer(report: Report, curves: BudgetCurves) -> Html:
     """Return the answer: the first head on sketches against the best of all others, for no more bytes."""
-    return _compared(report) or join(["No accuracy was measured under any budget."])
+    return _compared(report, curves) or join(["No accuracy was measured under any budget."])
 
 
 #: What a page of this section alone says.
-ALONE = Opening(is_budget, budget_question, budget_answer, "what one upload teaches")
+ALONE = Opening(budget_question, budget_answer, "what one upload teaches")
 
 
-@section("budget", "What a budget buys", place=20, opens=ALONE)
-def budget_section(report: Report) -> Html | None:
+@section("budget", "What a budget buys", place=20, of="budget_curve", opens=ALONE)
+def budget_section(report: Report, curves: BudgetCurves) -> Html | None:
     """Return the section, or None when there is neither a curve nor an accuracy after re-compression."""
-    curves = report.budget_curve
-    if curves is None or not (curves.curves or curves.recompressed):
+    if not (curves.curves or curves.recompressed):
         return None
     parts: list[Node] = []
     if curves.curves:
         parts += [
             tag("p", _lead(curves), class_="lead"),
-            None if is_budget(report) else tag("p", said, class_="lead") if (said := _compared(report)) else None,
+            tag("p", said, class_="lead") if report.rows and (said := _compared(report, curves)) else None,
             figure(budget_chart(curves.charted, Look.of(curves.curves))),
             tag("p", _note(curves), class_="note"),
             curve_table(curves),
@@ -240,10 +233,9 @@ def _beyond(curves: BudgetCurves) -> str:
 # ---------------------------------------------------------------------------------------------- in words
 
 
-def _compared(report: Report) -> Html | None:
+def _compared(report: Report, curves: BudgetCurves) -> Html | None:
     """Return what the first head on sketches reaches at FedNCM's payload and at half of it, against all others."""
-    curves = report.budget_curve
-    if curves is None or not curves.sketches or curves.means is None:
+    if not curves.sketches or curves.means is None:
         return None
     ours = curves.sketches[0]
     whole, half = ours.best(curves.means), ours.best(curves.means / 2)

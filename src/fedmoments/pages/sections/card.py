@@ -1,6 +1,7 @@
 """What a person must still write before a model is used, and where its card lies."""
 
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.federated import FederationEvents
 from fedmoments.pages.blocks import bullets
 from fedmoments.pages.markup import Html, join, tag
 from fedmoments.pages.shell import section
@@ -8,10 +9,10 @@ from fedmoments.pages.shell import section
 __all__ = ["card_section"]
 
 
-@section("card", "Before a model is used", place=55, short="Model card")
-def card_section(report: Report) -> Html | None:
-    """Return the section, or None where nothing but a simulation ran."""
-    if report.federation is None or not report.details:
+@section("card", "Before a model is used", place=55, short="Model card", of="federation")
+def card_section(report: Report, _: FederationEvents) -> Html | None:
+    """Return the section, or None where no head was fitted."""
+    if not report.details:
         return None
     links = [tag("a", f"heads/{detail.head}.md", href=f"heads/{detail.head}.md") for detail in report.details]
     return join(

@@ -10,7 +10,7 @@ from fedmoments.pages.shell import Opening, section
 from fedmoments.pages.tuning_chart import AXES, Against, accuracy_range, optimiser_name, tuning_chart
 from fedmoments.settings.plan import RANDOM
 
-__all__ = ["curves_section", "is_tuning", "tuning_answer", "tuning_question"]
+__all__ = ["curves_section", "tuning_answer", "tuning_question"]
 
 #: What a stage is called in a sentence.
 STAGES = {"lp": "linear probing", "ft": "fine-tuning", "feat": "training the encoder"}
@@ -18,22 +18,15 @@ STAGES = {"lp": "linear probing", "ft": "fine-tuning", "feat": "training the enc
 TALL, BESIDE = 276.0, 236.0
 
 
-def is_tuning(report: Report) -> bool:
-    """Return whether these are runs of tuning alone, and not the heads of a simulation."""
-    return not report.rows and report.tuning is not None
-
-
-def tuning_question(report: Report) -> Html:
+def tuning_question(_: Report, tuning: Tuning) -> Html:
     """Return the question that a page of tuning answers."""
-    tuning = report.tuning or Tuning()
     who = f"With {clients_words(tuning.clients, tuning.split)}"
     stage = STAGES.get(tuning.stage, "federated optimisation")
     return join([who, f", what is a one‑shot head worth as a start of {stage}?"])
 
 
-def tuning_answer(report: Report) -> Html:
+def tuning_answer(report: Report, tuning: Tuning) -> Html:
     """Return the answer: how much sooner and how much higher than from a random start, and what tuning adds."""
-    tuning = report.tuning or Tuning()
     ended = [run for run in tuning.runs if run.end.known]
     if not ended:
         return join(["No accuracy was measured: there were no test samples, or no round was finished."])
@@ -134,15 +127,14 @@ def _after(rounds: Observation) -> str:
 
 
 #: What a page of this section alone says.
-ALONE = Opening(is_tuning, tuning_question, tuning_answer, "what tuning adds to a head")
+ALONE = Opening(tuning_question, tuning_answer, "what tuning adds to a head")
 
 
-@section("curves", "What rounds add to a head", place=80, opens=ALONE)
-def curves_section(report: Report) -> Html | None:
+@section("curves", "What rounds add to a head", place=80, of="tuning", opens=ALONE)
+def curves_section(_: Report, tuning: Tuning) -> Html | None:
     """Return the curves of every optimiser, or None when no accuracy is known."""
-    tuning = report.tuning
-    bounds = accuracy_range(tuning) if tuning else None
-    if tuning is None or bounds is None or not tuning.runs:
+    bounds = accuracy_range(tuning)
+    if bounds is None or not tuning.runs:
         return None
     shown = [chart for optimiser in tuning.optimisers if (chart := _figures(tuning, optimiser, bounds))]
     return join([tag("p", _lead(tuning), class_="lead"), *shown, tag("p", _notes(tuning, bounds), class_="note")])

@@ -18,7 +18,7 @@ from fedmoments.pages.markup import Html, breakable, join, tag
 from fedmoments.pages.shell import Opening, section
 from fedmoments.pages.table import Cell, Column, Row, Table, number_cell, sortable
 
-__all__ = ["diagnosis_answer", "diagnosis_question", "diagnostics_section", "is_diagnosis"]
+__all__ = ["diagnosis_answer", "diagnosis_question", "diagnostics_section"]
 
 #: Classes named with a caution, and classes in the list that unfolds.
 MOST_NAMED, MOST_LISTED = 4, 200
@@ -32,21 +32,15 @@ MEDIAN = 1
 SOURCES = {"exact": "exact (gram)", "free": "free (client means)"}
 
 
-def is_diagnosis(report: Report) -> bool:
-    """Return whether these are diagnostics alone: no head was fitted."""
-    return not report.rows and report.diagnosis is not None
-
-
-def diagnosis_question(report: Report) -> Html:
+def diagnosis_question(_: Report, about: Diagnosis) -> Html:
     """Return the question that a page of diagnostics alone answers."""
-    about = report.diagnosis or Diagnosis()
     who = f"With {clients_words(about.clients, about.split)}" if about.clients else "In these statistics"
     return join([who, ", do the assumptions of Gaussian heads hold?"])
 
 
-def diagnosis_answer(report: Report) -> Html:
+def diagnosis_answer(_: Report, about: Diagnosis) -> Html:
     """Return the answer in a few sentences."""
-    diagnostics = report.diagnosis.diagnostics if report.diagnosis else None
+    diagnostics = about.diagnostics
     if diagnostics is None:
         return join(["Nothing was diagnosed."])
     number = len(diagnostics.cautions)
@@ -56,22 +50,19 @@ def diagnosis_answer(report: Report) -> Html:
 
 
 #: What a page of this section alone says.
-ALONE = Opening(is_diagnosis, diagnosis_question, diagnosis_answer, "what one upload teaches")
+ALONE = Opening(diagnosis_question, diagnosis_answer, "what one upload teaches")
 
 
-@section("diagnostics", "Do the assumptions hold?", place=150, short="Assumptions", opens=ALONE)
-def diagnostics_section(report: Report) -> Html | None:
-    """Return the section, or None when nothing was diagnosed."""
-    diagnosis = report.diagnosis
-    if diagnosis is None:
-        return None
+@section("diagnostics", "Do the assumptions hold?", place=150, short="Assumptions", of="diagnosis", opens=ALONE)
+def diagnostics_section(report: Report, diagnosis: Diagnosis) -> Html | None:
+    """Return what was diagnosed, or why nothing was."""
     diagnostics = diagnosis.diagnostics
     if diagnostics is None:
         return note(f"Not diagnosed: {diagnosis.reason}.")
     charts = _charts(diagnostics)
     return join(
         [
-            None if is_diagnosis(report) else tag("p", diagnosis_answer(report), class_="lead"),
+            tag("p", diagnosis_answer(report, diagnosis), class_="lead") if report.rows else None,
             _cautions(report, diagnostics.cautions),
             facets(charts) if charts else None,
             _left_out(diagnostics.gaussianity),

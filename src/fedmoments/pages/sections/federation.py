@@ -1,7 +1,7 @@
 """What happened in a federation: its rounds, and whatever went wrong, by name."""
 
 from fedmoments.core.observations import Report
-from fedmoments.core.observations.federated import ServerRound, Spread, Trouble
+from fedmoments.core.observations.federated import FederationEvents, ServerRound, Spread, Trouble
 from fedmoments.pages.blocks import bullets, pairs
 from fedmoments.pages.formats import bytes_, seconds
 from fedmoments.pages.markup import Html, join
@@ -22,12 +22,9 @@ TITLES = ("Round", "Nodes asked", "Taken in", *(title for title, _ in TROUBLES.v
 COLUMNS = [Column(title, number=True) for title in TITLES]
 
 
-@section("federation", "What happened", place=40)
-def federation_section(report: Report) -> Html | None:
-    """Return the section, or None when these are not the report of a federation."""
-    federation = report.federation
-    if federation is None:
-        return None
+@section("federation", "What happened", place=40, of="federation")
+def federation_section(_: Report, federation: FederationEvents) -> Html:
+    """Return the rounds of a federation, what went wrong, and how far sites lie apart."""
     troubles = [trouble for entry in federation.rounds for trouble in _troubles(entry)]
     troubles += [_trouble(entry, "did not evaluate") for entry in federation.failures]
     names = {"Federation": federation.name, "Id": federation.id, "State": federation.state}

@@ -29,13 +29,11 @@ class _Field:
     cell: Callable[[Row], Cell]
 
 
-@section("heads", "All heads", place=30)
-def heads_section(report: Report) -> Html | None:
+@section("heads", "All heads", place=30, of="rows")
+def heads_section(report: Report, measured: tuple[Row, ...]) -> Html:
     """Return the table of heads and settings, best first, and why some could not be fitted."""
-    if not report.rows:
-        return None
     best = {id(row) for rows in report.groups.values() for row in frontier(rows)}
-    order = sorted(report.rows, key=lambda row: -1.0 if row.accuracy is None else row.accuracy, reverse=True)
+    order = sorted(measured, key=lambda row: -1.0 if row.accuracy is None else row.accuracy, reverse=True)
     fields = _fields(report)
     rows = [_row(row, fields, on_frontier=id(row) in best) for row in order]
     columns = [Column("Head"), *(field.column for field in fields)]

@@ -86,11 +86,10 @@ class _Map:
         return self.cells.shape == (self.n_classes, self.n_clients)
 
 
-@section("holders", "Who holds which classes", place=110)
-def holders_section(report: Report) -> Html | None:
-    """Return the section, or None when the report do not say who holds what."""
-    holders = report.holders
-    if holders is None or not holders.n_clients or not report.data.classes or not len(holders.cells):
+@section("holders", "Who holds which classes", place=110, of="holders")
+def holders_section(report: Report, holders: Holders) -> Html | None:
+    """Return the section, or None when the report does not say who holds what."""
+    if not holders.n_clients or not report.data.classes or not len(holders.cells):
         return None
     cells = _cells(holders, report.data.classes)
     named = len(holders.clients) == holders.n_clients

@@ -16,12 +16,9 @@ __all__ = ["influence_section"]
 MOST_BARS, MOST_REASONS = 20, 50
 
 
-@section("influence", "Who moves the head, and who was left out", place=120)
-def influence_section(report: Report) -> Html | None:
-    """Return the section, or None when nobody was examined and nobody's influence is known."""
-    examination = report.robust
-    if examination is None:
-        return None
+@section("influence", "Who moves the head, and who was left out", place=120, of="robust")
+def influence_section(_: Report, examination: Examination) -> Html:
+    """Return what examining the contributions found, and how much each client changes."""
     clients = sorted(examination.influence, key=lambda client: -client.change)[:MOST_BARS]
     return join(
         [

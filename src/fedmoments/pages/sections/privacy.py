@@ -1,6 +1,7 @@
 """The privacy card: who learns what, what was withheld and spent, what must be true, and what is not promised."""
 
 from fedmoments.core.observations import Report
+from fedmoments.core.observations.federated import PrivacyCard
 from fedmoments.pages.answer import cheapest
 from fedmoments.pages.blocks import bullets, note, pairs, titled
 from fedmoments.pages.formats import count
@@ -16,12 +17,9 @@ __all__ = ["privacy_section"]
 MOST = 20
 
 
-@section("privacy", "Privacy", place=50)
-def privacy_section(report: Report) -> Html | None:
-    """Return the section, or None when the report hold no card."""
-    card = report.privacy
-    if card is None:
-        return None
+@section("privacy", "Privacy", place=50, of="privacy")
+def privacy_section(report: Report, card: PrivacyCard) -> Html:
+    """Return the privacy card."""
     dropped = card.dropped if report.robust is None else {}
     return join(
         [

@@ -20,10 +20,10 @@ Curve = dict[int, tuple[float, float]]  # round -> accuracy, clients seen
 Kind = tuple[int, str | None, int, bool]  # clients, split, clients a round, replacement
 
 
-@section("rounds", "Accuracy per round", place=70)
-def rounds_section(report: Report) -> Html | None:
-    """Return the section, or None when there were no rounds."""
-    groups = _groups(report.rounds)
+@section("rounds", "Accuracy per round", place=70, of="rounds")
+def rounds_section(_: Report, rounds: tuple[RoundCurve, ...]) -> Html | None:
+    """Return the section, or None when no accuracy of a round is known."""
+    groups = _groups(rounds)
     if not groups:
         return None
     heads = dict.fromkeys(head for group in groups.values() for head in group)

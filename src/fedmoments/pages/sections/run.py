@@ -42,11 +42,10 @@ SERVER = {
 }
 
 
-@section("run", "What was run", place=100, short="What was run")
-def run_section(report: Report) -> Html | None:
+@section("run", "What was run", place=100, short="What was run", of="tuning")
+def run_section(_: Report, tuning: Tuning) -> Html | None:
     """Return the section, or None when nothing was tuned."""
-    tuning = report.tuning
-    if tuning is None or not tuning.runs:
+    if not tuning.runs:
         return None
     known = [
         ("Stage", STAGES.get(tuning.stage, tuning.stage)),

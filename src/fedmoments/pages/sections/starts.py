@@ -20,11 +20,10 @@ NAMES = (Column("Start"), Column("Optimiser"))
 UNKNOWN = number_cell(None, "–")
 
 
-@section("starts", "Every start and optimiser", place=90)
-def starts_section(report: Report) -> Html | None:
+@section("starts", "Every start and optimiser", place=90, of="tuning")
+def starts_section(_: Report, tuning: Tuning) -> Html | None:
     """Return the tables, or None when nothing was tuned."""
-    tuning = report.tuning
-    if tuning is None or not tuning.runs:
+    if not tuning.runs:
         return None
     after = _after(tuning)
     return join(

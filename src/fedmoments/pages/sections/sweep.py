@@ -22,14 +22,14 @@ MOST_CHARTS = 12
 LEAST_FACTOR = 1.5
 
 
-@section("sweep", "What the settings change", place=60)
-def sweep_section(report: Report) -> Html | None:
-    """Return the section, or None without a sweep or a fitted head."""
+@section("sweep", "What the settings change", place=60, of="swept")
+def sweep_section(report: Report, swept: tuple[str, ...]) -> Html | None:
+    """Return the section, or None without a fitted head."""
     rows = [row for row in report.rows if row.accuracy is not None]
-    if not report.swept or not rows:
+    if not rows:
         return None
     along = _along(report)
-    others = [key for key in report.swept if key != along]
+    others = [key for key in swept if key != along]
     groups = _groups(rows, others)
     sweep = _sweep(report, rows, along)
     charts = [_facet(sweep, dict(fixed), here, len(groups)) for fixed, here in list(groups.items())[:MOST_CHARTS]]
