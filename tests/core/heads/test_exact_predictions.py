@@ -151,13 +151,9 @@ def test_constant_dimensions_are_predicted_exactly(rule: str, value: float) -> N
     assert differing(rule, X, y, holders, points) == (0, [])
 
 
-FORMS: dict[str, st.SearchStrategy[Any]] = {
-    "rule": st.sampled_from(sorted(RULES)),
-    "seed": st.integers(0, 1000),
-    "size": st.floats(0.0, 7.0),
-    "room": st.sampled_from([4.0, 100.0, 1e4]),
-    "most": st.sampled_from([2**10, 2**24]),
-}
+#: By how much of a point's usual distance rounding may move a boundary unsaid: of 34,000 examples drawn at random three
+#: missed a point each, by 4e-5 of it at most.
+UNSAID = TOLERANCE / 10.0
 
 
 def missed_unsaid(rule: str, seed: int, size: float, room: float, most: int) -> Array:
@@ -179,19 +175,17 @@ def missed_unsaid(rule: str, seed: int, size: float, room: float, most: int) -> 
     return np.asarray(missed[missed > 0] / np.median(short[short > 0]))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)  # one example in some 5,000 has a point on a boundary
-@given(**FORMS)
+@settings(max_examples=80, deadline=None)
+@given(
+    rule=st.sampled_from(sorted(RULES)),
+    seed=st.integers(0, 1000),
+    size=st.floats(0.0, 7.0),
+    room=st.sampled_from([4.0, 100.0, 1e4]),
+    most=st.sampled_from([2**10, 2**24]),
+)
 def test_fixed_point_predicts_exactly_or_warns(rule: str, seed: int, size: float, room: float, most: int) -> None:
-    assert not len(missed_unsaid(rule, seed, size, room, most))
-
-
-@settings(max_examples=40, deadline=None)
-@given(**FORMS)
-def test_fixed_point_misses_points_on_a_boundary_only_or_warns(
-    rule: str, seed: int, size: float, room: float, most: int
-) -> None:
-    """Of all examples: what is tolerated unsaid moves a boundary by a hundredth of a point's distance at most."""
-    assert (missed_unsaid(rule, seed, size, room, most) < TOLERANCE).all()
+    """But for points that lie on a boundary as far as anybody can tell."""
+    assert (missed_unsaid(rule, seed, size, room, most) < UNSAID).all()
 
 
 @pytest.mark.parametrize("name", ["gh-lda", "fedcof-oracle", "gh-nb", "gh-dlr-qda", "gh-qda", "fedcgs"])

@@ -14,7 +14,7 @@ may be one that rounding hides: up to u of it is missing.
 
 Steps of fixed point are as large in all entries of a matrix, so that an eigenvalue, and a rule that compares two
 classes, is off by more than one entry is: by 2·√d steps of a random matrix at most, of which those d directions that
-are solved with see a few. Five was measured: against a referee of sixty digits, one random example in some 5,000 still
+are solved with see a few. Five was measured: against a referee of sixty digits, one random example in some 10,000 still
 misses one point on a boundary unsaid, and a default federation of sentence vectors (norms of 1, a bound of 1,024) is
 not warned of what changes none of its predictions.
 
