@@ -83,7 +83,7 @@ def test_clients_are_disjoint_and_complete_up_to_what_is_reported_dropped(
     everyone = np.concatenate([*split, split.dropped])
     assert sorted(everyone.tolist()) == list(range(len(y)))
     assert bool(split.why) == bool(len(split.dropped))
-    assert split.report()["dropped"] == len(split.dropped)
+    assert split.report().dropped == len(split.dropped)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES.keys())
@@ -271,7 +271,7 @@ def test_by_id_equals_grouping(ids: Labels) -> None:
 def test_more_clients_than_samples_are_allowed_and_reported() -> None:
     y = np.array([3, 3, 8])
     assert len(iid(3, 5, 0).empty) == 2
-    assert dirichlet_per_class(y, 300, 0.1, 0).report()["empty_clients"] >= 297  # type: ignore[operator]
+    assert dirichlet_per_class(y, 300, 0.1, 0).report().empty_clients >= 297
     split = dirichlet_per_client(y, 5, 0.1, 0)
     assert len(split.dropped) == 3
     assert split.why == "Clients have equal sizes, and 3 samples for 5 clients leave a rest of 3."

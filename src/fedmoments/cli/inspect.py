@@ -114,10 +114,12 @@ def _classifier(path: Path) -> dict[str, Any]:
 
 
 def _split(path: Path) -> dict[str, Any]:
+    from fedmoments.core.observations.codec import to_plain
     from fedmoments.samples import Split
 
     split = Split.load(path)
-    return {**split.report(), "names": list(split.names), "digest": split.digest()}
+    sizes = {name: value for name, value in to_plain(split.report()).items() if name != "seed"}
+    return {**sizes, "names": list(split.names), "digest": split.digest()}
 
 
 def _text(value: Any, most: int = 8) -> str:

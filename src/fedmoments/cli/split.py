@@ -58,15 +58,15 @@ def split(
         division.save(place)
     if json:
         print_json(
-            {**division.report(), "seed": seed, "digest": division.digest(), "out": place and str(place), "holds": rows}
+            vars(division.report(seed)) | {"digest": division.digest(), "out": place and str(place), "holds": rows}
         )
         return
     report, held = division.report(), sum(row["classes"] for row in rows)
     n_classes = len(data.class_names)
     print_line(
-        f"{report['samples']:,} samples over {report['clients']:,} clients by {split}, seed {seed}: "
-        f"{report['smallest']:,} to {report['largest']:,} each, {held / len(rows):.1f} of {n_classes} classes "
-        f"on average ({held:,} in all), {report['empty_clients']} empty"
+        f"{report.samples:,} samples over {report.clients:,} clients by {split}, seed {seed}: "
+        f"{report.smallest:,} to {report.largest:,} each, {held / len(rows):.1f} of {n_classes} classes "
+        f"on average ({held:,} in all), {report.empty_clients} empty"
     )
     for sentence in filter(None, [division.why, *division.notes]):
         print_line(f"note: {sentence}")

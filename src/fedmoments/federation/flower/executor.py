@@ -186,7 +186,8 @@ def _split_off(place: _Place, control: socket.socket, token: str, kind: str) -> 
             try:
                 keepers.close()
                 _end_with(worker)
-                code = _Task(place, Line.at(mine.fileno()), mine.fileno(), kind).run(token)
+                descriptor = mine.detach()  # the line is its only owner from here on
+                code = _Task(place, Line.at(descriptor), descriptor, kind).run(token)
             finally:
                 sys.stdout.flush()
                 os._exit(code)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from fedmoments.core.observations.parts import SplitReport
 from fedmoments.errors import FileFormatError, InputError, reading
 from fedmoments.files import Header, read_tensors, write_tensors
 
@@ -177,26 +178,27 @@ class Split:
         table.sum_duplicates()
         return table
 
-    def report(self) -> dict[str, int | str | list[str]]:
-        """Say what a reader of results must know, ready for JSON.
+    def report(self, seed: int | None = None) -> SplitReport:
+        """Say what a reader of results must know.
 
         Examples
         --------
         >>> Split(np.array([1, 0, 1]), n_clients=3, scheme="by hand").report()
-        {'scheme': 'by hand', 'samples': 3, 'clients': 3, 'empty_clients': 1, 'smallest': 0, 'largest': 2,
-         'dropped': 0, 'why': '', 'notes': []}
+        SplitReport(scheme='by hand', samples=3, clients=3, empty_clients=1, smallest=0, largest=2, dropped=0, why='',
+                    notes=(), seed=None)
         """
-        return {
-            "scheme": self.scheme,
-            "samples": len(self.clients),
-            "clients": self.n_clients,
-            "empty_clients": len(self.empty),
-            "smallest": int(self.sizes.min()),
-            "largest": int(self.sizes.max()),
-            "dropped": len(self.dropped),
-            "why": self.why,
-            "notes": list(self.notes),
-        }
+        return SplitReport(
+            scheme=self.scheme,
+            samples=len(self.clients),
+            clients=self.n_clients,
+            empty_clients=len(self.empty),
+            smallest=int(self.sizes.min()),
+            largest=int(self.sizes.max()),
+            dropped=len(self.dropped),
+            why=self.why,
+            notes=self.notes,
+            seed=seed,
+        )
 
     def digest(self) -> str:
         """Return the sha256 of the assignment (clients and their number; not scheme, names or sentences), as hex.

@@ -20,7 +20,6 @@ from fedmoments.study.checks import check_study, dimensions_of
 from fedmoments.study.jobs.encoding import encode_data
 from fedmoments.study.simulation.methods import map_features
 from fedmoments.study.simulation.points import Point, make_split
-from fedmoments.study.simulation.table import split_report
 
 __all__ = [
     "MOST_DIM",
@@ -135,7 +134,7 @@ def diagnose_data(
     diagnostics = diagnose_features(encoded.features, split, setting, seed=config.seed)
     about = replace(about_federation(split, setting, config.seed), diagnostics=diagnostics)
     kept = {name: value for name, value in config.to_dict().items() if name not in _OF_HEADS}
-    splits = (split_report(split, config.seed),)
+    splits = (split.report(config.seed),)
     report = Report(
         (), encoded.describe(), splits=splits, diagnosis=about, bias=diagnostics.bias, config=kept, command=command
     )

@@ -15,10 +15,8 @@ from typing import Any
 from fedmoments.core.heads import Head
 from fedmoments.core.notebook import notebook_progress
 from fedmoments.core.observations import Outcome, Report, Row
-from fedmoments.core.observations.codec import from_plain
 from fedmoments.core.observations.parts import Data, SplitReport
 from fedmoments.core.statistics import SketchPlan
-from fedmoments.samples import Split
 from fedmoments.samples.features import Features
 from fedmoments.study.crew import Crew, crew_of
 from fedmoments.study.memory import Memory
@@ -28,7 +26,7 @@ from fedmoments.study.simulation.points import Point
 from fedmoments.study.simulation.sweep import Held, Progress, Sweep, Unit, plan_sweep
 from fedmoments.study.tracking import Callback, call_all, tracking
 
-__all__ = ["Table", "find_all", "simulate", "split_report"]
+__all__ = ["Table", "find_all", "simulate"]
 
 #: What else is found in a federation beside the table.
 Look = Callable[[Held], Sequence[Any]]
@@ -47,7 +45,7 @@ class Table:
         setting = held.setting
         place = (setting.clients, setting.split, held.seed)
         if place not in self._splits:
-            self._splits[place] = split_report(held.split, held.seed)
+            self._splits[place] = held.split.report(held.seed)
         for name, outcome in held.outcomes().items():
             self._keep(setting, name, {held.seed: outcome})
 
@@ -86,11 +84,6 @@ class Table:
     def _by_seed(self, setting: Point, name: str) -> list[Outcome]:
         found = self._outcomes[setting, name]
         return [found[seed] for seed in self._sweep.seeds]
-
-
-def split_report(split: Split, seed: int) -> SplitReport:
-    """Return the sizes of a split."""
-    return from_plain(SplitReport, {**split.report(), "seed": seed})
 
 
 def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_classes: int) -> Row:
