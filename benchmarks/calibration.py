@@ -1,10 +1,11 @@
 """Calibration of every head on sets of features: expected errors at T = 1 and at the temperature of the head.
 
-    python benchmarks/calibration.py banking77.npz cifar10.npz --clients 100 --heads fedcof,gh-lda [--held-out 0.2]
+    python benchmarks/calibration.py banking77.npz cifar10.npz --others pacs.npz --clients 100 [--held-out 0.2]
 
-A set is an ``.npz`` file with ``x_train``, ``y_train``, ``x_test`` and ``y_test``. With ``--held-out``, clients keep
-that share of their training samples for tests; a third and a fourth error are those after exact sums of their results,
-and after coarse ones, as they leave clients that are masked.
+A set is an ``.npz`` file with ``x_train``, ``y_train``, ``x_test`` and ``y_test``; constants were chosen on the first
+ones, ``--others`` took no part. With ``--held-out``, clients keep that share of their training samples for tests; a
+third and a fourth error are those after exact sums of their results, and after coarse ones, as they leave clients that
+are masked.
 """
 
 import argparse
@@ -57,16 +58,46 @@ def after_tests(classifier: Classifier, held: list[tuple[NDArray[Any], NDArray[A
     return [refined_temperature(sums, classifier.temperature) for sums in (exact, coarse)]
 
 
-def line(name: str, row: NDArray[np.float64]) -> str:
-    """Return a row of the table: errors (sets, 2 or 4) one after the other, and their means."""
-    cells = [" → ".join(f"{error:.1f}" for error in each) for each in [*row, row.mean(axis=0)]]
-    return f"| {name} | " + " | ".join(cells) + " |"
+def line(name: str, cells: list[NDArray[np.float64]]) -> str:
+    """Return a row of a table; a cell has errors (2 or 4) one after the other."""
+    return f"| {name} | " + " | ".join(" → ".join(f"{error:.1f}" for error in each) for each in cells) + " |"
+
+
+def read(path: Path, most: int) -> Data:
+    """Return the arrays of a set, with so many training samples at most."""
+    with np.load(path) as arrays:
+        data = {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
+    rows = np.random.default_rng(0).permutation(len(data["y_train"]))[:most]
+    data |= {"x_train": data["x_train"][rows], "y_train": data["y_train"][rows]}
+    return {name: array.astype(np.float64 if name[0] == "x" else np.int64) for name, array in data.items()}
+
+
+def report(found: NDArray[np.float64], heads: list[str], names: list[str], chosen: int) -> None:
+    """Print tables by head and by set of errors (heads, sets, 2 or 4), and where they are worse than at T = 1."""
+    groups = [part for part in (found[:, :chosen], found[:, chosen:]) if part.shape[1]]
+    print("\n| head | constants chosen on | others | worst set |\n|---|---|---|---|")
+    for place, head in enumerate(heads):
+        worst = int(found[place, :, 1].argmax())
+        cells = [part[place].mean(axis=0) for part in groups]
+        print(line(f"`{head}`", [*cells, found[place, worst]]) + f" {names[worst]} |")
+    print(line("mean", [part.mean(axis=(0, 1)) for part in groups]))
+    print("\n| set | mean over heads | worst head |\n|---|---|---|")
+    for place, name in enumerate(names):
+        worst = int(found[:, place, 1].argmax())
+        print(line(name, [found[:, place].mean(axis=0), found[worst, place]]) + f" `{heads[worst]}` |")
+    for place, when in list(enumerate(("at T = 1", "in closed form", "after exact sums", "after coarse sums")))[1:]:
+        if place < found.shape[2]:
+            worse = found[:, :, place] - found[:, :, 0]
+            print(f"\n{when}, over 0.5 worse than T = 1: {int((worse > 0.5).sum())} of {worse.size}:", end=" ")
+            cells = [f"{heads[h]} on {names[s]} {worse[h, s]:.1f}" for h, s in np.argwhere(worse > 0.5)]
+            print(", ".join(cells))
 
 
 def main() -> None:
-    """Print one row a head, one column a set."""
+    """Print errors head by head as they are found, then tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", type=Path)
+    parser.add_argument("--others", nargs="*", type=Path, default=[])
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--heads", default=HEADS)
     parser.add_argument("--alpha", type=float, default=0.1, help="Of the Dirichlet split per class.")
@@ -77,26 +108,13 @@ def main() -> None:
     if not 0.0 <= given.held_out < 1.0:
         parser.error("--held-out is a share from 0 to below 1")
     warnings.simplefilter("ignore")
-    loaded = {}
-    for path in given.sets:
-        with np.load(path) as arrays:
-            data = {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
-        rows = np.random.default_rng(0).permutation(len(data["y_train"]))[: given.most]
-        data |= {"x_train": data["x_train"][rows], "y_train": data["y_train"][rows]}
-        loaded[path.stem] = {
-            name: array.astype(np.float64 if name[0] == "x" else np.int64) for name, array in data.items()
-        }
-    print("| | " + " | ".join(loaded) + " | mean |\n|---|" + "---|" * (len(loaded) + 1))
+    loaded = {path.stem: read(path, given.most) for path in (*given.sets, *given.others)}
+    heads = given.heads.split(",")
     found = []
-    for head in given.heads.split(","):
-        found.append(np.array([errors(head, data, given) for data in loaded.values()]))
-        print(line(f"`{head}`", found[-1]), flush=True)
-    print(line("mean", np.mean(found, axis=0)))
-    for place, when in list(enumerate(("at T = 1", "in closed form", "after exact sums", "after coarse sums")))[1:]:
-        if place < found[0].shape[1]:
-            worse = np.concatenate([row[:, place] - row[:, 0] for row in found])
-            share = f"{int((worse > 0.5).sum())} of {len(worse)}, at most {worse.max():.1f}"
-            print(f"\n{when}, more than 0.5 points worse than at T = 1: {share}")
+    for head in heads:
+        found.append([errors(head, data, given) for data in loaded.values()])
+        print(line(f"`{head}`", [np.array(each) for each in found[-1]]), flush=True)
+    report(np.array(found), heads, list(loaded), len(given.sets))
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ def _gather(parts: Iterable[Any], head: Any) -> tuple[Any, Any, list[str]]:
         if ledger is None:
             stats, first = part.stats, part
             form, head = stats.fixed_point, head.suited(stats.spec)
-            ledger = Ledger(head.needs, n_classes=stats.n_classes, dim=stats.dim, fixed_point=form, fold=True)
+            fold = head.needs == head.apart_needs
+            ledger = Ledger(head.needs, n_classes=stats.n_classes, dim=stats.dim, fixed_point=form, fold=fold)
         _require_moments(part, head)
         ledger.join(str(part.path), part.stats)
         clients.extend(part.clients)

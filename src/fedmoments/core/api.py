@@ -156,7 +156,9 @@ def fit(
 ) -> Classifier:
     """Fit a head from clients' data, from their statistics, from a ledger or from merged statistics.
 
-    All four give the same classifier.
+    All four give the same classifier. Only the temperature of heads that know no covariance (``fedncm``,
+    ``fedcof-diagonal``, ``fedcof-spherical``) is better known where clients' sums are not added up yet: from data, and
+    from a ledger that keeps them.
 
     Parameters
     ----------
@@ -217,6 +219,8 @@ def fit(
         if budget is None and chosen.needs.has_sketch:
             budget = SketchPlan(rows="automatic")
         spec = spec_for(chosen, means_per_client=means_per_client, budget=budget)
+        if not any(isinstance(given, Statistics) for given in parties.data.values()):
+            spec = spec | chosen.apart_needs
         source = _measured(parties.data, spec, n_classes, feature_map=full_map, seed=seed, fixed_point=fixed_point)
         class_names = class_names if class_names is not None else parties.class_names or None
     _require_map(chosen, source, full_map)

@@ -191,7 +191,8 @@ def fit_heads(
         head = asked.suited(terms.spec)
         spec = spec_for(head, means_per_client=terms.spec.means_per_client)
         part = mode.part_for(merged, spec)
-        needed = mode.part_for(part, head.needs)
+        apart = head.apart_needs <= merged.spec
+        needed = mode.part_for(merged if apart else part, head.apart_needs if apart else head.needs)
         start = time.perf_counter()
         try:
             classifier = fit(head, needed, class_names=terms.classes, feature_map=terms.map_or_none)

@@ -101,7 +101,7 @@ def test_law_lda_has_the_spread_of_its_margins(separation: float) -> None:
 def test_law_nearest_means_are_measured_by_their_margins_at_other_means() -> None:
     """Of FedNCM, whose counts and sums hold no spread."""
     X, y = samples(separation=0.3)
-    classifier = fm.fit("fedncm", parties(X, y))
+    classifier = fm.fit("fedncm", Statistics.of(X, y, fm.spec_for("fedncm"), n_classes=C))
     means, shares, _ = of_classes(X, y)
     seen = Referee(classifier, means, shares)
     expected = seen.gap / BARE_ODDS + BARE_SPREAD * seen.between**2 / seen.gap
@@ -111,7 +111,7 @@ def test_law_nearest_means_are_measured_by_their_margins_at_other_means() -> Non
 @pytest.mark.parametrize("name", ["fedcof-spherical", "fedcof-diagonal"])
 def test_law_features_that_vary_together_are_seen_in_other_means(name: str) -> None:
     X, y = samples(separation=0.5)
-    classifier = fm.fit(name, parties(X, y))
+    classifier = fm.fit(name, Statistics.of(X, y, fm.spec_for(name), n_classes=C))
     assert isinstance(classifier, LinearClassifier)
     means, shares, variances = of_classes(X, y)
     if name == "fedcof-spherical":

@@ -24,7 +24,7 @@ from fedmoments.core.statistics.spec import StatisticsSpec
 from fedmoments.core.statistics.statistics import Statistics
 from fedmoments.errors import InputError
 
-__all__ = ["HeldOut", "folds_of_owners", "held_out_folds", "of_owners"]
+__all__ = ["HeldOut", "folds_of_owners", "held_out_folds", "marks_of_rows", "of_owners"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,7 +35,7 @@ SORTING_SEED = 8
 MOST_DEVIATIONS = 2048
 
 
-def _marks(stats: Statistics) -> Floats:
+def marks_of_rows(stats: Statistics) -> Floats:
     """Return a number (r,) of every row of client means that changes with any of its sums, in units of the sums."""
     direction = np.random.default_rng(SORTING_SEED).normal(size=stats.dim)
     rows, marks = stats.rows, np.empty(len(stats.row_labels))
@@ -72,8 +72,8 @@ def folds_of_owners(stats: Statistics, n_folds: int) -> tuple[Ints, Ints]:
     sizes = np.bincount(place, weights=stats.row_counts, minlength=len(owners))
     rows = np.bincount(place, minlength=len(owners))
     marks = np.zeros(len(owners))
-    order = np.lexsort((_marks(stats), stats.row_counts, stats.row_labels, place))
-    np.add.at(marks, place[order], _marks(stats)[order])
+    order = np.lexsort((marks_of_rows(stats), stats.row_counts, stats.row_labels, place))
+    np.add.at(marks, place[order], marks_of_rows(stats)[order])
     ranks = np.lexsort((marks[known], rows[known], -sizes[known]))
     folds = np.empty(len(ranks), np.int64)
     folds[ranks] = np.arange(len(ranks)) % min(n_folds, max(len(ranks), 1))
@@ -146,7 +146,7 @@ class HeldOut:
         training, held = of_owners(stats, owners, without=True), of_owners(stats, owners)
         counts = training.counts[held.row_labels]
         usable = np.flatnonzero(counts > 0)
-        order = np.lexsort((_marks(held)[usable], held.row_counts[usable], held.row_labels[usable]))
+        order = np.lexsort((marks_of_rows(held)[usable], held.row_counts[usable], held.row_labels[usable]))
         chosen = usable[order]
         if len(chosen) > MOST_DEVIATIONS:
             chosen = chosen[np.linspace(0, len(chosen) - 1, MOST_DEVIATIONS).astype(np.int64)]

@@ -70,8 +70,10 @@ class Shift:
     directions: float = 1.0
 
     @classmethod
-    def of(cls, stats: Statistics, means: Floats, within: Floats | None = None) -> "Shift":
-        """Measure it from client means and scatter sketches.
+    def of(
+        cls, stats: Statistics, means: Floats, within: Floats | None = None, *, trace: float | None = None
+    ) -> "Shift":
+        """Measure it from client means, and scatter sketches or the trace of the whole scatter inside classes.
 
         Parameters
         ----------
@@ -81,6 +83,8 @@ class Shift:
             (C, d) class means.
         within
             (d, d) scatter inside classes, in whose directions chance is measured.
+        trace
+            tr B₂ + tr M, where no sketches were sent.
         """
         rows = stats.rows
         between = 0.0
@@ -94,7 +98,8 @@ class Shift:
         size = float(counts.sum() - squares.sum()) / max(dof, 1.0)
         square = 0.0 if within is None else float(np.vdot(within, within))
         directions = float(np.trace(within)) ** 2 / square if within is not None and square > 0.0 else 1.0
-        return cls(between, dof, stats.sketches.trace, float((counts - 1.0).sum()), size, directions)
+        inside = stats.sketches.trace if trace is None else max(trace - between, 0.0)
+        return cls(between, dof, inside, float((counts - 1.0).sum()), size, directions)
 
     @property
     def ratio(self) -> float:

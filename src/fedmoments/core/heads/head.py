@@ -14,7 +14,7 @@ from fedmoments.core.classifier.familiar import LEAST_LEVEL, LEAST_SHARE, Famili
 from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_source, require
 from fedmoments.core.gaussian.precision import check_any_left
 from fedmoments.core.gaussian.scatter import RowScatter
-from fedmoments.core.heads.temperature import closed_temperature
+from fedmoments.core.heads.temperature import closed_temperature, drawn_temperature
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.statistics import Ledger, Statistics, StatisticsSpec
 from fedmoments.core.statistics.arithmetic import feature_exponent, times_power
@@ -57,6 +57,15 @@ class Head(ABC):
     def needs(self) -> StatisticsSpec:
         """The least statistics that this head can be fitted from."""
 
+    @property
+    def apart_needs(self) -> StatisticsSpec:
+        """What it is fitted from where clients' sums may be kept apart: no more numbers than :attr:`needs`.
+
+        A head that knows no covariance sees in clients' class means how wide classes are, which its temperature
+        depends on; its scores do not. Where clients' sums are only known added up, its temperature is less certain.
+        """
+        return self.needs
+
     @abstractmethod
     def solve(self, stats: Statistics) -> Classifier:
         """Return the classifier; ``stats`` hold what :attr:`needs` says."""
@@ -74,7 +83,7 @@ class Head(ABC):
         MissingMomentError
             When another moment is missing.
         """
-        stats = source.statistics() if isinstance(source, Ledger) else source
+        stats = source.statistics(self.apart_needs) if isinstance(source, Ledger) else source
         suited = self.suited(stats.spec)
         if suited != self:
             return suited.fit(stats)
@@ -112,7 +121,10 @@ class Head(ABC):
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         """Return the temperature of the classifier that this head made of these statistics."""
         shrinkage = getattr(self, "shrinkage", "automatic")
-        return closed_temperature(classifier, stats, self._spread_source, shrinkage)
+        closed = closed_temperature(classifier, stats, self._spread_source, shrinkage)
+        if self.apart_needs == self.needs:
+            return closed
+        return drawn_temperature(classifier, stats, self._spread_source, closed)
 
     @property
     def _spread_source(self) -> str | None:

@@ -45,6 +45,10 @@ class NearestMean(Head):
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec()
 
+    @property
+    def apart_needs(self) -> StatisticsSpec:
+        return StatisticsSpec.of("client_means")
+
     def score_degree(self, classifier: Classifier) -> int:  # noqa: ARG002
         return 1 if self.metric == "cosine" else 2
 

@@ -36,6 +36,7 @@ from fedmoments.core.gaussian.precision import TOLERANCE, check_digits, directio
 from fedmoments.core.gaussian.sources import ALL_CLIENTS
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.registry import Preset
+from fedmoments.core.heads.temperature import DIAGONAL
 from fedmoments.core.linalg import (
     gcv_ridge,
     solve_definite,
@@ -119,6 +120,11 @@ class Ridge(Head):
     @property
     def needs(self) -> StatisticsSpec:
         return StatisticsSpec.of("gram") if self.scatter == "total" else covariance_source(self.covariance).pooled_needs
+
+    @property
+    def apart_needs(self) -> StatisticsSpec:
+        plain = self.scatter == "within" and self.covariance in DIAGONAL
+        return self.needs | StatisticsSpec.of("client_means") if plain else self.needs
 
     @property
     def folds_means(self) -> bool:

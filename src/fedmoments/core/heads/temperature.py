@@ -25,6 +25,12 @@ r, and κ² the variance inside classes over that of class means,
 
 Without any spread (FedNCM's counts and sums) there is T = g/5 + b²/(10g).
 
+Where clients' class means are kept apart, heads without a covariance between features need not guess how wide classes
+are: clients' means, scaled to the spread of samples, are scored as samples (:mod:`fedmoments.core.gaussian
+.client_draws`), and T is 1.1 times where these are as sure as they are right, as far as they are many, beside the
+closed form (:func:`agreed_temperature`, as for clients' tests). They have been seen by the fit, and their tails are
+those of means: hence 1.1.
+
 Naive Bayes and low-rank QDA may score the mean of a class as another one; f is the share of such classes, and e⁴ᶠ·g/5
 the temperature of naive Bayes whose covariance is a diagonal. Where one is known, T is the geometric mean of that and
 of max(σ²/(2g), ¾·d/(d + 64)·σ). Other heads seldom do so (ridge regression on the classes of iris, one of which lies
@@ -44,11 +50,12 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import ClassGaussians, Scatter, Shrinkage
+from fedmoments.core.gaussian.client_draws import ClientDraws
 
 if TYPE_CHECKING:
     from fedmoments.core.statistics import Statistics
 
-__all__ = ["closed_temperature"]
+__all__ = ["agreed_temperature", "closed_temperature", "drawn_temperature"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,6 +78,12 @@ NAIVE_SPREADS, WRONG_MEANS = 0.75, 4.0
 NAIVE = ("diagonal", "low-rank")
 #: Sources that know no covariance between features.
 DIAGONAL = ("diagonal", "spherical")
+#: By how many octaves the closed form is mostly off; how many temperatures are tried between those that were scored.
+OFF, BETWEEN = 0.7, 32
+#: Temperatures at which draws are scored, as octaves of the closed form.
+OCTAVES = np.linspace(-4.0, 4.0, 17)
+#: How much warmer than draws samples are, which have longer tails and were not seen.
+SEEN = 1.1
 #: Classes that are looked at, the most frequent ones: more would change a mean over classes by little.
 MOST_CLASSES = 64
 
@@ -121,6 +134,64 @@ def closed_temperature(
             )
             temperature = _of_gaussians(margins, spread, naive=classifier.kind in NAIVE)
     return temperature if np.isfinite(temperature) and temperature > 0.0 else 1.0
+
+
+def agreed_temperature(temperature: float, octaves: Floats, sure: Floats, accuracy: float, variance: float) -> float:
+    """Return the temperature at which samples are as sure as they were right, as far as that is certain.
+
+    It minimises (c(T) − a)²/v + (log₂(T/T₀)/0.7)²: the closed form T₀ is mostly within 0.7 octaves.
+
+    Parameters
+    ----------
+    temperature
+        T₀.
+    octaves, sure
+        (k,) temperatures as log₂(T/T₀), ascending, and the mean confidence at each, which decreases; between them it is
+        interpolated.
+    accuracy, variance
+        a, and the variance v of c(T) − a.
+
+    Examples
+    --------
+    >>> sure = np.array([0.99, 0.9, 0.5])
+    >>> agreed_temperature(2.0, np.array([-1.0, 0.0, 1.0]), sure, 0.5, 1e-6), agreed_temperature(
+    ...     2.0, np.array([-1.0, 0.0, 1.0]), sure, 0.5, 1e6
+    ... )
+    (4.0, 2.0)
+    """
+    tried = np.linspace(octaves[0], octaves[-1], BETWEEN * (len(octaves) - 1) + 1)
+    means = np.interp(tried, octaves, np.minimum.accumulate(sure))
+    cost = (means - accuracy) ** 2 / variance + (tried / OFF) ** 2
+    return float(temperature * 2.0 ** tried[cost.argmin()])
+
+
+def drawn_temperature(classifier: Classifier, stats: "Statistics", covariance: str | None, temperature: float) -> float:
+    """Return what clients' class means say of a temperature; itself where they are not kept apart, or tell nothing.
+
+    Parameters
+    ----------
+    classifier
+        With scores that are linear in the features, which it scores as they were measured.
+    stats
+        What it was fitted from.
+    covariance
+        ``diagonal`` or ``spherical`` where the statistics have that, or None.
+    temperature
+        In closed form.
+    """
+    if not stats.spec.keeps_clients_apart:
+        return temperature
+    scatter = None if covariance is None else ClassGaussians(stats, covariance).scatter
+    draws = ClientDraws.of(stats, None if scatter is None else scatter.trace * scatter.weight)
+    if draws is None:
+        return temperature
+    scores = classifier.scores(draws.points)
+    scores -= scores.max(axis=1, keepdims=True)
+    right = scores[np.arange(len(scores)), draws.labels] == 0.0
+    sure = np.array([draws.weights @ (1.0 / np.exp(scores / (temperature * 2.0**octave)).sum(1)) for octave in OCTAVES])
+    accuracy = (float(draws.weights @ right) * draws.size + 1.0) / (draws.size + 2.0)
+    variance = accuracy * (1.0 - accuracy) / draws.size
+    return SEEN * agreed_temperature(temperature, OCTAVES, sure, accuracy, variance)
 
 
 @dataclass(frozen=True, eq=False)

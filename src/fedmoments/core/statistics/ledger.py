@@ -246,14 +246,43 @@ class Ledger:
 
     # ---------------------------------------------------------------------------------------------- reading
 
-    def statistics(self) -> Statistics:
+    def statistics(self, wanted: StatisticsSpec | None = None) -> Statistics:
         """Return all contributions merged, rows kept apart: what every head is fitted from.
 
         Mean rows are a view of the ledger's own matrix, not a copy.
+
+        Parameters
+        ----------
+        wanted
+            Where it names client means, and these were not measured but each client's class sums are here, they are
+            the clients' means.
+
+        Examples
+        --------
+        >>> ledger = Ledger(StatisticsSpec(), n_classes=1, dim=1)
+        >>> for client, value in (("clinic", 1.0), ("lab", 5.0)):
+        ...     ledger.join(client, Statistics.of([[value]], [0], StatisticsSpec(), n_classes=1))
+        >>> ledger.statistics(StatisticsSpec.of("client_means")).rows.block_means().ravel()
+        array([1., 5.])
         """
         if self._merged is None:
             self._merged = self._merge()
-        return self._merged
+        apart = wanted is not None and "client_means" in wanted.moments and "client_means" not in self.spec.moments
+        return self._with_means(self._merged) if apart and "sums" in self._class_moments else self._merged
+
+    def _with_means(self, merged: Statistics) -> Statistics:
+        """Return statistics with what every client added up of a class as the rows of client means."""
+        spec = self.spec | StatisticsSpec.of("client_means")
+        labels, counts, owners = (self._cells[name] for name in ("label", "count", "client"))
+        arrays = {name: array for name, array in merged.arrays.items() if name in spec.sent}
+        return replace(
+            merged,
+            spec=spec,
+            arrays=arrays | {"client_means": self._cells["sums"]},
+            row_labels=labels,
+            row_counts=counts,
+            row_owners=owners,
+        )
 
     def pool(self, spec: StatisticsSpec | None = None) -> Statistics:
         """Return the additive moments of all clients together.

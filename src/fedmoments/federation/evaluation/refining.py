@@ -16,17 +16,16 @@ import numpy as np
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.ranks import Ranks
+from fedmoments.core.heads.temperature import agreed_temperature
 from fedmoments.federation.evaluation.layout import ONE, WARMTHS
 from fedmoments.federation.evaluation.local import LocalEvaluation
 
 __all__ = ["confidence_at", "refined", "refined_temperature"]
 
-#: By how many octaves the closed form is mostly off, and what rounding adds to a variance, in squared units.
-OFF, ROUNDING = 0.7, 0.5
+#: What rounding adds to a variance, in squared units.
+ROUNDING = 0.5
 #: Standard deviations of rounded counts by which prediction sets are wider.
 SURE = 3.0
-#: Temperatures that are tried between neighbours of `WARMTHS`.
-BETWEEN = 32
 
 
 def confidence_at(evaluation: LocalEvaluation, warmth: float) -> float | None:
@@ -52,13 +51,9 @@ def refined_temperature(evaluation: LocalEvaluation, temperature: float) -> floa
     samples, told = evaluation.n_samples, int(evaluation.ranks.sum())  # both are told of the same clients
     if not samples or told <= 0 or not evaluation.warmer.all():
         return temperature
-    octaves = np.log2(WARMTHS)
-    tried = np.linspace(octaves[0], octaves[-1], BETWEEN * (len(octaves) - 1) + 1)
-    means = np.interp(tried, octaves, np.minimum.accumulate(evaluation.warmer / (ONE * told)))
     accuracy = (min(int(evaluation.totals[1]), samples) + 1) / (samples + 2)
     variance = accuracy * (1.0 - accuracy) / told + ROUNDING * int(evaluation.rounded[0]) / samples**2
-    cost = (means - accuracy) ** 2 / variance + (tried / OFF) ** 2
-    return float(temperature * 2.0 ** tried[cost.argmin()])
+    return agreed_temperature(temperature, np.log2(WARMTHS), evaluation.warmer / (ONE * told), accuracy, variance)
 
 
 def refined(classifier: Classifier, evaluation: LocalEvaluation) -> Classifier:

@@ -59,6 +59,8 @@ __all__ = ["Federation"]
 
 #: Bytes of client means from which they are folded into one scatter as they are made, if all heads do with that.
 MOST_MEANS = 2_000_000_000
+#: Bytes up to which clients' class sums are kept apart for heads that need no more than what they add up to.
+MOST_SUMS = 2**28
 
 
 class Federation:
@@ -162,6 +164,15 @@ class Federation:
         return folded_spec(self._sent_spec) if self.is_folded else self._sent_spec
 
     @cached_property
+    def _kept_spec(self) -> StatisticsSpec:
+        """What is kept of it: clients' class sums apart, for heads that see in them how wide classes are."""
+        spec = self.spec
+        for head in self._heads if self._keeps_sums else ():
+            if head.apart_needs != head.needs and head.needs <= spec:
+                spec = spec | head.apart_needs
+        return spec
+
+    @cached_property
     def _sent_spec(self) -> StatisticsSpec:
         """What every client sends of it."""
         spec = StatisticsSpec()
@@ -169,6 +180,13 @@ class Federation:
             if not head.has_own_map and self._bytes(head, self.dim) <= self.memory_limit:
                 spec = spec | self._sent(head)
         return spec
+
+    @cached_property
+    def _keeps_sums(self) -> bool:
+        """Whether there is room for clients' class sums apart."""
+        if self.means_per_client > 1 or self.protection.acts_after_measuring or self.is_folded:
+            return False
+        return bool(8 * self._cells.nnz * self.dim <= min(MOST_SUMS, self.memory_limit / 8))
 
     @cached_property
     def is_folded(self) -> bool:
@@ -203,7 +221,7 @@ class Federation:
     def merged(self) -> Statistics:
         """The contributions of all clients, serving every head that has no feature map of its own; measured once."""
         if self._merged is None:
-            self._merged = self._with_names(self._measured(self.spec, self.form.fixed_point))
+            self._merged = self._with_names(self._measured(self._kept_spec, self.form.fixed_point))
         return self._merged
 
     def _with_names(self, received: Statistics) -> Statistics:
@@ -228,8 +246,9 @@ class Federation:
             Numbers of clients, each client in one group.
         """
         total: Statistics | None = None
+        sent = self._sent_spec if self.is_folded else self._kept_spec
         for group in groups:
-            fresh = self._measured(self._sent_spec, self.form.fixed_point, np.sort(group))
+            fresh = self._measured(sent, self.form.fixed_point, np.sort(group))
             total = fresh if total is None else total + fresh
             yield total
         order = np.concatenate([np.sort(group) for group in groups]) if groups else np.zeros(0, np.int64)
@@ -373,7 +392,7 @@ class Federation:
         if self.shield:
             found = self.received(head)
             return found.restricted(head.needs) if head.needs <= found.spec else found
-        return serve(head, self.merged, self._restricted)
+        return serve(head, self.merged, self._restricted, apart=self._keeps_sums)
 
     def _own_map(self, head: Head) -> FeatureMap | None:
         """Return the head's own map, if it has one, after the first exchange that it may need."""

@@ -73,7 +73,9 @@ def by_client(total: Statistics, order: NDArray[np.int64]) -> Statistics:
     return replace(total, arrays=arrays, **index)
 
 
-def serve(head: Head, merged: Statistics, served: dict[StatisticsSpec, Statistics]) -> Statistics:
+def serve(
+    head: Head, merged: Statistics, served: dict[StatisticsSpec, Statistics], *, apart: bool = False
+) -> Statistics:
     """Return what a head is fitted from: one object for all heads with its needs, which share what they make of it.
 
     Parameters
@@ -84,6 +86,8 @@ def serve(head: Head, merged: Statistics, served: dict[StatisticsSpec, Statistic
         What clients sent for all heads.
     served
         What was returned before of the same; it is added to.
+    apart
+        Whether clients' class sums are kept apart.
 
     Examples
     --------
@@ -92,11 +96,12 @@ def serve(head: Head, merged: Statistics, served: dict[StatisticsSpec, Statistic
     >>> serve(make_head("gh-lda"), merged, served) is serve(make_head("fed3r"), merged, served)
     True
     """
-    if head.needs not in served:
+    spec = head.apart_needs if apart else head.needs
+    if spec not in served:
         folded = "free_scatter" in merged.spec.moments
-        needed = merged.restricted(folded_spec(head.needs) if folded else head.needs)
-        served[head.needs] = needed.as_sent() if head.needs.has_sketch else needed
-    return served[head.needs]
+        needed = merged.restricted(folded_spec(spec) if folded else spec)
+        served[spec] = needed.as_sent() if spec.has_sketch else needed
+    return served[spec]
 
 
 def side_by_side(
