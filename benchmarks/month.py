@@ -32,7 +32,7 @@ import numpy as np
 from fedmoments.core.api import fit
 from fedmoments.core.statistics import Statistics
 from fedmoments.federation.deploy.network import choose_port
-from fedmoments.federation.flower.holdings import Held
+from fedmoments.federation.flower.held import Held
 from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms

@@ -183,7 +183,7 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     """Audit what a client would measure under these terms, with its own rules."""
     from fedmoments.federation.audit import asked_for, leaving
     from fedmoments.federation.flower.choosing import Chooser
-    from fedmoments.federation.flower.holdings import Holdings
+    from fedmoments.federation.flower.holdings import made_holdings
     from fedmoments.federation.policy import ClientPolicy
     from fedmoments.settings.client import ClientSettings
     from fedmoments.wire import Withheld
@@ -191,7 +191,7 @@ def _of_client(path: Path, terms: Any) -> list[_Contribution]:
     settings = ClientSettings.load(existing_file(path))
     policy = ClientPolicy.from_dict(settings.policy)
     policy.require(terms)
-    holdings = Holdings(settings, terms)
+    holdings = made_holdings(settings, terms)
     chooser, contributions = Chooser(holdings, policy, terms), []
     for client in holdings.clients:
         chosen, own = chooser.choose(client), holdings.train(client)

@@ -193,16 +193,19 @@ def _part(text: str | None) -> dict[str, Any]:
 def _require_own(settings: ClientSettings, terms: Any) -> None:
     """Refuse keys and data that cannot be used here, not in the log of a node."""
     from fedmoments.federation.keys.parties import load_identity
-    from fedmoments.federation.own_data import accepted_terms, read_own
+    from fedmoments.federation.own_data import accepted_terms, own_classes
     from fedmoments.federation.policy import ClientPolicy
+    from fedmoments.samples.lakes.lake import LakeFiles
     from fedmoments.samples.reading import read_data
 
     if settings.name and settings.keys:
         load_identity(Path(settings.keys) / f"{settings.name}.identity")
-    if terms is None:
-        read_data(settings)
+    if terms is not None:
+        own_classes(settings, accepted_terms(settings, terms))
+    elif settings.by_file:
+        LakeFiles(settings)
     else:
-        read_own(settings, accepted_terms(settings, terms))
+        read_data(settings)
     ClientPolicy.from_dict(settings.policy)
 
 

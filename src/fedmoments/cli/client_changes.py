@@ -84,6 +84,11 @@ class Changes:
 
     def _added(self, base: ClientSettings) -> list[str]:
         """Return the data that are new, and say so; they are read now, not when the client is started again."""
+        if base.by_file:
+            raise InputError(
+                f"{base.name} measures its files one by one: put new ones where the others are, {base.data}, and start "
+                "it again"
+            )
         new = [text for text in self.add if absolute_data(text, Path.cwd()) not in (base.data, *base.also)]
         for text in new:
             read_data(replace(base, data=absolute_data(text, Path.cwd()), also=(), test=None))

@@ -16,7 +16,7 @@ __all__ = ["show_plan"]
 
 def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -> None:
     """Measure and sign as if the server had asked, keep nothing, and show what it would get."""
-    from fedmoments.federation.own_data import accepted_terms, read_own
+    from fedmoments.federation.own_data import accepted_terms, own_classes
     from fedmoments.federation.policy import ClientPolicy
 
     policy = ClientPolicy.from_dict(settings.policy)
@@ -40,7 +40,7 @@ def show_plan(path: Path, settings: ClientSettings, terms: Any, *, json: bool) -
         for contribution in sent
     ]
     document = {"settings": str(path), "federation": terms.id, "moments": list(terms.spec.sent)}
-    document["unknown"] = read_own(settings, accepted_terms(settings, terms))[2]
+    document["unknown"] = own_classes(settings, accepted_terms(settings, terms)).unknown
     document["tuning"] = "none" if terms.privacy.mode.promise else policy.tuning
     print_json({**document, "contributions": contributions})
 
@@ -75,24 +75,25 @@ def _show(
     path: Path, settings: ClientSettings, terms: Any, policy: Any, sent: list[tuple[Any, Mapping[str, Any]]]
 ) -> None:
     from fedmoments.cli.server_create import show_terms
-    from fedmoments.federation.own_data import accepted_terms, read_own
+    from fedmoments.federation.own_data import accepted_terms, own_classes
 
     show_terms(terms)
     for contribution, notes in sent:
         _show_contribution(contribution, terms)
         _show_kept_back(notes)
-    data, _, unknown = read_own(settings, accepted_terms(settings, terms))
+    own = own_classes(settings, accepted_terms(settings, terms))
     if settings.also:
         print_line(f"data: {settings.data} and, added later, {', '.join(settings.also)}")
-    if unused := sorted(set(settings.classes) - set(data.class_names)):
+    if unused := sorted(set(settings.classes) - set(own.names)):
         print_line(f"warning: --alias names {', '.join(unused)}, but no class in these data has that name")
-    if unknown:
+    if own.unknown:
         print_line(
-            f"left out: {_counted(unknown)}, which the federation does not have; their names are not sent either"
+            f"left out: {_counted(own.unknown)}, which the federation does not have; their names are not sent either"
         )
-    held_out = len(data.test)
-    if held_out and settings.evaluate:
-        print_line(_testing_text(policy, terms, held_out))
+    if own.held_out and settings.evaluate:
+        print_line(_testing_text(policy, terms, own.held_out))
+    elif settings.by_file:
+        print_line("no sample is kept for tests: --test FILE names some")
     print_line(_tuning_text(policy, terms))
     print_line(f"wrote {path}; nothing was sent")
     file = path.with_name(TERMS)

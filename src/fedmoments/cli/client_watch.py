@@ -13,7 +13,7 @@ from fedmoments.cli.ledger import withheld_text
 from fedmoments.cli.output import plural, print_line, print_table, readable_bytes
 from fedmoments.federation.deploy.network import listens
 from fedmoments.federation.outbox.kept import DEPARTED
-from fedmoments.federation.outbox.progress import read_progress
+from fedmoments.federation.outbox.progress import Done, read_progress
 
 __all__ = ["ClientWatch", "Outcome"]
 
@@ -189,12 +189,13 @@ class ClientWatch:
         connected = self.node.alive and self.node.node_id is not None
         counts = Counter(line["event"] for line in self.events)
         progress = read_progress(self.folder)
+        encoded = progress if progress and progress.what == "encoding" else Done("encoding", "sample", 0, 0)
         numbers: dict[str, Any] = {
             "fedmoments_connected": ("gauge", connected),
             "fedmoments_events_total": ("counter", {("event", event): n for event, n in counts.items()}),
             "fedmoments_bytes_sent_total": ("counter", sum(self._column_of("sent", "bytes"))),
-            "fedmoments_samples_encoded": ("gauge", progress["done"] if progress else 0),
-            "fedmoments_samples_to_encode": ("gauge", progress["total"] if progress else 0),
+            "fedmoments_samples_encoded": ("gauge", encoded.done),
+            "fedmoments_samples_to_encode": ("gauge", encoded.total),
         }
         return numbers, "" if connected else "it is not connected to the server"
 
@@ -221,11 +222,11 @@ class ClientWatch:
                 tell(f"this client's app failed: {failure[0]}")
 
     def _look_at_progress(self) -> None:
-        """Say now and then how far encoding is: it may take hours."""
-        progress = read_progress(self.folder)
-        if progress and time.monotonic() - self._told >= OFTEN and progress["done"] < progress["total"]:
+        """Say now and then how far encoding or measuring is: it may take hours."""
+        now = read_progress(self.folder)
+        if now and time.monotonic() - self._told >= OFTEN and now.done < now.total:
             self._told = time.monotonic()
-            tell(f"encoding: {progress['done']:,} of {plural(progress['total'], 'sample')}")
+            tell(f"{now.what}: {now.done:,} of {plural(now.total, now.unit)}")
 
     def _replied(self) -> bool:
         """Say whether the node has answered all that it received: the sign is given before the answer leaves."""

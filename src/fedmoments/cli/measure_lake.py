@@ -1,20 +1,18 @@
 """``fedmoments measure LAKE/``: one client's many files, by processes of this machine or by a cluster."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fedmoments.cli.output import progress_bar
 from fedmoments.settings.option import option
+from fedmoments.settings.samples import ByFile
 from fedmoments.workers import workers_of
 
-__all__ = ["Lake", "lake_dim", "lake_of", "measure_lake"]
-
-PREFIXES = ("parquet:", "arrow:", "csv:")
+__all__ = ["Lake", "lake_dim", "measure_lake"]
 
 
 @dataclass(frozen=True)
-class Lake:
+class Lake(ByFile):
     """How files of tables are read, and by whom."""
 
     label: str = option("label", "Column of labels (tables).", metavar="COLUMN")
@@ -32,32 +30,9 @@ class Lake:
     encode: str | None = option(
         None, "First encode samples, or the column --features of tables, with this encoder.", metavar="ENCODER"
     )
-    workers: int = option(1, "Number of local processes that measure files (tables).", metavar="N")
-    cluster: str | None = option(
-        None, "A Dask scheduler, tcp://… or tls://…, whose workers measure files (tables).", metavar="ADDRESS"
-    )
     manifest: str | None = option(
         None, "Record progress in this file; the same command resumes from it (tables).", metavar="FILE"
     )
-
-
-def lake_of(text: str) -> str | None:
-    """Return the path of tables that a text names, or None where it names a features file or samples.
-
-    Examples
-    --------
-    >>> lake_of("parquet:lake/"), lake_of("part.parquet"), lake_of("features.npz")
-    ('lake/', 'part.parquet', None)
-    """
-    from fedmoments.samples.lakes.reading import ENDINGS, tables_in
-
-    for prefix in PREFIXES:
-        if text.startswith(prefix):
-            return text.removeprefix(prefix)
-    path = Path(text).expanduser()
-    if path.is_dir():  # one without tables holds samples
-        return text if tables_in(path) else None
-    return text if path.suffix.lower() in set(ENDINGS) - {".npz"} else None
 
 
 def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:
@@ -67,7 +42,7 @@ def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any
     names: tuple[str, ...] = ()
     if options.get("n_classes") is None and not lake.targets:
         names, options["n_classes"] = class_names_of(place, lake.label)
-    with workers_of(lake.workers, lake.cluster) as executor, progress_bar("measuring") as move:
+    with workers_of(lake.workers or 1, lake.cluster) as executor, progress_bar("measuring") as move:
         stats = measure_files(
             place, spec, executor=executor, class_names=names or None, label=lake.label,
             features=lake.features or None, targets=lake.targets, encoder=lake.encode, manifest=lake.manifest,

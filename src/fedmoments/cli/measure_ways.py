@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmoments.cli.encode import encoded_source
-from fedmoments.cli.measure_lake import Lake, lake_dim, lake_of, measure_lake
+from fedmoments.cli.measure_lake import Lake, lake_dim, measure_lake
 from fedmoments.cli.places import existing_file
 from fedmoments.errors import InputError
+from fedmoments.samples.lakes.lake import lake_of
 from fedmoments.settings.measuring import MapSettings, MeasureSettings, RoundingSettings
 from fedmoments.settings.option import option
 from fedmoments.settings.samples import Encoding, SampleSource

@@ -37,6 +37,7 @@ __all__ = [
     "current_precision",
     "is_single",
     "precision",
+    "single_rows",
 ]
 
 Floats = NDArray[np.float64]
@@ -160,6 +161,11 @@ def add_samples(out: Floats, X: NDArray[np.floating]) -> None:
         # Σ x xᵀ = Σ z zᵀ + m (Σ z + n m/2)ᵀ + (Σ z + n m/2) mᵀ, and Σ z + n m/2 is Σ x − n m/2
         wide = mean.astype(np.float64)
         blas.dsyr2(1.0, wide, total - 0.5 * len(rows) * wide, lower=0, a=out, overwrite_a=1)
+
+
+def single_rows(n: int, dim: int) -> NDArray[np.float32]:
+    """Return room (n, d) for rows that :func:`add_centred_rows` takes next, of any content; a thread has one."""
+    return _SCRATCH.block(n, dim)
 
 
 def add_centred_rows(out: Floats, rows: NDArray[np.floating], weight: float = 1.0) -> None:

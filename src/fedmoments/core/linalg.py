@@ -7,6 +7,7 @@ All kernels compute in float64, whatever arrives: ``B − Σ N μ μᵀ`` cancel
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,9 +136,15 @@ def symmetrize_upper(matrix: Floats) -> Floats:
     for start in range(0, len(matrix), 256):
         stop = start + 256
         corner = matrix[start:stop, start:stop]
-        corner[:] = np.triu(corner) + np.triu(corner, 1).T
+        np.copyto(corner, corner.T.copy(), where=_below(len(corner)))
         matrix[stop:, start:stop] = matrix[start:stop, stop:].T
     return matrix
+
+
+@lru_cache(maxsize=4)
+def _below(size: int) -> NDArray[np.bool_]:
+    """Return (size, size) what is below the diagonal."""
+    return np.tri(size, k=-1, dtype=np.bool_)
 
 
 def new_gram(dim: int) -> Floats:

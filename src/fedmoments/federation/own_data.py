@@ -8,6 +8,7 @@ text of the error, which may reach a server, holds no name, path or value of the
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,22 @@ from fedmoments.errors import (
 from fedmoments.federation.own_memory import remembered_data
 from fedmoments.federation.terms import Terms
 from fedmoments.samples.dataset import DataSet
+from fedmoments.samples.lakes.lake import LakeFiles
+from fedmoments.samples.natural_order import sorted_names as natural_names
+from fedmoments.samples.reading import read_data
 from fedmoments.settings.client import ClientSettings
 from fedmoments.tuning.engine import DivergedError
 
-__all__ = ["accepted_terms", "label_table", "measuring", "read_own", "reading_own"]
+__all__ = [
+    "OwnClasses",
+    "accepted_terms",
+    "alone_test",
+    "label_table",
+    "measuring",
+    "own_classes",
+    "read_own",
+    "reading_own",
+]
 
 Ints = NDArray[np.int64]
 
@@ -75,6 +88,50 @@ def read_own(settings: ClientSettings, terms: Terms, *, keep: bool = False) -> t
     counts = np.bincount(np.concatenate([data.train.labels, data.test.labels]), minlength=len(labels))
     unknown = {data.class_names[own]: int(counts[own]) for own in np.flatnonzero(labels < 0)}
     return DataSet(train, test, data.name, data.description), labels, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class OwnClasses:
+    """A party's classes, and what they are to a federation.
+
+    Parameters
+    ----------
+    names, labels
+        Own names, and the agreed label of each; −1 where samples are left out.
+    unknown
+        Left-out class -> samples of it.
+    held_out
+        Samples that are kept for tests; of files that are measured one by one, those in memory are.
+    """
+
+    names: tuple[str, ...]
+    labels: Ints
+    unknown: dict[str, int]
+    held_out: int
+
+
+def own_classes(settings: ClientSettings, terms: Terms) -> OwnClasses:
+    """Return what :func:`read_own` finds of classes; of files that are measured one by one only labels are read."""
+    if not settings.by_file:
+        data, labels, unknown = read_own(settings, terms)
+        return OwnClasses(data.class_names, labels, unknown, len(data.test))
+    with reading_own():
+        lake = LakeFiles(settings)
+        names, counts = tuple(natural_names(list(lake.classes))), lake.classes
+        test = 0 if settings.test is None else len(read_data(alone_test(settings)).train)
+    labels = label_table(names, terms.classes, settings.classes, ignore_unknown=settings.ignore_unknown)
+    unknown = {name: counts[name] for name, label in zip(names, labels, strict=True) if label < 0}
+    return OwnClasses(names, labels, unknown, test)
+
+
+def alone_test(settings: ClientSettings) -> ClientSettings:
+    """Return the settings of a party whose data are the file that it tests on, in memory."""
+    kind, colon, _ = settings.data.partition(":")
+    text = str(settings.test)
+    place = f"{kind}:{text}" if colon and ":" not in text else text
+    return replace(
+        settings, data=place, test=None, folder="", memory="", test_share=0.0, workers=None, cluster=None
+    )  # fmt: skip
 
 
 def accepted_terms(settings: ClientSettings, terms: Terms) -> Terms:

@@ -28,7 +28,7 @@ from fedmoments.samples.reading import read_data
 from fedmoments.samples.samples import Samples
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["FORGOTTEN", "HELD_OUT", "forget", "memory_stamp", "remembered_data"]
+__all__ = ["FORGOTTEN", "HELD_OUT", "forget", "memory_stamp", "remembered_data", "require_nothing_remembered"]
 
 HELD_OUT, FORGOTTEN = "held-out.json", "forgotten.txt"
 
@@ -67,6 +67,21 @@ def memory_stamp(settings: ClientSettings) -> str:
     return f"{path.stat().st_mtime_ns} {path.stat().st_size}" if path.exists() else ""
 
 
+def require_nothing_remembered(settings: ClientSettings) -> None:
+    """Refuse to measure files one by one where samples are forgotten or kept for tests: nobody would find them there.
+
+    Examples
+    --------
+    >>> require_nothing_remembered(ClientSettings(name="clinic", key_seed="x"))
+    """
+    place = settings.memory or settings.folder
+    if place and (_forgotten(Path(place)) or _held_out(Path(place) / HELD_OUT)[0]):
+        raise InputError(
+            f"{place} remembers samples that are forgotten or kept for tests, which are found in memory only: leave "
+            "--workers and --cluster out, or take them out of the files and begin in another folder"
+        )
+
+
 def forget(settings: ClientSettings, names: Sequence[str]) -> int:
     """Note samples as forgotten, and return how many there are of them, copies included.
 
@@ -83,6 +98,11 @@ def forget(settings: ClientSettings, names: Sequence[str]) -> int:
     InputError
         When there is no such sample, or two of different content; nothing is noted then.
     """
+    if settings.by_file:
+        raise InputError(
+            f"{settings.name} measures its files one by one: take rows that are to be forgotten out of "
+            f"{settings.data}, and start it again"
+        )
     known, count = _by_name(_parts(settings, Path(settings.folder), keep=True))
     noted: dict[str, str] = {}
     for line in names:

@@ -23,7 +23,17 @@ from fedmoments.core.maps import Categories, FeatureMap, Numbers, TableMap, tabl
 from fedmoments.core.maps.cells import MISSING
 from fedmoments.core.statistics.moments import cell_sums
 
-__all__ = ["RareValues", "Shown", "common_cells", "find_rare", "repeated_classes"]
+__all__ = [
+    "RareValues",
+    "Shown",
+    "common_cells",
+    "common_values",
+    "differing",
+    "find_rare",
+    "first_places",
+    "hides_features",
+    "repeated_classes",
+]
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
@@ -45,6 +55,11 @@ class RareValues:
 
     common: Floats
     columns: NDArray[np.bool_]
+
+    @classmethod
+    def of_counts(cls, common: Floats, differ: Ints, sizes: Ints, fewest: int) -> "RareValues":
+        """Return the rare values of groups of these sizes (g,), of which ``differ`` (g, d) are not as ``common``."""
+        return cls(common, (differ > 0) & (differ < fewest) & (differ < sizes[:, None]))
 
     def hide(self, X: Floats, groups: Ints) -> Floats:
         """Return features (n, d) of samples of these groups (n,) without rare values; X itself where there are none."""
@@ -77,27 +92,60 @@ def find_rare(features: Callable[[slice | Ints], Floats], groups: Ints, fewest: 
     ([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]], [False, False, False, True])
     """
     sizes = np.bincount(groups)
-    common = np.stack([_candidates(features, np.flatnonzero(groups == g), fewest) for g in range(len(sizes))])
+    first = first_places(groups, fewest)
+    common = np.stack([common_values(features(mine), fewest) for mine in first])
     differ = np.zeros(common.shape, np.int64)
     for block in blocks(len(groups)):
-        differ += cell_sums((features(block) != common[groups[block]]).astype(np.int64), groups[block], len(sizes))
-    rare = (differ > 0) & (differ < fewest) & (differ < sizes[:, None])
-    return RareValues(common, rare)
+        differ += differing(features(block), groups[block], common)
+    return RareValues.of_counts(common, differ, sizes, fewest)
 
 
-def _candidates(features: Callable[[slice | Ints], Floats], mine: Ints, fewest: int) -> Floats:
+def first_places(groups: Ints, fewest: int) -> list[Ints]:
+    """Return the places of those samples of every group that :func:`common_values` looks at.
+
+    Examples
+    --------
+    >>> [mine.tolist() for mine in first_places(np.array([0, 1, 0, 0, 0]), fewest=2)]
+    [[0, 2, 3], [1]]
+    """
+    return [np.flatnonzero(groups == g)[: 2 * fewest - 1] for g in range(int(groups.max(initial=-1)) + 1)]
+
+
+def differing(X: Floats, groups: Ints, common: Floats) -> Ints:
+    """Return of every group how many of its samples X (n, d) are not as ``common`` (g, d), column by column.
+
+    Examples
+    --------
+    >>> differing(np.array([[0.0, 1.0], [0.0, 2.0]]), np.array([0, 0]), np.array([[0.0, 2.0]])).tolist()
+    [[0, 1]]
+    """
+    return cell_sums((common[groups] != X).astype(np.int64), groups, len(common))
+
+
+def common_values(X: Floats, fewest: int) -> Floats:
     """Return what all but fewer than ``fewest`` samples share if there is such a value, column by column, (d,).
 
-    Of the first 2·fewest − 1 samples more than half have it then, so that it is their median. Of fewer samples it is 0
-    where few are not, else what more than half of them share; NaN, from which all differ, where they share nothing.
+    Of the first 2·fewest − 1 samples, X, more than half have it then, so that it is their median. Of fewer samples it
+    is 0 where few are not, else what more than half of them share; NaN, from which all differ, where they share
+    nothing.
+
+    Examples
+    --------
+    >>> common_values(np.array([[0.0, 1.0], [7.0, 2.0], [0.0, 3.0]]), fewest=2).tolist()
+    [0.0, 2.0]
     """
-    X = np.sort(features(mine[: 2 * fewest - 1]), axis=0)
+    X = np.sort(X, axis=0)
     middle = X[len(X) // 2]
     if len(X) == 2 * fewest - 1:
         return np.asarray(middle)
     shared = 2 * (middle == X).sum(axis=0) > len(X)
     zeros = (X == 0).sum(axis=0)
     return np.where((zeros > 0) & (len(X) - zeros < fewest), 0.0, np.where(shared, middle, np.nan))
+
+
+def hides_features(moments: Collection[str], fewest: int) -> bool:
+    """Say whether rare values of features are hidden from these moments: sums alone do not show a sample."""
+    return fewest > 1 and bool({"class_grams", "gram"} & set(moments))
 
 
 class Shown:
@@ -124,13 +172,13 @@ class Shown:
     def __init__(
         self, X: Floats, labels: Ints, feature_map: FeatureMap | None, moments: Collection[str], fewest: int
     ) -> None:
-        self._map, self._codes = feature_map, X
+        self._map, self._codes, self.fewest = feature_map, X, fewest
         table = table_of(feature_map)
         if table is not None and fewest > 1:
             self._codes = common_cells(X, labels, table, fewest)
         self._groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self._rare: RareValues | None = None
-        if fewest > 1 and len(labels) and {"class_grams", "gram"} & set(moments):
+        if len(labels) and hides_features(moments, fewest):
             self._rare = find_rare(self._mapped, self._groups, fewest)
 
     def __getitem__(self, rows: slice | Ints) -> Floats:

@@ -11,7 +11,7 @@ from fedmoments.errors import InputError
 from fedmoments.settings.files import FromFile
 from fedmoments.settings.option import option
 from fedmoments.settings.policy import PolicyRules
-from fedmoments.settings.samples import Running, SampleSource
+from fedmoments.settings.samples import ByFile, Running, SampleSource
 
 __all__ = ["ClientSettings", "parse_partitions"]
 
@@ -39,7 +39,7 @@ def parse_partitions(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class ClientSettings(Running, SampleSource, FromFile):
+class ClientSettings(Running, ByFile, SampleSource, FromFile):
     """A client's own settings; a test part of its samples is what broadcast heads are evaluated on.
 
     Parameters
@@ -62,6 +62,9 @@ class ClientSettings(Running, SampleSource, FromFile):
         name plays one.
     evaluate
         Whether broadcast heads are evaluated here.
+    workers, cluster
+        Whether tables are measured one by one (:mod:`fedmoments.federation.lake`), and by whom; then nothing is held
+        out for tests, but there may be a second file of them (``test``).
     also
         Data that were added since the client began.
     memory
@@ -114,8 +117,28 @@ class ClientSettings(Running, SampleSource, FromFile):
             if not isinstance(agreed, str) or not agreed:
                 raise InputError(f"[classes] names the federation's class for each own one, but {own!r} has {agreed!r}")
         self._check_parts()
+        self._check_by_file()
         if bool(self.keys) == bool(self.key_seed):
             raise InputError("a client signs what it sends: give the folder of its keys (or, to simulate, a key_seed)")
+
+    @property
+    def by_file(self) -> bool:
+        """Whether its tables are measured one by one instead of in memory."""
+        return self.workers is not None or self.cluster is not None
+
+    def _check_by_file(self) -> None:
+        """Refuse what asks for all samples at once where files are measured one by one."""
+        if not self.by_file:
+            return
+        asked = {
+            "also": self.also, "split": self.split, "table": self.table, "test_share": self.test_share,
+            "a policy that allows tuning": self.policy.get("tuning", "none") != "none",
+        }  # fmt: skip
+        if wrong := [what for what, given in asked.items() if given]:
+            raise InputError(
+                f"files are measured one by one (workers, cluster), which {wrong[0]} does not allow: leave it out, or "
+                "measure in memory without them"
+            )
 
     def _check_parts(self) -> None:
         """Refuse a name or more data where parts of a split are played that cannot have them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmoments.settings.option import option
 
-__all__ = ["Columns", "EncoderChoice", "Encoding", "Running", "SampleSource"]
+__all__ = ["ByFile", "Columns", "EncoderChoice", "Encoding", "Running", "SampleSource"]
 
 
 _encoder = partial(option, group="Encoder")
@@ -89,6 +89,16 @@ class Columns:
         "draft:COLUMN,… names columns of codes), or a file of 'fedmoments table' (see "
         "docs/tutorials/tables.md).",
         metavar="draft|FILE",
+    )
+
+
+@dataclass(frozen=True)
+class ByFile:
+    """Who measures the files of a lake, one by one."""
+
+    workers: int | None = _data(None, "Measure tables file by file, with this number of local processes.", metavar="N")
+    cluster: str | None = _data(
+        None, "Measure tables file by file, on the workers of a Dask scheduler, tcp://… or tls://….", metavar="ADDRESS"
     )
 
 

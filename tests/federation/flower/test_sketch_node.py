@@ -7,7 +7,7 @@ from fedmoments import StatisticsSpec
 from fedmoments.core.statistics import FixedPoint, SketchPlan
 from fedmoments.errors import PolicyError
 from fedmoments.federation import Terms
-from fedmoments.federation.flower.holdings import Held
+from fedmoments.federation.flower.held import Held
 from fedmoments.federation.flower.measured import measure_held
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.samples.fingerprint import Fingerprint

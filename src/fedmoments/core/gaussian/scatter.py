@@ -216,7 +216,7 @@ class RowScatter(Scatter):
 
     def _centred(self, block: slice) -> Floats:
         centred = self._rows.block_means(block)
-        centred -= self._means[self._rows.labels[block]]
+        centred -= self._means.take(self._rows.labels[block], axis=0)
         return centred
 
     def _weighted(self, some: slice, spread: Floats) -> Floats:
@@ -232,7 +232,7 @@ class RowScatter(Scatter):
         spread, matrix = np.zeros(self.dim), new_gram(self.dim) if product else None
         size, is_single = max(ROWS, NUMBERS // self.dim), floats.is_single()
         for block in blocks(len(self._rows), max(size, floats.BLOCK * is_single)):
-            single = np.empty((block.stop - block.start, self.dim), np.float32) if is_single else None
+            single = floats.single_rows(block.stop - block.start, self.dim) if is_single else None
             for part in blocks(block.stop - block.start, size):
                 centred = self._weighted(slice(block.start + part.start, block.start + part.stop), spread)
                 if single is not None:

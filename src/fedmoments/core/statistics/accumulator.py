@@ -79,6 +79,9 @@ class Accumulator:
         Measure exactly, in whole numbers of this form: shards then merge bit for bit.
     client
         Whose stream it is: shards of different clients are not merged, nor statistics of one client twice.
+    before
+        (C,) samples of each class in earlier shards: in float64, too, several means then have the very samples that
+        they have when the shards are measured at once. Of a shard that goes on from bytes it is not known.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class Accumulator:
         seed: int = 0,
         fixed_point: FixedPoint | None = None,
         client: str | None = None,
+        before: ArrayLike | None = None,
     ) -> None:
         n_classes, dim = check_sizes(n_classes, dim)
         self.spec, self.n_classes, self.dim, self.seed = spec.settled(n_classes), n_classes, dim, seed
@@ -108,6 +112,7 @@ class Accumulator:
         self._classes = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._shares = spec.means_per_client
+        self._before = None if before is None else np.asarray(before, np.int64)
         self._share_counts = np.zeros((0, self._shares), np.int64)
         added = [name for name in spec.sent if moment(name).layout is not Layout.SKETCH]
         self._work = {name: self._sums.workspace(moment(name), 0, dim) for name in added}
@@ -258,7 +263,8 @@ class Accumulator:
         cells = np.searchsorted(self._classes, labels)
         shares = np.zeros(len(cells), np.int64)
         if self._shares > 1:
-            places = sample_keys(X) if self.fixed_point else running_positions(cells, self._counts)
+            earlier = self._counts if self._before is None else self._counts + self._before[self._classes]
+            places = sample_keys(X) if self.fixed_point else running_positions(cells, earlier)
             shares = deal_shares(labels, places, self._shares, self.seed)
         rows = cells * self._shares + shares
         for name, work in self._work.items():

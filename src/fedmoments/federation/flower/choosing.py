@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.federation.audit import leaving
-from fedmoments.federation.flower.holdings import MOST_NAMES, Held
+from fedmoments.federation.flower.held import Held
+from fedmoments.federation.flower.holdings import MOST_NAMES
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.rare_values import repeated_classes
 from fedmoments.privacy.small_classes import NOBODY, hand_over
 from fedmoments.wire import Withheld
 
@@ -92,8 +92,8 @@ class Chooser:
         pool, given, taken = self._pool(client, own) if self._shares else (own, {}, {})
         spec, behind = self.terms.spec, self.terms.map_outline
         mask, _ = self.policy.select(pool.y, spec.means_per_client, behind=behind, moments=spec.moments)
-        mask &= ~np.isin(pool.y, repeated_classes(pool.X[mask], pool.y[mask], self.policy.min_count))
-        chosen = pool if mask.all() else Held(pool.X[mask], pool.y[mask])
+        mask &= ~np.isin(pool.y, pool.take(mask).repeated(self.policy.min_count))
+        chosen = pool.take(mask)
         n_taken = sum(taken.values())
         of_own = chosen.y[: int(mask[: len(pool.y) - n_taken].sum())]  # own samples come first
         withheld = Withheld(len(set(own.y.tolist()) - set(of_own.tolist())), len(own.y) - len(of_own))

@@ -4,15 +4,17 @@ A node in the field holds one client's own data. In a trial it plays some parts 
 Only its own samples are encoded; what was encoded before is found in the feature cache.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.errors import InputError
+from fedmoments.federation.flower.held import Held
+from fedmoments.federation.outbox.progress import Progress
 from fedmoments.federation.own_data import accepted_terms, read_own, reading_own
 from fedmoments.federation.own_memory import memory_stamp
 from fedmoments.federation.terms import Terms
@@ -27,7 +29,7 @@ from fedmoments.samples.samples import Samples
 from fedmoments.samples.splits.split import client_name
 from fedmoments.settings.client import ClientSettings
 
-__all__ = ["MOST_NAMES", "Held", "Holdings", "holdings_of"]
+__all__ = ["MOST_NAMES", "Holdings", "holdings_of", "made_holdings"]
 
 #: Names that a client's own record lists.
 MOST_NAMES = 20
@@ -35,21 +37,6 @@ MOST_NAMES = 20
 T = TypeVar("T")
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """One client's features (n, d), as the encoder gives them, and labels (n,), in the order of the terms' classes."""
-
-    X: Floats
-    y: Ints
-
-    def digest(self) -> str:
-        """Return the SHA-256 of features and labels."""
-        sha = hashlib.sha256(f"{self.X.dtype.str}{self.X.shape}".encode())
-        sha.update(np.ascontiguousarray(self.X).data)
-        sha.update(self.y.tobytes())
-        return sha.hexdigest()
 
 
 class Holdings:
@@ -164,8 +151,9 @@ class Holdings:
                 cache: Any = chosen.cache
                 with reading_own():
                     encoded = encode_samples(
-                        self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict
-                    )
+                        self._encoder, own, cache_dir=cache, readers=chosen.readers, strict=chosen.strict,
+                        progress=Progress(Path(chosen.folder), "encoding", "sample").move if chosen.folder else None,
+                    )  # fmt: skip
                 self._parts[part] = (encoded.features, mine[encoded.kept])
                 gone = np.setdiff1d(np.arange(len(own)), encoded.kept)
                 self.unreadable[part] = tuple(own.source(place) for place in gone.tolist())
@@ -234,4 +222,13 @@ _HOLDINGS: _Recent[Holdings] = _Recent(16)
 def holdings_of(settings: ClientSettings, terms: Terms) -> Holdings:
     """Return the holdings of a node under the terms it accepted; data, encoder and split are loaded once a process."""
     terms = accepted_terms(settings, terms)
-    return _HOLDINGS.get(f"{settings}{terms.digest}{memory_stamp(settings)}", lambda: Holdings(settings, terms))
+    return _HOLDINGS.get(f"{settings}{terms.digest}{memory_stamp(settings)}", lambda: made_holdings(settings, terms))
+
+
+def made_holdings(settings: ClientSettings, terms: Terms) -> Holdings:
+    """Return the holdings of a node, made now."""
+    if not settings.by_file:
+        return Holdings(settings, terms)
+    from fedmoments.federation.lake.holdings import LakeHoldings
+
+    return LakeHoldings(settings, terms)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from fedmoments.core.linalg import blocks
-from fedmoments.core.statistics import Accumulator, Statistics
+from fedmoments.core.statistics import Statistics
 from fedmoments.errors import PolicyError
-from fedmoments.federation.flower.holdings import Held
+from fedmoments.federation.flower.held import Held
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.rare_values import Shown
@@ -19,8 +18,7 @@ __all__ = ["facts_of_report", "measure_held", "shown_to", "source_of"]
 
 def shown_to(terms: Terms, held: Held, policy: ClientPolicy | None) -> Shown:
     """Return a client's features behind the terms' feature map, as its policy lets them be measured."""
-    fewest = 1 if policy is None else policy.min_count
-    return Shown(held.X, held.y, terms.fingerprint.feature_map, terms.spec.moments, fewest)
+    return held.shown(terms, 1 if policy is None else policy.min_count)
 
 
 def measure_held(
@@ -47,11 +45,8 @@ def measure_held(
     shown
         What :func:`shown_to` returned for them, if it is known.
     """
-    accumulator = Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed)
     shown = shown or shown_to(terms, held, policy)
-    for block in blocks(len(held.y)):
-        accumulator.update(shown[block], held.y[block])
-    stats = accumulator.statistics()
+    stats = held.measured(terms, shown)
     if policy is not None and policy.merges:
         stats = merge_rows(stats, policy.min_count)
     if policy is not None:

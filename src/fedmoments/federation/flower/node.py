@@ -20,7 +20,7 @@ from fedmoments.federation.flower.second_report import SecondPhase, require_same
 from fedmoments.federation.keys.parties import load_identity
 from fedmoments.federation.outbox import Outbox
 from fedmoments.federation.outbox.absent import NoOutbox
-from fedmoments.federation.outbox.differences import require_wide_change, sample_keys
+from fedmoments.federation.outbox.differences import require_wide_change
 from fedmoments.federation.outbox.rare_changes import Measured, SharedValues, require_common_change
 from fedmoments.federation.outbox.watching import Watching
 from fedmoments.federation.own_data import accepted_terms, measuring
@@ -347,7 +347,7 @@ class Node:
         source = source_of(client, source, terms.attempt, former)
         measured: list[Statistics] = []
         mode = terms.privacy.mode
-        keys = sample_keys(chosen.held.X, chosen.held.y)
+        keys = chosen.held.keys()
         shown = cache(partial(shown_to, terms, chosen.held, self.policy))
 
         def make(version: int) -> bytes:

@@ -19,7 +19,8 @@ from fedmoments.errors import InputError, PolicyError, in_full
 from fedmoments.federation.audit import fewest
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.alone import fitted_alone
-from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
+from fedmoments.federation.flower.held import Held
+from fedmoments.federation.flower.holdings import Holdings, holdings_of
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.outbox.answers import Answers, Spent
 from fedmoments.federation.terms import Terms
@@ -230,8 +231,10 @@ class Examiner:
             enough = (counts >= (1 if noisy else least))[held.y]
             if enough.any():
                 samples = np.asarray(held.X[enough], np.float64)  # in which no head that is moderate overflows
-                own = holdings.train(client)
-                alone = None if noisy else fitted_alone(classifier, np.asarray(own.X, np.float64), own.y)
+                alone = None
+                if not noisy and not self._settings.by_file:
+                    own = holdings.train(client)
+                    alone = fitted_alone(classifier, np.asarray(own.X, np.float64), own.y)
                 warmth, y = classifier.temperature, held.y[enough]
                 total += LocalEvaluation.of(classifier, samples, y, warmth, alone=alone, drawn=True)
         return total.noised(self._scale(terms)) if noisy else total.coarse(minimum)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from fedmoments.errors import FedMomentsError, InputError, OwnDataError, PolicyError
 from fedmoments.federation.evaluation.coarse import MOST_LOSS, coarse_losses, rounded_part
 from fedmoments.federation.flower.choosing import Chooser
-from fedmoments.federation.flower.holdings import Held, Holdings, holdings_of
+from fedmoments.federation.flower.held import Held
+from fedmoments.federation.flower.holdings import Holdings, holdings_of
 from fedmoments.federation.flower.node import Node
 from fedmoments.federation.flower.tuning_memory import answered_sums, recall, remember, remember_sum
 from fedmoments.federation.flower.tuning_task import Task, greeting_bytes, signed_bytes

@@ -4,16 +4,18 @@ The tree of merges has the same shape everywhere: files in their order, like the
 result is the same, bit for bit, whatever runs it and in whatever order files are done.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from fedmoments.errors import InputError
-from fedmoments.samples.lakes.shard import FilesPlan, joined, measure_shard
 
-__all__ = ["Carry", "Engine", "engine_of"]
+__all__ = ["Carry", "Engine", "Job", "Join", "engine_of"]
 
 Held = TypeVar("Held")
+#: What is done with one file, and how two results become one; both can be pickled.
+Job = Callable[[], bytes]
+Join = Callable[[bytes, bytes], bytes]
 #: Files that an executor may have finished, or be busy with, before they are merged.
 AHEAD = 64
 #: How often a cluster tries a file again whose worker died.
@@ -54,25 +56,29 @@ class Carry(Generic[Held]):
 
 
 class Engine(Protocol):
-    """Measures files, and gives their accumulators as bytes."""
+    """Does jobs, one a file, and gives what they return."""
 
-    def each(self, paths: list[str], plan: FilesPlan) -> Iterator[bytes]:
-        """Yield the accumulator of every file, in their order."""
+    def each(self, jobs: Sequence[Job]) -> Iterator[bytes]:
+        """Yield what every job returns, in their order."""
 
-    def total(self, paths: list[str], plan: FilesPlan, done: Callable[[], None]) -> bytes:
-        """Return all files as one; calls ``done`` for each that was measured."""
+    def total(self, jobs: Sequence[Job], join: Join, done: Callable[[], None]) -> bytes:
+        """Return what all jobs return, joined; calls ``done`` for each that was done."""
+
+
+def _do(job: Job) -> bytes:
+    return job()
 
 
 class _InOrder:
     """Merges here what :meth:`each` yields."""
 
-    def each(self, paths: list[str], plan: FilesPlan) -> Iterator[bytes]:
-        for path in paths:
-            yield measure_shard(path, plan)
+    def each(self, jobs: Sequence[Job]) -> Iterator[bytes]:
+        for job in jobs:
+            yield job()
 
-    def total(self, paths: list[str], plan: FilesPlan, done: Callable[[], None]) -> bytes:
-        carry: Carry[bytes] = Carry(joined)
-        for part in self.each(paths, plan):
+    def total(self, jobs: Sequence[Job], join: Join, done: Callable[[], None]) -> bytes:
+        carry: Carry[bytes] = Carry(join)
+        for part in self.each(jobs):
             carry.add(part)
             done()
         return carry.total()
@@ -84,12 +90,11 @@ class _Pool(_InOrder):
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def each(self, paths: list[str], plan: FilesPlan) -> Iterator[bytes]:
+    def each(self, jobs: Sequence[Job]) -> Iterator[bytes]:
         waiting: list[Future[bytes]] = []
-        todo = iter(paths)
         try:
-            for path in todo:
-                waiting.append(self._executor.submit(measure_shard, path, plan))
+            for job in jobs:
+                waiting.append(self._executor.submit(_do, job))
                 if len(waiting) == AHEAD:
                     yield waiting.pop(0).result()
             while waiting:
@@ -106,12 +111,12 @@ class _Dask(_Pool):
         super().__init__(client.get_executor(retries=RETRIES, pure=False))
         self._client = client
 
-    def total(self, paths: list[str], plan: FilesPlan, done: Callable[[], None]) -> bytes:
+    def total(self, jobs: Sequence[Job], join: Join, done: Callable[[], None]) -> bytes:
         submit, tries = self._client.submit, {"retries": RETRIES, "pure": False}
-        parts = [submit(measure_shard, path, plan, **tries) for path in paths]
+        parts = [submit(_do, job, **tries) for job in jobs]
         for part in parts:
             part.add_done_callback(lambda _: done())
-        carry: Carry[Any] = Carry(lambda one, other: submit(joined, one, other, **tries))
+        carry: Carry[Any] = Carry(lambda one, other: submit(join, one, other, **tries))
         for part in parts:
             carry.add(part)
         result: bytes = carry.total().result()
@@ -123,17 +128,15 @@ class _Ray(_InOrder):
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._measure, self._join = (
-            ray.remote(max_retries=RETRIES)(work) for work in (measure_shard, joined)
-        )  # fmt: skip
+        self._do = ray.remote(max_retries=RETRIES)(_do)
 
-    def each(self, paths: list[str], plan: FilesPlan) -> Iterator[bytes]:
-        for part in [self._measure.remote(path, plan) for path in paths]:
+    def each(self, jobs: Sequence[Job]) -> Iterator[bytes]:
+        for part in [self._do.remote(job) for job in jobs]:
             yield self._ray.get(part)
 
-    def total(self, paths: list[str], plan: FilesPlan, done: Callable[[], None]) -> bytes:
-        parts = [self._measure.remote(path, plan) for path in paths]
-        carry: Carry[Any] = Carry(self._join.remote)
+    def total(self, jobs: Sequence[Job], join: Join, done: Callable[[], None]) -> bytes:
+        parts = [self._do.remote(job) for job in jobs]
+        carry: Carry[Any] = Carry(self._ray.remote(max_retries=RETRIES)(join).remote)
         for part in parts:
             carry.add(part)
         for part in parts:

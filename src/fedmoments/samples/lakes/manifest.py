@@ -8,16 +8,17 @@ bit.
 import hashlib
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedmoments.errors import InputError, reading
 from fedmoments.files import read_tensors, write_tensors
-from fedmoments.samples.lakes.engines import Carry
-from fedmoments.samples.lakes.shard import FilesPlan, joined
+from fedmoments.samples.lakes.engines import Carry, Engine, Job, Join
 
-__all__ = ["Manifest"]
+__all__ = ["Manifest", "file_stamps", "gathered"]
 
 _KIND = "manifest"
 #: Seconds between two times that it is written.
@@ -31,17 +32,19 @@ class Manifest:
     ----------
     path
         Where it is kept; made when the first files are done.
-    plan
-        What is measured: a manifest of something else is refused.
+    what
+        All that decides about the results, as JSON-able words: a manifest of something else is refused.
     files
         All files, in order.
+    join
+        Makes one of two results.
     """
 
-    def __init__(self, path: Path, plan: FilesPlan, files: list[Path]) -> None:
-        self.path, self._files = path, [_stamp(file) for file in files]
-        self._plan = hashlib.sha256(json.dumps(plan.described(), sort_keys=True).encode()).hexdigest()
+    def __init__(self, path: Path, what: Mapping[str, Any], files: Sequence[Path], join: Join) -> None:
+        self.path, self._files, self._join = path, file_stamps(files), join
+        self._plan = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
         self.done = 0
-        self.carry: Carry[bytes] = Carry(joined)
+        self.carry: Carry[bytes] = Carry(join)
         self._written = time.monotonic()
         if path.exists():
             self._load()
@@ -79,9 +82,52 @@ class Manifest:
                     f"{self.path} to measure everything again"
                 )
             held = [(int(level), tensors[f"part.{place}"].tobytes()) for place, level in enumerate(levels)]
-        self.carry, self.done = Carry(joined, held), len(files)
+        self.carry, self.done = Carry(self._join, held), len(files)
 
 
-def _stamp(path: Path) -> list[str | int]:
-    known = path.stat()
-    return [str(path), known.st_size, known.st_mtime_ns]
+def gathered(
+    engine: Engine,
+    jobs: Sequence[Job],
+    join: Join,
+    manifest: Manifest | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> bytes:
+    """Return what all jobs return, joined in the order of the files; those that a manifest holds are not done again.
+
+    Parameters
+    ----------
+    engine
+        Does them.
+    jobs
+        One a file.
+    join
+        Makes one of two results.
+    manifest
+        Keeps what is done.
+    progress
+        Called with the files that are done, and all.
+    """
+    done = 0 if manifest is None else manifest.done
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(jobs))
+
+    if manifest is None:
+        return engine.total(jobs, join, tick)
+    try:
+        for part in engine.each(jobs[manifest.done :]):
+            manifest.add(part)
+            tick()
+    finally:
+        if manifest.done:
+            manifest.write()
+    return manifest.carry.total()
+
+
+def file_stamps(files: Sequence[Path]) -> list[list[str | int]]:
+    """Return name, size and time of files: what tells whether one was changed."""
+    known = [(path, path.stat()) for path in files]
+    return [[str(path), state.st_size, state.st_mtime_ns] for path, state in known]

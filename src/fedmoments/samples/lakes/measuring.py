@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.engines import engine_of
-from fedmoments.samples.lakes.manifest import Manifest
+from fedmoments.samples.lakes.manifest import Manifest, gathered
 from fedmoments.samples.lakes.reading import files_of, labels_of, lake_columns
-from fedmoments.samples.lakes.shard import FilesPlan
+from fedmoments.samples.lakes.shard import FilesPlan, joined, measure_shard
 
 __all__ = ["class_names_of", "measure_files", "plan_files"]
 
@@ -89,26 +90,12 @@ def measure_files(
         paths, spec, n_classes=n_classes, class_names=class_names, label=label, features=features, targets=targets,
         encoder=encoder, feature_map=feature_map, seed=seed, fixed_point=fixed_point, client=client,
     )  # fmt: skip
-    engine, done = engine_of(executor), 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, len(files))
-
-    if manifest is None:
-        return _statistics(engine.total([str(file) for file in files], plan, tick), paths)
-    kept = Manifest(Path(manifest), plan, files)
-    done = kept.done
-    try:
-        for part in engine.each([str(file) for file in files[kept.done :]], plan):
-            kept.add(part)
-            tick()
-    finally:
-        if kept.done:
-            kept.write()
-    return _statistics(kept.carry.total(), paths)
+    jobs = [partial(measure_shard, str(file), plan) for file in files]
+    kept = None if manifest is None else Manifest(Path(manifest), plan.described(), files, joined)
+    total = gathered(engine_of(executor), jobs, joined, kept, progress)
+    if not total:
+        raise InputError(f"there is nothing to measure: no file of {paths!s:.200} has a row")
+    return Accumulator.from_bytes(total).statistics()
 
 
 def plan_files(
@@ -157,12 +144,6 @@ def plan_files(
     return files, FilesPlan(spec, count, columns, names, **how)
 
 
-def _statistics(total: bytes, paths: Paths) -> Statistics:
-    if not total:
-        raise InputError(f"there is nothing to measure: no file of {paths!s:.200} has a row")
-    return Accumulator.from_bytes(total).statistics()
-
-
 def class_names_of(paths: Paths, label: str = "label") -> tuple[tuple[str, ...], int]:
     """Return the names of the classes that files hold, in alphabetical order, and C; only labels are read.
 
@@ -179,7 +160,7 @@ def class_names_of(paths: Paths, label: str = "label") -> tuple[tuple[str, ...],
     """
     seen: set[Any] = set()
     for path in files_of(paths):
-        seen |= set(labels_of(path, label))
+        seen |= labels_of(path, label).keys()
     if all(isinstance(value, str) for value in seen):
         return sorted_names([label_array(sorted(seen))]) if seen else (), len(seen)
     if not all(isinstance(value, int | float) and float(value).is_integer() and value >= 0 for value in seen):

@@ -8,6 +8,7 @@
 ========================  ==================================================================================
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from fedmoments.extras import require
 from fedmoments.samples.natural_order import natural_key
 from fedmoments.samples.npz_arrays import read_npz
 
-__all__ = ["ENDINGS", "files_of", "labels_of", "lake_columns", "table_batches", "tables_in"]
+__all__ = ["ENDINGS", "files_of", "labels_of", "lake_columns", "lake_names", "table_batches", "tables_in"]
 
 ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".csv", ".npz")
 #: How types of labels begin that numpy reads without an object a row, or are text.
@@ -94,6 +95,14 @@ def lake_columns(files: Sequence[Path], columns: Columns) -> Columns:
     return columns
 
 
+def lake_names(files: Sequence[Path]) -> list[str]:
+    """Return the names of the columns of the first table; none where all files are arrays of numpy."""
+    for path in files:
+        if path.suffix.lower() != ".npz":
+            return list(next(_arrow_batches(path, lambda _: None)).names)
+    return []
+
+
 def table_batches(path: Path, columns: Columns, *, samples: bool = False) -> Iterator[tuple[Any, NDArray[Any]]]:
     """Yield (X, labels) of a file, some thousand rows at a time; targets (n, m) instead of labels where there are any.
 
@@ -127,14 +136,21 @@ def _holds_rows(schema: Any, columns: Columns) -> bool:
     return len(named) > 1 or named[0] in number_columns(schema.empty_table().select(named).schema)
 
 
-def labels_of(path: Path, label: str) -> list[Any]:
-    """Return the different labels of a file, in no order; only their column is read."""
+def labels_of(path: Path, label: str) -> Counter[Any]:
+    """Return the different labels of a file, and how many rows have each; only their column is read."""
     if path.suffix.lower() == ".npz":
-        return list(np.unique(_arrays(path, "y_train")["y_train"]).tolist())
-    seen: set[Any] = set()
+        return _counted(_arrays(path, "y_train")["y_train"])
+    seen = Counter[Any]()
     for batch in _batches(path, lambda names: [name for name in names if name == label]):
-        seen |= set(_labels_of(path, batch, Columns(label)).tolist())
-    return list(seen)
+        seen += _counted(_labels_of(path, batch, Columns(label)))
+    return seen
+
+
+def _counted(labels: NDArray[Any]) -> Counter[Any]:
+    if labels.dtype == object:
+        return Counter(labels.tolist())
+    values, counts = np.unique(labels, return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def _arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
