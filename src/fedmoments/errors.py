@@ -25,6 +25,7 @@ and what it warns of: :class:`FitWarning`, a head that was fitted in a lesser wa
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -49,6 +50,9 @@ __all__ = [
     "RefusedError",
     "UnknownNameError",
 ]
+
+#: A path from the root, a drive or a home on; names of folders on it may have spaces.
+_PLACE = re.compile(r"(?<![\w.:</])(?:~|[A-Za-z]:)?[/\\](?:[^/\\'\":;,()<>|\n]*[/\\])*[^\s/\\'\":;,()<>|]*")
 
 
 class FedMomentsError(Exception):
@@ -84,6 +88,23 @@ class OwnDataError(InputError):
 def in_full(error: BaseException) -> str:
     """Return the text of an error with its notes, for the machine that it was raised on."""
     return ": ".join([str(error), *getattr(error, "__notes__", ())])
+
+
+def told_elsewhere(error: BaseException) -> str:
+    """Return the text of an error for whoever is on another machine: without its notes, or names of files of this one.
+
+    What a library says may hold anything, so that only its kind is told.
+
+    Examples
+    --------
+    >>> told_elsewhere(LedgerError("the outbox /home/ann smith/clinic/outbox.db cannot be used (disk full)"))
+    'the outbox … cannot be used (disk full)'
+    >>> told_elsewhere(FileNotFoundError(2, "No such file", "/home/ann/scan.png"))
+    'FileNotFoundError; its own log says more'
+    """
+    if not isinstance(error, FedMomentsError):
+        return f"{type(error).__name__}; its own log says more"
+    return _PLACE.sub("…", str(error))
 
 
 class UnknownNameError(InputError):

@@ -1,5 +1,6 @@
 """The difference of two versions is a second moment of what changed: no row of it may be a sample."""
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.federation.living import DIM, Party, ask, enrol, held, new_ledger
 
-from fedmoments.core.statistics import StatisticsSpec
+from fedmoments.core.statistics import SketchPlan, StatisticsSpec
 from fedmoments.errors import FileFormatError, PolicyError
 from fedmoments.federation.outbox import Outbox
-from fedmoments.federation.outbox.differences import sample_keys
+from fedmoments.federation.outbox.differences import sample_keys, tells_second_moments
 from fedmoments.federation.outbox.rare_changes import Measured, SharedValues, require_common_change
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
@@ -42,6 +43,17 @@ def behind_a_relu(n: int, holders: int, seed: int = 0, offset: float = 0.0) -> A
     X[:, 0] = offset
     X[:holders, 0] += np.arange(1.0, holders + 1)
     return X
+
+
+def test_versions_of_a_sketch_of_all_directions_are_compared_like_grams() -> None:
+    n = 100
+    keys = sample_keys(np.random.default_rng(0).normal(size=(n, DIM)), np.arange(n) % 2)
+    for rank, told in ((DIM, True), (DIM - 1, False)):
+        plan = SketchPlan(None, rank=rank, code="float64", share=1.0)
+        terms = replace(TERMS, spec=StatisticsSpec.of("scatter_sketch", sketch=plan))
+        assert tells_second_moments(keys, terms, RULES) is told
+        assert not tells_second_moments(keys, terms, replace(RULES, sketch_share=0.01))
+        assert not tells_second_moments(keys[: 12 * 8], terms, RULES)  # the policy keeps most rows of few samples
 
 
 class Clinic:

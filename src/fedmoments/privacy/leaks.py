@@ -45,6 +45,7 @@ from fedmoments.core.statistics import MOMENTS, Statistics, StatisticsSpec
 from fedmoments.core.statistics.moments import DERIVED
 from fedmoments.errors import InputError
 from fedmoments.privacy.outline import Outline
+from fedmoments.privacy.rare_values import SECOND_MOMENTS
 from fedmoments.privacy.sketch_findings import sketch_sayings
 
 __all__ = ["COUNTS", "EXPOSED", "TITLES", "WEAK", "Finding", "LeakReport", "guessing", "revealed_by"]
@@ -288,7 +289,7 @@ class _Finder:
 
     def _alone(self) -> list[Finding]:
         """Return samples of which a row of a second moment is made alone."""
-        found = self.outline.alone if {"class_grams", "gram"} & self.moments else {}
+        found = self.outline.alone if SECOND_MOMENTS & self.moments else {}
         text = "the feature vector of a sample that alone has some column, exactly, as that row of a second moment"
         return [self._finding("alone", EXPOSED, text, sorted(found), sum(found.values()))] if found else []
 

@@ -209,7 +209,9 @@ def _categories(X: NDArray[Any], y: NDArray[Any], behind: MapOutline | None) -> 
 
 def _alone(X: NDArray[Any], y: NDArray[Any], spec: StatisticsSpec) -> dict[int, int]:
     """Return how many samples of each class differ alone, in some column, from all others of a second moment."""
-    if not {"class_grams", "gram"} & spec.moments:
+    matrices = {"class_grams", "gram"} & spec.moments
+    whole = spec.plan is not None and spec.plan.choose(len(y), len(np.unique(y)), X.shape[1]).rank >= X.shape[1]
+    if not matrices and not whole:  # of fewer directions, no row is one sample's
         return {}
     groups = np.unique(y if "class_grams" in spec.moments else np.zeros_like(y), return_inverse=True)[1]
     found = y[find_rare(X.__getitem__, groups, 2).holders(X, groups)]

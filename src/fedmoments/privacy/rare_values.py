@@ -24,6 +24,7 @@ from fedmoments.core.maps.cells import MISSING
 from fedmoments.core.statistics.moments import cell_sums
 
 __all__ = [
+    "SECOND_MOMENTS",
     "RareValues",
     "Shown",
     "common_cells",
@@ -37,6 +38,8 @@ __all__ = [
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
+#: Moments of which a row can be a sample; of a sketch, where it has all directions that there are.
+SECOND_MOMENTS = frozenset({"class_grams", "gram", "scatter_sketch"})
 #: Code of a category that nobody agreed on: no category has it.
 ANOTHER = 0.0
 
@@ -145,7 +148,7 @@ def common_values(X: Floats, fewest: int) -> Floats:
 
 def hides_features(moments: Collection[str], fewest: int) -> bool:
     """Say whether rare values of features are hidden from these moments: sums alone do not show a sample."""
-    return fewest > 1 and bool({"class_grams", "gram"} & set(moments))
+    return fewest > 1 and bool(SECOND_MOMENTS & set(moments))
 
 
 class Shown:

@@ -142,8 +142,19 @@ def test_no_question_gets_the_key_out(settings: ClientSettings, line: Line) -> N
 
 
 def test_a_keeper_outlives_nonsense(settings: ClientSettings) -> None:
-    for nonsense in (b"", b"\n", b"[]\n", b'{"what": 1}\n', b'{"what": "sign", "fields": 7}\n', b"\xff" * 50):
+    deep = b'{"what": "sign", "fields": ' + b"[" * 10**5 + b"]" * 10**5 + b"}\n"
+    for nonsense in (deep, b"", b"\n", b"[]\n", b'{"what": 1}\n', b'{"what": "sign", "fields": 7}\n', b"\xff" * 50):
         with line_to(ClientKeeper(settings).answer) as line:
             line._connection.send_bytes(nonsense)
             assert b'"error"' in line._connection.recv_bytes()
             assert KeptIdentity(line, "clinic").public.hex
+
+
+def test_a_keeper_outlives_whatever_a_question_breaks() -> None:
+    def broken(what: str, fields: Any, data: bytes) -> Any:
+        raise {"index": IndexError, "depth": RecursionError, "memory": MemoryError, "name": AttributeError}[what]
+
+    with line_to(broken) as line:
+        for what in ("index", "depth", "memory", "name"):
+            with pytest.raises(InputError, match="the keeper of the key cannot do that"):
+                line.ask(what)

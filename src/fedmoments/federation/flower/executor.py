@@ -45,7 +45,7 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-from fedmoments.errors import InputError
+from fedmoments.errors import InputError, told_elsewhere
 from fedmoments.federation.deploy import sandbox
 from fedmoments.federation.flower.client_app import KEEPER
 from fedmoments.federation.flower.helper import HelperNode
@@ -263,7 +263,7 @@ class _Task:
         except Exception as error:  # whatever a message breaks, the server hears of it
             kind = type(error)
             print(f"{kind.__module__}.{kind.__qualname__}: {error}", flush=True)  # noqa: T201 - its log
-            reason = f"{kind}:<'{error}'>"
+            reason = f"{kind}:<'{told_elsewhere(error)}'>"
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedmoments.core.statistics import Statistics
-from fedmoments.errors import FedMomentsError, LedgerError, PolicyError, in_full
+from fedmoments.errors import FedMomentsError, LedgerError, PolicyError, in_full, told_elsewhere
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import holdings_of
 from fedmoments.federation.flower.measured import facts_of_report, measure_held, shown_to, source_of
@@ -235,7 +235,7 @@ class Node:
         """Write down why something is not sent; return it, with what of it the server may know as ``why``."""
         told = in_full(error)
         self.outbox.declined(terms, client, told)
-        return {"client": client, "why": str(error), "details": told}
+        return {"client": client, "why": told_elsewhere(error), "details": told}
 
     def _watch(self, terms: Terms, part: str = "") -> int:
         """Remember the server's key, and return the size of the last head of its log that this node saw."""

@@ -90,8 +90,8 @@ def _answered(question: bytes, answer: Answer) -> bytes:
     except FedMomentsError as error:
         kinds = [kind for kind, wanted in _ERRORS.items() if isinstance(error, wanted)]
         return _packed({"kind": [*kinds, "input"][0], "error": str(error)})
-    except (KeyError, TypeError, ValueError, OSError) as error:  # whoever asks may be broken: the keeper stays
-        return _packed({"kind": "input", "error": f"the keeper of the key cannot do that: {error}"})
+    except Exception as error:  # whoever asks may be broken, or nest brackets without end: the keeper stays
+        return _packed({"kind": "input", "error": f"the keeper of the key cannot do that: {type(error).__name__}"})
     return _packed({"fields": dict(fields)}, body)
 
 

@@ -18,7 +18,7 @@ from fedmoments.errors import PolicyError
 from fedmoments.federation.terms import Terms
 from fedmoments.settings.policy import PolicyRules
 
-__all__ = ["SAMPLE_KEY", "changed_samples", "require_wide_change", "sample_keys", "thin_parts"]
+__all__ = ["SAMPLE_KEY", "changed_samples", "require_wide_change", "sample_keys", "tells_second_moments", "thin_parts"]
 
 #: Label and the first 8 bytes of the SHA-256 of a sample's features.
 SAMPLE_KEY = np.dtype([("label", "<i4"), ("key", "<u8")])
@@ -156,7 +156,7 @@ def _require_many(former: bytes, now: bytes, terms: Terms, client: str, rules: P
     Of a class that comes or goes as a whole, no more is told than by a first version.
     """
     moments = terms.spec.moments
-    if rules.min_count == 1 or not {"class_grams", "gram"} & moments:
+    if rules.min_count == 1 or not all(tells_second_moments(keys, terms, rules) for keys in (former, now)):
         return
     before, after = (set(np.frombuffer(keys, SAMPLE_KEY)["label"].tolist()) for keys in (former, now))
     both = before & after
@@ -170,6 +170,17 @@ def _require_many(former: bytes, now: bytes, terms: Terms, client: str, rules: P
     )
     error.add_note(f"samples that changed: {_named(inside, terms)}; change more, or allow it with --small-changes")
     raise error
+
+
+def tells_second_moments(keys: bytes, terms: Terms, rules: PolicyRules) -> bool:
+    """Say whether a version tells second moments as a whole: matrices, or a sketch of all directions that there are."""
+    plan, labels = terms.spec.plan, np.frombuffer(keys, SAMPLE_KEY)["label"]
+    if plan is None or not len(labels):
+        return bool({"class_grams", "gram"} & terms.spec.moments)
+    held = np.unique(labels, return_counts=True)[1]
+    spare = int(held.max()) - 1 if plan.by_class else len(labels) - len(held)
+    rank = plan.choose(len(labels), len(held), terms.dim).rank
+    return bool({"class_grams", "gram"} & terms.spec.moments) or min(rank, rules.sketch_share * spare) >= terms.dim
 
 
 def _behind_masks(changed: Mapping[int, int], terms: Terms, client: str) -> PolicyError:

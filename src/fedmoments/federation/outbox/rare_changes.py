@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.linalg import blocks
 from fedmoments.errors import FileFormatError, PolicyError, reading
-from fedmoments.federation.outbox.differences import SAMPLE_KEY
+from fedmoments.federation.outbox.differences import SAMPLE_KEY, tells_second_moments
 from fedmoments.federation.terms import Terms
 from fedmoments.privacy.rare_values import find_rare
 from fedmoments.settings.policy import PolicyRules
@@ -147,12 +147,14 @@ def require_common_change(
     PolicyError
         With the class and the number of columns as a note, which stays on this machine.
     """
-    mode, moments = terms.privacy.mode, terms.spec.moments
-    if rules.min_count == 1 or rules.small_changes or not {"class_grams", "gram"} & moments:
+    mode = terms.privacy.mode
+    if rules.min_count == 1 or rules.small_changes or not tells_second_moments(now.keys, terms, rules):
         return
     if mode.adds_reports or not mode.reads_contributions:
         return
     for keys, shared in formers:
+        if not tells_second_moments(keys, terms, rules):
+            continue
         columns = _rare_columns(keys, shared, now, rules.min_count)
         if columns:
             error = PolicyError(
