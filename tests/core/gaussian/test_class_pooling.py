@@ -79,8 +79,6 @@ dofs = st.lists(st.integers(0, 500), min_size=1, max_size=8).map(lambda values: 
 def test_each_share_is_its_formula_and_one_without_a_covariance(
     dof: Floats, dim: int, amount: float, kappa: float
 ) -> None:
-    own = dof > 0
-    mean = dof[own].mean() if own.any() else 0.0
 
     def expected(share: Callable[[float], float]) -> Floats:
         return np.array([share(value) if value > 0 else 1.0 for value in dof])
@@ -91,7 +89,7 @@ def test_each_share_is_its_formula_and_one_without_a_covariance(
         (Pooling("blend", amount), lambda _: amount),
         (Pooling("borrow", kappa), lambda value: kappa / (value + kappa)),
         (Pooling("friedman", amount), lambda value: amount * total / ((1 - amount) * value + amount * total)),
-        (Pooling(), lambda _: (dim + mean) / (dim + 2 * mean)),
+        (Pooling(), lambda value: (dim + value) / (dim + 2 * value)),
     ):
         shares = pooling.shares(dof, dim=dim)
         np.testing.assert_allclose(shares, expected(share), rtol=1e-12, atol=1e-300)
@@ -219,12 +217,13 @@ def test_graded_covariances_scale_the_deviation_in_whitened_coordinates(source: 
     directions = root @ fisher.basis
     np.testing.assert_allclose(directions.T @ directions, np.eye(fisher.dim), atol=1e-8)
     _, dof = gaussians.class_variances()
-    share = Pooling().shares(dof, dim=fisher.dim)[0]
+    share = Pooling().shares(dof, dim=fisher.dim)
     inside = directions @ directions.T
-    factors = np.sqrt(1 - share) * inside + np.sqrt(OUTSIDE / np.sqrt(D - fisher.dim)) * (np.eye(D) - inside)
+    outside = np.sqrt(OUTSIDE / np.sqrt(D - fisher.dim)) * (np.eye(D) - inside)
     own = {label: covariance for label, covariance, _ in gaussians.class_covariances()}
     for label, graded in graded_class_covariances(gaussians, shrinkage):
         deviation = keep * (own[label] - plain) if dof[label] > 0 else np.zeros((D, D))
+        factors = np.sqrt(1 - share[label]) * inside + outside
         expected = root @ (np.eye(D) + factors @ inverse @ deviation @ inverse @ factors) @ root
         np.testing.assert_allclose(graded, expected, rtol=1e-7, atol=1e-8)
         assert np.linalg.eigvalsh(graded).min() > 0

@@ -9,7 +9,7 @@ are told apart, and damped where it is but one of many:
     Σ̃_c = Σ̃ + T (Σ_c − Σ) Tᵀ,    T = √b·I + (√a − √b)·Σ̃VVᵀ,
 
 with V the k Fisher directions (Vᵀ Σ̃ V = I), Σ and Σ̃ the pooled covariance before and after shrinkage, a = 1 − w with
-the automatic share w = (k + ν̄)/(k + 2ν̄) of ``core.gaussian.pooling.Pooling``, and b = 0.1/√(d − k): the sum
+the automatic share w = (k + ν_c)/(k + 2ν_c) of ``core.gaussian.pooling.Pooling``, and b = 0.1/√(d − k): the sum
 of d − k squares then fluctuates by a tenth of what one does. In coordinates that whiten Σ̃, the deviation's rows and
 columns are multiplied by √a inside the Fisher subspace and by √b outside, so Σ̃_c is positive definite.
 """

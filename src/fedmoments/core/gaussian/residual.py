@@ -25,7 +25,7 @@ semi-definite and S_k V_kᵀ is 0 to rounding.
 on the order of the clients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,12 @@ from scipy.linalg import eigh
 from fedmoments.core.linalg import EPSILON, add_gram, lower_factor, new_gram, symmetrize_upper
 from fedmoments.errors import InputError
 
-__all__ = ["check_share", "conditional_rows", "residual_scatter", "residual_shape"]
+__all__ = ["Part", "check_share", "conditional_rows", "residual_scatter", "residual_shape"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Numbers of some clients, their weights, and the rows that F has too much of: see :func:`conditional_rows`.
+Part = tuple[Ints, Floats, Floats]
 
 #: Rows that are multiplied at once.
 TOGETHER = 512
@@ -102,7 +104,9 @@ def _towards_identity(matrix: Floats, share: float) -> Floats:
     return matrix
 
 
-def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats) -> Floats:
+def residual_scatter(
+    rows: Floats, sizes: Ints, residuals: Floats, shape: Floats, parts: Iterable[Part] | None = None
+) -> Floats:
     """Return R (d, d), the scatter that clients did not send: positive semi-definite, of trace Σ ρ_k.
 
     Parameters
@@ -115,6 +119,8 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
         (b,) ρ_k ≥ 0 of every client.
     shape
         F (d, d), positive semi-definite; see :func:`residual_shape`.
+    parts
+        What :func:`conditional_rows` makes of the same, where that is known already.
 
     Notes
     -----
@@ -133,7 +139,7 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     if total <= 0.0:
         return np.zeros((dim, dim))
     scatter, weight, waiting = new_gram(dim), 0.0, [np.zeros((0, dim))]
-    for _, weights, taken in conditional_rows(rows, sizes, residuals, shape):
+    for _, weights, taken in conditional_rows(rows, sizes, residuals, shape) if parts is None else parts:
         weight += float(weights.sum())
         waiting.append(taken.reshape(-1, dim))
         if sum(map(len, waiting)) >= TOGETHER:  # a product of few rows takes as long as reading the matrix
@@ -146,9 +152,7 @@ def residual_scatter(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     return np.asarray(scatter * (total / float(np.trace(scatter))))
 
 
-def conditional_rows(
-    rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
-) -> Iterator[tuple[Ints, Floats, Floats]]:
+def conditional_rows(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats) -> Iterator[Part]:
     """Yield R_k = ρ_k·S_k/tr S_k of some clients at a time, as w_k·F − T_kᵀT_k: no (d, d) matrix a client.
 
     Parameters

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmoments.core.gaussian.residual import conditional_rows
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter
 from fedmoments.core.linalg import blocks
 from fedmoments.core.statistics.mean_rows import MeanRows
@@ -91,11 +90,10 @@ class SketchClasses:
         centred, labels = _centred(stats.rows, means, project)
         weights, taken, taken_labels = np.zeros(stats.n_classes), [project(np.zeros((0, dim)))], [labels[:0]]
         shape = np.zeros((dim, dim)) if scatter.shape is None else scatter.shape
-        if scatter.shape is not None:
-            for which, own, rest in conditional_rows(sketches.rows, sketches.sizes, sketches.residuals, shape):
-                np.add.at(weights, sketches.labels[which], own)
-                taken.append(project(rest.reshape(-1, dim)))
-                taken_labels.append(np.repeat(sketches.labels[which], rest.shape[1]))
+        for which, own, rest in scatter.unsent:
+            np.add.at(weights, sketches.labels[which], own)
+            taken.append(project(rest.reshape(-1, dim)))
+            taken_labels.append(np.repeat(sketches.labels[which], rest.shape[1]))
         return cls(
             *_by_label(
                 np.concatenate([centred, project(sketches.rows)]), np.concatenate([labels, sketches.row_labels])

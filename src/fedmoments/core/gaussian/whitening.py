@@ -63,6 +63,8 @@ def log_determinants(whiteners: Floats, present: NDArray[np.bool_]) -> Floats:
 
 
 def _whitener(covariance: Floats, label: int, stats: Statistics) -> NDArray[np.floating]:
+    if np.array_equal(covariance, np.eye(len(covariance))):  # of a class that has the pooled one in Fisher directions
+        return np.eye(len(covariance))
     quick = _single_whitener(covariance) if is_single() else None
     if quick is not None:
         return quick

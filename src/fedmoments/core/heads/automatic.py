@@ -7,7 +7,11 @@ No test data, no extra round, no search. Three questions, in this order:
    skew, however strong, and 1.8 to 140 where clients have cameras, styles or domains of their own: from 1.5 on, and
    three standard deviations above 1, the mixture of client modes.
 3. Do sketch rows belong to one class each? Clients send them so from 20 classes on, by a public rule
-   (:class:`fedmoments.SketchPlan`), and then QDA in the Fisher subspace with covariances half pooled; else LDA.
+   (:class:`fedmoments.SketchPlan`), and then QDA in the Fisher subspace with covariances half pooled, or more where a
+   class has few samples; else LDA, and also where 95 % or more would be pooled.
+
+Class means of few samples lie too far out: each is moved towards the mean of all by as much as noise has put it away
+(:mod:`fedmoments.core.gaussian.class_means`).
 
 The isotropic share of what was not sent and the shrinkage follow from counts alone (``core.gaussian.sketch_scatter``),
 and features in hand tell whether the power map is applied (``core.maps.power``). Ridge and the nearest mean were
@@ -20,6 +24,7 @@ from dataclasses import dataclass
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import ClassGaussians, Shrinkage
 from fedmoments.core.gaussian.class_gaussians import check_priors
+from fedmoments.core.gaussian.pooling import Pooling
 from fedmoments.core.gaussian.shift import Shift
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.registry import Preset, make_head
@@ -31,6 +36,8 @@ __all__ = ["PRESETS", "Automatic"]
 SHIFTED = 1.5
 #: How many standard deviations F has to be above 1 besides: few clients in few dimensions reach 1.7 by chance.
 CERTAIN = 3.0
+#: Share of class covariances below which they are not worth one factorisation a class.
+NEGLIGIBLE = 0.05
 #: The head where no class has a spread.
 PLAIN = "fedncm"
 #: What is said where clients do not differ otherwise.
@@ -90,7 +97,10 @@ class Automatic(Head):
                 "clients differ in more than their labels, so each client's class means are kept apart",
             )
         elif stats.sketches.by_class and not gaussians.flat:
-            name, why = "qda-sketch", f"{LABELS}, and each class has sketch rows of its own"
+            if _share_of_classes(gaussians) > NEGLIGIBLE:
+                name, why = "qda-sketch", f"{LABELS}, and each class has sketch rows of its own"
+            else:
+                name, why = "lda-sketch", f"{LABELS}, and classes have too few samples for a covariance of their own"
         else:
             name, why = "lda-sketch", f"{LABELS}, and all classes share their sketch rows"
         criterion = f"{why} (client means vary {shift:.3g} times as much as chance would make them)"
@@ -98,13 +108,23 @@ class Automatic(Head):
         return chosen.noting(chosen=name, shift=shift, criterion=criterion)
 
     def _head(self, name: str) -> Head:
-        return make_head(name, shrinkage=self.shrinkage, priors=self.priors) if name != PLAIN else make_head(name)
+        if name == PLAIN:
+            return make_head(name)
+        return make_head(name, shrinkage=self.shrinkage, priors=self.priors, means="shrunk")
 
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         return self._head(classifier.info["chosen"]).temperature_of(classifier, stats)
 
     def score_degree(self, classifier: Classifier) -> int:
         return 1 if classifier.info["chosen"] == PLAIN else 0
+
+
+def _share_of_classes(gaussians: ClassGaussians) -> float:
+    """Return how much of the covariance that QDA takes is the class's own, of a mean sample's class."""
+    directions = min(len(gaussians.stats.classes) - 1, gaussians.stats.dim)
+    return 1.0 - float(gaussians.counts @ Pooling().shares(gaussians.class_dof, dim=max(directions, 1))) / max(
+        gaussians.stats.n_samples, 1
+    )
 
 
 PRESETS = (

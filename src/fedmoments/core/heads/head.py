@@ -120,8 +120,8 @@ class Head(ABC):
 
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         """Return the temperature of the classifier that this head made of these statistics."""
-        shrinkage = getattr(self, "shrinkage", "automatic")
-        closed = closed_temperature(classifier, stats, self._spread_source, shrinkage)
+        shrinkage, means = getattr(self, "shrinkage", "automatic"), getattr(self, "means", "measured")
+        closed = closed_temperature(classifier, stats, self._spread_source, shrinkage, means=means)
         if self.apart_needs == self.needs:
             return closed
         return drawn_temperature(classifier, stats, self._spread_source, closed)

@@ -18,6 +18,7 @@ import numpy as np
 from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.gaussian import ClassGaussians, Shrinkage, covariance_source
 from fedmoments.core.gaussian.class_gaussians import check_priors, prior_scores
+from fedmoments.core.gaussian.class_means import believed_means, check_means
 from fedmoments.core.heads.head import Head
 from fedmoments.core.heads.registry import Preset
 from fedmoments.core.linalg import solve_positive
@@ -39,6 +40,9 @@ class Lda(Head):
         See :class:`fedmoments.Shrinkage`; GH-OFL's default is ``blend:0.05``. The total covariance is not shrunk.
     priors
         ``data``: classes are as frequent as in the data; ``balanced``: all equally.
+    means
+        ``measured``; or ``shrunk`` towards the mean of all samples by as much as noise has put each apart: see
+        ``core.gaussian.class_means``.
 
     Examples
     --------
@@ -51,10 +55,12 @@ class Lda(Head):
     covariance: str = "exact"
     shrinkage: Shrinkage | str | float = "automatic"
     priors: str = "data"
+    means: str = "measured"
 
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
         check_priors(self.priors)
+        check_means(self.means)
         if self.covariance != "total":
             covariance_source(self.covariance)
 
@@ -77,7 +83,7 @@ class Lda(Head):
         gaussians = ClassGaussians(stats, "exact" if total else self.covariance)
         covariance = gaussians.total_covariance() if total else gaussians.pooled_covariance(self.shrinkage)
         # Scores do not change when features and means move together: around the global mean, fewer digits cancel.
-        means = np.where(gaussians.present[:, None], gaussians.means - gaussians.global_mean, 0.0)
+        means = believed_means(gaussians, self.means, self.shrinkage)
         weights = solve_positive(covariance, means.T)
         # The total covariance holds the spread between classes: it does not vanish where that inside them does.
         priors = (

@@ -17,6 +17,7 @@ from fedmoments.core.classifier import Classifier, LinearClassifier
 from fedmoments.core.classifier.mixture import MixtureClassifier
 from fedmoments.core.gaussian import ClassGaussians, Scatter, Shrinkage
 from fedmoments.core.gaussian.class_gaussians import check_priors
+from fedmoments.core.gaussian.class_means import believed_means, check_means
 from fedmoments.core.gaussian.shift import MOST_MODES, Modes, Shift, merged_modes
 from fedmoments.core.gaussian.sketch_scatter import SketchScatter
 from fedmoments.core.heads.head import Head
@@ -41,6 +42,8 @@ class Mixture(Head):
         Of the covariance; see :class:`fedmoments.Shrinkage`.
     priors
         ``data``: classes are as frequent as in the data; ``balanced``: all equally.
+    means
+        As in :class:`~fedmoments.core.heads.lda.Lda`.
     modes
         Modes that a class has at most; 1 is LDA around class means with the covariance inside clients.
 
@@ -60,6 +63,7 @@ class Mixture(Head):
 
     shrinkage: Shrinkage | str | float = "automatic"
     priors: str = "data"
+    means: str = "measured"
     modes: int = MOST_MODES
 
     covariance = "sketch"
@@ -67,6 +71,7 @@ class Mixture(Head):
     def __post_init__(self) -> None:
         Shrinkage.parse(self.shrinkage)
         check_priors(self.priors)
+        check_means(self.means)
         if self.modes < 1:
             raise InputError(f"a class has 1 mode or more; modes={self.modes} arrived")
 
@@ -80,9 +85,10 @@ class Mixture(Head):
         ratio = max(shift.ratio, 1.0)
         covariance = _covariance(gaussians, _inside(gaussians, ratio), self.shrinkage)
         lower = lower_factor(covariance) if ratio > 1.0 and not gaussians.flat else None
+        means = believed_means(gaussians, self.means, self.shrinkage)
         if lower is None:
-            return _lda(gaussians, covariance, self).noting(shift=shift.ratio)
-        modes = _modes(stats, gaussians, shift, lower, self.modes)
+            return _lda(gaussians, means, covariance, self).noting(shift=shift.ratio)
+        modes = self._modes(gaussians, means, shift, lower)
         # In the whitened space a mode's weights are its centre: L⁻ᵀz brings them back.
         weights = solve_triangular(lower, modes.centres.T, lower=True, trans="T")
         shares = np.log(modes.counts / np.maximum(stats.counts, 1)[modes.labels])
@@ -92,9 +98,18 @@ class Mixture(Head):
             weights=weights, bias=bias, labels=modes.labels, offset=gaussians.global_mean, present=gaussians.present
         ).noting(shift=shift.ratio, modes=len(modes.labels))
 
+    def _modes(self, gaussians: ClassGaussians, means: Floats, shift: Shift, lower: Floats) -> Modes:
+        """Return the merged modes, less the global mean, in the space where the covariance is the identity."""
+        rows, counts = gaussians.stats.rows, gaussians.stats.rows.counts.astype(np.float64)
+        trust = counts * shift.variance / (1.0 + counts * shift.variance)
+        away = rows.block_means(slice(None)) - gaussians.global_mean - gaussians.centred_means[rows.labels]
+        centres = means[rows.labels] + trust[:, None] * away
+        white = solve_triangular(lower, centres.T, lower=True).T
+        return merged_modes(white, counts, rows.labels, self.modes)
+
     def temperature_of(self, classifier: Classifier, stats: Statistics) -> float:
         inside = _inside(ClassGaussians(stats, self.covariance), max(classifier.info["shift"], 1.0))
-        return closed_temperature(classifier, stats, self.covariance, self.shrinkage, inside)
+        return closed_temperature(classifier, stats, self.covariance, self.shrinkage, inside, means=self.means)
 
 
 def _inside(gaussians: ClassGaussians, ratio: float) -> Scatter:
@@ -115,19 +130,7 @@ def _covariance(gaussians: ClassGaussians, scatter: Scatter, shrinkage: Shrinkag
     return covariance
 
 
-def _modes(stats: Statistics, gaussians: ClassGaussians, shift: Shift, lower: Floats, most: int) -> Modes:
-    """Return the merged modes, less the global mean, in the space where the covariance is the identity."""
-    rows, counts = stats.rows, stats.rows.counts.astype(np.float64)
-    means = gaussians.centred_means[rows.labels]
-    trust = counts * shift.variance / (1.0 + counts * shift.variance)
-    centres = rows.block_means(slice(None)) - gaussians.global_mean
-    centres = means + trust[:, None] * (centres - means)
-    white = solve_triangular(lower, centres.T, lower=True).T
-    return merged_modes(white, counts, rows.labels, most)
-
-
-def _lda(gaussians: ClassGaussians, covariance: Floats, head: Mixture) -> Classifier:
-    means = gaussians.centred_means
+def _lda(gaussians: ClassGaussians, means: Floats, covariance: Floats, head: Mixture) -> Classifier:
     weights = solve_positive(covariance, means.T)
     bias = gaussians.prior_scores(head.priors, head.shrinkage) - 0.5 * np.einsum("cd,dc->c", means, weights)
     return LinearClassifier(weights=weights, bias=bias, offset=gaussians.global_mean, present=gaussians.present)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedmoments.core.classifier import Classifier, QuadraticClassifier
 from fedmoments.core.gaussian import ClassGaussians, FisherSubspace, Pooling, Shrinkage, covariance_source
 from fedmoments.core.gaussian.class_gaussians import check_priors
+from fedmoments.core.gaussian.class_means import believed_means, check_means
 from fedmoments.core.gaussian.fisher import MOST_DIRECTIONS, parse_directions
 from fedmoments.core.gaussian.graded import graded_whiteners
 from fedmoments.core.gaussian.pooling import PooledClasses, fisher_class_covariances
@@ -54,6 +55,8 @@ class Qda(Head):
     priors
         ``data``: classes are as frequent as in the data; ``balanced``: all equally, as where a covariance may be too
         large by the differences of clients.
+    means
+        As in :class:`~fedmoments.core.heads.lda.Lda`.
 
     Examples
     --------
@@ -73,9 +76,11 @@ class Qda(Head):
     subspace: str = "full"
     directions: str | int = MOST_DIRECTIONS
     priors: str = "data"
+    means: str = "measured"
 
     def __post_init__(self) -> None:
         check_priors(self.priors)
+        check_means(self.means)
         Shrinkage.parse(self.shrinkage)
         Pooling.parse(self.pooling)
         covariance_source(self.covariance)
@@ -90,15 +95,16 @@ class Qda(Head):
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
         present, basis = gaussians.present, None
+        means = believed_means(gaussians, self.means, self.shrinkage)
         if self.subspace == "fisher":
             fisher = FisherSubspace.of(gaussians, shrinkage=self.shrinkage, directions=self.directions)
             inside = fisher_class_covariances(gaussians, fisher, self.pooling, self.shrinkage)
-            basis, means = fisher.basis, fisher.means
+            basis, means = fisher.basis, means @ fisher.basis
             covariances: Iterable[tuple[int, Floats]] = (
                 (label, inside[label]) for label in np.flatnonzero(present).tolist()
             )
         else:
-            means, covariances = gaussians.centred_means, self._pooled(gaussians)
+            covariances = self._pooled(gaussians)
         if basis is None and Pooling.parse(self.pooling).kind == "automatic":
             whiteners, log_precision = graded_whiteners(gaussians, self.shrinkage)
         else:

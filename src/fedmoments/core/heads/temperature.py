@@ -16,6 +16,9 @@ the same mean of margins to the average class, s_c(μ_c) − Σ_r π_r s_r(μ_c)
 - Where many classes are nearly as close as the rival, all of them take probability from c: ḡ/g is ½ with two classes of
   one size, and about 3 with the 77 of BANKING77.
 
+A mean of few samples lies too far out, and samples of its class do not lie around it. Where a head shrinks class means
+(:mod:`fedmoments.core.gaussian.class_means`), margins are those at the shrunk ones.
+
 Where the covariance is known by its diagonal, or by one number, features count as independent that are not. How they
 vary together is seen in the other class means: those of a third class are not samples of c, but differ from each other
 in the directions in which features differ at all. With b the deviation of m over the means of classes other than c and
@@ -50,6 +53,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.gaussian import ClassGaussians, Scatter, Shrinkage
+from fedmoments.core.gaussian.class_means import believed_means
 from fedmoments.core.gaussian.client_draws import ClientDraws
 
 if TYPE_CHECKING:
@@ -94,6 +98,8 @@ def closed_temperature(
     covariance: str | None,
     shrinkage: Shrinkage | str | float = "automatic",
     scatter: Scatter | None = None,
+    *,
+    means: str = "measured",
 ) -> float:
     """Return the temperature of a classifier that was fitted from statistics; 1 where they do not tell.
 
@@ -109,6 +115,8 @@ def closed_temperature(
         Of that covariance.
     scatter
         In place of that source's pooled scatter, where the classifier was made of another one.
+    means
+        Which class means samples are expected round: see ``core.gaussian.class_means``.
 
     Examples
     --------
@@ -123,7 +131,8 @@ def closed_temperature(
         return 1.0
     gaussians = ClassGaussians(stats, covariance or "exact")
     with np.errstate(all="ignore"):  # what overflows gives no temperature, which is checked below
-        margins = _Margins.of(classifier, gaussians)
+        centres = gaussians.means if means == "measured" else _believed(gaussians, means, shrinkage)
+        margins = _Margins.of(classifier, gaussians, centres)
         if covariance is None:
             temperature = _of_means(margins)
         elif covariance in DIAGONAL:
@@ -220,13 +229,13 @@ class _Margins:
     far: float
 
     @classmethod
-    def of(cls, classifier: Classifier, gaussians: ClassGaussians) -> Self:
-        """Score class means."""
+    def of(cls, classifier: Classifier, gaussians: ClassGaussians, centres: Floats) -> Self:
+        """Score class means (C, d)."""
         counts = gaussians.counts
         order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
         labels = order[counts[order] > 0]
         weights = counts[labels] / counts[labels].sum()
-        points, places = gaussians.means[labels], np.arange(len(labels))
+        points, places = centres[labels], np.arange(len(labels))
         scores = classifier.scores(points)
         looked_at = scores[:, labels]
         far = float(weights @ (looked_at[places, places] - looked_at @ weights))
@@ -267,6 +276,10 @@ class _Margins:
     def bare(self) -> float:
         """The temperature of classifiers whose covariance is unknown or of no use."""
         return self.gap / BARE_ODDS * float(np.exp(WRONG_MEANS * self.wrong))
+
+
+def _believed(gaussians: ClassGaussians, means: str, shrinkage: Shrinkage | str | float) -> Floats:
+    return gaussians.global_mean + believed_means(gaussians, means, shrinkage)
 
 
 def _of_gaussians(margins: _Margins, spread: float, *, naive: bool) -> float:

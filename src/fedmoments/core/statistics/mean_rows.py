@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,10 @@ class MeanRows:
         >>> MeanRows(np.array([1, 0]), np.array([1, 3]), np.array([[4.0], [0.0]])).order()
         array([1, 0])
         """
+        return self._order
+
+    @cached_property
+    def _order(self) -> Ints:
         marks = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in self.stored_sums]
         keys = list(zip(self.labels.tolist(), self.counts.tolist(), marks, strict=True))
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

@@ -26,6 +26,7 @@ In fewer than ten dimensions, where scales weigh as much as a row, the residual 
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -270,8 +271,7 @@ class SketchPlan:
         InputError
             When not even means in int8 fit the budget.
         """
-        best = self._choose(n_samples, present, dim)
-        return replace(best, rank=0) if n_samples - present < self.spare else best
+        return _chosen(self, n_samples, present, dim)
 
     def _choose(self, n_samples: int, present: int, dim: int) -> Choice:
         most = self.most_rank(n_samples, present, dim)
@@ -326,3 +326,10 @@ class SketchPlan:
         # policy contributes the same kind of statistics, of the same digest.
         size = f"budget {self.budget}" if self.budget is not None else f"rank {self.rank} in {self.code}"
         return f"{size}, rows a class" if self.by_class else size
+
+
+@lru_cache(maxsize=4096)
+def _chosen(plan: SketchPlan, n_samples: int, present: int, dim: int) -> Choice:
+    """Return a plan's choice, which a server asks for each client more than once."""
+    best = plan._choose(n_samples, present, dim)
+    return replace(best, rank=0) if n_samples - present < plan.spare else best

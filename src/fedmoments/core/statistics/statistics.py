@@ -245,7 +245,11 @@ class Statistics:
     @property
     def rows(self) -> MeanRows:
         """The class means that are kept apart."""
-        return MeanRows(self.row_labels, self.row_counts, self.raw("client_means"), self.fixed_point)
+        return self.shared(
+            "mean rows",
+            None,
+            lambda: MeanRows(self.row_labels, self.row_counts, self.raw("client_means"), self.fixed_point),
+        )
 
     @property
     def sketches(self) -> Sketches:
