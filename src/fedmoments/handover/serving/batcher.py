@@ -93,15 +93,10 @@ class Batcher:
     async def _collect(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None]:
         """Return a batch for one model, and the sample after it if it wants another model."""
         batch = [first]
-        end = asyncio.get_running_loop().time() + WAIT
-        while len(batch) < self._batch_size:
-            left = end - asyncio.get_running_loop().time()
-            try:
-                entry = await asyncio.wait_for(self._waiting.get(), max(left, 0)) if self._waiting.empty() else (
-                    self._waiting.get_nowait()
-                )  # fmt: skip
-            except TimeoutError:
-                break
+        if self.length + 1 < self._batch_size:
+            await asyncio.sleep(WAIT)  # once for all of them: a timer a sample would cost more than its scores
+        while len(batch) < self._batch_size and not self._waiting.empty():
+            entry = self._waiting.get_nowait()
             if entry.model is not first.model:
                 return batch, entry
             batch.append(entry)
