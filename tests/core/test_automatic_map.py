@@ -56,6 +56,17 @@ def test_columns_that_do_not_vary_and_cells_that_are_no_numbers_have_no_say() ->
 
 
 @pytest.mark.parametrize("n_clients", [1, 10, 50])
+def test_columns_that_spread_thirty_times_as_much_have_units_however_many_clients_hold_them(n_clients: int) -> None:
+    rng = np.random.default_rng(3)
+    y = np.arange(2000) % 8
+    X = rng.normal(size=(2000, 40)) + 0.5 * rng.normal(size=(8, 40))[y]
+    units = 1000.0 ** rng.uniform(-0.5, 0.5, 40)
+    assert automatic_map([(X[k::n_clients], y[k::n_clients]) for k in range(n_clients)]) is None
+    map_ = automatic_map([(units * X[k::n_clients], y[k::n_clients]) for k in range(n_clients)])
+    assert isinstance(map_, TableMap)
+
+
+@pytest.mark.parametrize("n_clients", [1, 10, 50])
 @pytest.mark.parametrize(("data", "least"), [(load_wine, 0.93), (load_breast_cancer, 0.93)])
 def test_auto_reads_tables_of_measurements(data: object, least: float, n_clients: int) -> None:
     assert callable(data)

@@ -39,6 +39,20 @@ def test_gaussian_classes_keep_their_lengths_in_any_number_of_directions(
     assert automatic_map(parts(inside @ rng.normal(size=(directions, DIM)), clients)) is None
 
 
+@pytest.mark.parametrize("clients", [1, 10, 60])
+def test_a_few_long_samples_call_for_unit_length_however_many_clients_hold_them(clients: int) -> None:
+    rng = np.random.default_rng(5)
+    long = np.where(rng.random((1200, 1)) < 0.02, 15.0, 1.0)
+    assert automatic_map(parts(GAUSSIAN * long, clients)) == Normalize()
+
+
+def test_a_client_whose_looked_at_samples_are_of_one_class_has_no_say() -> None:
+    y = np.append(np.zeros(1023, int), [1, 1])  # of 1,025 samples, every third by length is looked at
+    told = Lengths.of(np.random.default_rng(2).normal(size=(1025, 5)), y)
+    assert (told.chance, told.chance_dof) == (0.0, 0)
+    assert not lengths_vary([told])
+
+
 def test_lengths_that_tell_the_class_are_kept() -> None:
     """Classes around one mean that differ in their spread alone: with unit length, nothing tells them apart."""
     factors = np.exp(0.3 * RNG.normal(size=(1200, 1)))

@@ -10,10 +10,10 @@ so that log ‖x‖ has, to first order,
 
     v₀ = Σ_c π_c (tr Σ² + 2·μ_cᵀΣμ_c) / (2·(E_c‖x‖²)²).
 
-A client measures tr Σ² as the mean of (r_i·r_j)² over samples of two classes, r = x − μ_c, and for μ_cᵀΣμ_c takes how
-far samples spread along the means of *other* classes, times ‖μ_c‖²: along their own mean they spread by the factor s,
-too. All products are of independent samples, so that few of them are right on average, once divided by 1 − 1/n for each
-mean of n that was subtracted. A client with a single class cannot tell v₀.
+A client measures tr Σ²/(E‖x‖²)² as the mean of (r_i·r_j)² over samples of two classes, r = (x − μ_c)/√(E_c‖x‖²), and
+for μ_cᵀΣμ_c takes how far samples spread along the means of *other* classes, times ‖μ_c‖²: along their own mean they
+spread by the factor s, too. All products are of independent samples, so that few of them are right on average, once
+divided by 1 − 1/n for each mean of n that was subtracted. A client with a single class cannot tell v₀.
 
 Rows are scaled where log ‖x‖ varies twice as much inside classes as v₀, and by a tenth or more; where classes explain
 less than half of its variance, for else the length tells the class; and where v₀ is small enough for its formula: in
@@ -116,18 +116,23 @@ def _chance(X: Floats, places: Ints, logs: Floats) -> tuple[float, int]:
     np.add.at(means, places, X)
     means /= sizes[:, None]
     away = X - means[places]
+    # In units of its own class, so that one long sample does not make other classes seem wide.
+    own = np.maximum(np.bincount(places, np.square(X).sum(axis=1)) / sizes, TINY)
     # By content, so that the order of samples does not matter.
     some = np.argsort(logs, kind="stable")[:: -(-len(X) // MOST_SAMPLES)]
+    unit = away[some] / np.sqrt(own)[places[some], None]
     worth = (dof / sizes)[places[some]]
     other = places[some][:, None] != places[some]
-    square = float(np.square(away[some] @ away[some].T)[other].sum() / np.outer(worth, worth)[other].sum())
+    pairs = float(np.outer(worth, worth)[other].sum())
+    if not pairs > 0.0:  # those that are looked at are of one class
+        return 0.0, 0
+    square = float(np.square(unit @ unit.T)[other].sum()) / pairs
     lengths = np.square(means).sum(axis=1)
-    along = np.square(away[some] @ (means / np.sqrt(np.maximum(lengths, TINY))[:, None]).T)
+    along = np.square(unit @ (means / np.sqrt(np.maximum(lengths, TINY))[:, None]).T)
     rivals = places[some][:, None] != np.arange(len(sizes))
     spread = float(along[rivals].sum() / np.broadcast_to(worth[:, None], rivals.shape)[rivals].sum())
-    noise = float(np.vdot(away, away)) / dof.sum() / sizes
-    own = np.bincount(places, np.square(X).sum(axis=1)) / sizes
-    chance = (square + 2.0 * spread * np.maximum(lengths - noise, 0.0)) / (2.0 * own**2)
+    noise = np.bincount(places, np.square(away).sum(axis=1)) / np.maximum(dof, 1.0) / sizes
+    chance = 0.5 * square + spread * np.maximum(lengths - noise, 0.0) / own
     return float(dof @ chance / dof.sum()), int(dof.sum())
 
 
