@@ -17,6 +17,7 @@ pytest.importorskip("flwr")
 from tests.federation.living import CENTRES, DIM, Party, ask, enrol, held, new_ledger
 from tests.waiting import HANG
 
+from fedmoments.core.maps import RandomProjection
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.deploy.network import choose_port
@@ -134,6 +135,17 @@ def test_rare_values_and_copies_do_not_leave_a_lake(tmp_path: Path) -> None:
     assert all(abs(float(gram[4, 4])) < 1e-6 for _, gram in kept.class_grams)
     _, open_ = chosen_of(settings_of(folder, by_file=True, policy={"min_count": 1}), terms)
     assert sum(float(gram[4, 4]) for _, gram in open_.class_grams) > 40
+
+
+def test_rare_values_of_a_lake_are_hidden_before_a_map_too(tmp_path: Path) -> None:
+    folder, terms = write_lake(tmp_path / "data"), new_ledger(tmp_path / "ledger", CLASSES, ("gh-qda",))
+    rotation = RandomProjection(terms.dim, terms.dim, seed=1)
+    behind = replace(terms, fingerprint=replace(terms.fingerprint, feature_map=rotation))
+    ours, theirs = (chosen_of(settings_of(folder, by_file=by_file), behind)[1] for by_file in (True, False))
+    require_equal(ours, theirs)
+    back = np.linalg.inv(rotation.matrix)
+    grams = [back.T @ gram @ back for _, gram in ours.to_float().class_grams]
+    assert all(abs(float(gram[4, 4])) < 1e-3 for gram in grams)  # as rounded; in the open it is more than 40
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:

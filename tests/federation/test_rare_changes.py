@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.federation.living import DIM, Party, ask, enrol, held, new_ledger
 
+from fedmoments.core.maps import RandomProjection
 from fedmoments.core.statistics import SketchPlan, StatisticsSpec
 from fedmoments.errors import FileFormatError, PolicyError
 from fedmoments.federation.outbox import Outbox
@@ -111,6 +112,22 @@ def test_one_of_many_forgotten_samples_does_not_come_back(tmp_path: Path) -> Non
     assert offer.clients == ()
     assert "1 of the columns of cat" in offer.declined[0]["details"]
     clinic.gram(np.concatenate([kept, gone[:1]]))  # eleven that lack the feature may go
+
+
+def test_a_rotation_of_the_features_hides_no_change_of_few() -> None:
+    rotation, rules = RandomProjection(DIM, DIM, seed=1), PolicyRules(min_count=FEWEST)
+    terms = replace(TERMS, fingerprint=replace(TERMS.fingerprint, feature_map=rotation))
+    old, new = behind_a_relu(30, 6), behind_a_relu(20, 1, seed=1)
+    whole = np.concatenate([old, new])
+    y = np.zeros(len(whole), np.int64)
+    shown, before = (Shown(X, y[: len(X)], rotation, {"gram"}, FEWEST).compared for X in (whole, old))
+    keys = sample_keys(whole, y)
+    for former, X, now in (
+        ((sample_keys(old, y[:30]), SharedValues.of(before, y[:30])), whole, shown),
+        ((keys, SharedValues.of(shown, y)), old, before),
+    ):
+        with pytest.raises(PolicyError, match="few have a feature"):
+            require_common_change([former], Measured(sample_keys(X, y[: len(X)]), now), terms, "clinic", rules)
 
 
 def test_dense_features_change_as_before(tmp_path: Path) -> None:

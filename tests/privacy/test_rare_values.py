@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.core.linalg import unpack_symmetric
-from fedmoments.core.maps import Categories, Numbers, TableMap
+from fedmoments.core.maps import Categories, Numbers, RandomProjection, TableMap
 from fedmoments.federation.audit import Audit
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.rare_values import Shown, find_rare, repeated_classes
@@ -132,3 +132,19 @@ def test_copies_of_one_sample_are_one_sample(copies: int) -> None:
     y = np.repeat([0, 1], [copies, 8])
     assert repeated_classes(X, y, 5) == [0]
     assert repeated_classes(X, y, 1) == []
+
+
+def test_no_rotation_of_the_features_brings_a_sample_back() -> None:
+    """Behind a public projection no feature is 0, but whoever knows it turns the gram back."""
+    n, d = 200, 16
+    X, y = np.maximum(np.random.default_rng(0).normal(size=(n, d)), 0), np.arange(n) % 2
+    X[:, 0], X[4, 0] = 0.0, 2.0
+    projection = RandomProjection(d, d, seed=3)
+    back = np.linalg.inv(projection.matrix)
+
+    def row(fewest: int) -> Any:
+        shown = Shown(X, y, projection, {"gram"}, fewest)[:]
+        return (back.T @ (shown.T @ shown) @ back)[0]
+
+    np.testing.assert_allclose(row(1) / X[4, 0], X[4], atol=1e-6)
+    np.testing.assert_allclose(row(5), 0.0, atol=1e-6)

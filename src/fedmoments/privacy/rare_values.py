@@ -8,6 +8,9 @@ does the same; in sums alone it says that somebody has it, and a number that sta
 So a value counts as *rare* where fewer than ``fewest`` samples of a class differ from what all its others share, and is
 measured as that: a feature as 0, a category as another one or the most frequent one, a number as missing.
 
+Values are looked for before a feature map and behind it: behind a rotation of the features nothing is 0, and whoever
+knows the rotation turns a second moment back.
+
 **Law** from what samples of a class share, all differ, none, or at least ``fewest``; samples that share nothing are
 left as they are.
 """
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.linalg import blocks
-from fedmoments.core.maps import Categories, FeatureMap, Numbers, TableMap, table_of
+from fedmoments.core.maps import Categories, FeatureMap, Identity, Numbers, TableMap, table_of
 from fedmoments.core.maps.cells import MISSING
 from fedmoments.core.statistics.moments import cell_sums
 
@@ -32,6 +35,7 @@ __all__ = [
     "differing",
     "find_rare",
     "first_places",
+    "hides_before",
     "hides_features",
     "repeated_classes",
 ]
@@ -151,6 +155,11 @@ def hides_features(moments: Collection[str], fewest: int) -> bool:
     return fewest > 1 and bool(SECOND_MOMENTS & set(moments))
 
 
+def hides_before(feature_map: FeatureMap | None) -> bool:
+    """Say whether rare values are hidden before a map, too: behind it they may be in all columns."""
+    return not isinstance(feature_map, Identity | None) and table_of(feature_map) is None
+
+
 class Shown:
     """One client's features behind a feature map without rare values, in blocks, as they may be measured.
 
@@ -180,8 +189,11 @@ class Shown:
         if table is not None and fewest > 1:
             self._codes = common_cells(X, labels, table, fewest)
         self._groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        self._before: RareValues | None = None
         self._rare: RareValues | None = None
         if len(labels) and hides_features(moments, fewest):
+            if hides_before(feature_map):
+                self._before = find_rare(self._codes.__getitem__, self._groups, fewest)
             self._rare = find_rare(self._mapped, self._groups, fewest)
 
     def __getitem__(self, rows: slice | Ints) -> Floats:
@@ -193,9 +205,30 @@ class Shown:
         """Whether rare values are looked for in second moments: then those of a change count, too."""
         return self._rare is not None
 
+    @property
+    def compared(self) -> "_Compared":
+        """The same features with those before the map beside them: what tells whether few samples differ in a value."""
+        return _Compared(self)
+
+    def unmapped(self, rows: slice | Ints) -> Floats | None:
+        """Return features before the map without rare values; None where nothing is hidden there."""
+        return None if self._before is None else self._before.hide(self._codes[rows], self._groups[rows])
+
     def _mapped(self, rows: slice | Ints) -> Floats:
-        X = self._codes[rows]
+        hidden = self.unmapped(rows)
+        X = self._codes[rows] if hidden is None else hidden
         return self._map(X) if self._map else X
+
+
+class _Compared:
+    """Rows of features as they are measured, and before the map where that matters."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+
+    def __getitem__(self, rows: slice | Ints) -> Floats:
+        before, behind = self._shown.unmapped(rows), self._shown[rows]
+        return behind if before is None else np.concatenate([before, behind], axis=1)
 
 
 def common_cells(codes: Floats, labels: Ints, table: TableMap, fewest: int) -> Floats:

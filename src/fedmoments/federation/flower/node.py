@@ -355,7 +355,7 @@ class Node:
             require_wide_change(self.outbox.measured(terms.id, client), keys, terms, client, self.policy)
             formers = self.outbox.shared(terms.id, client)
             with measuring():
-                require_common_change(formers, Measured(keys, shown()), terms, client, self.policy)
+                require_common_change(formers, Measured(keys, shown().compared), terms, client, self.policy)
                 stats = measure_held(chosen.held, terms, self.policy, noise=noise, shown=shown())
             measured[:] = [stats]
             mode.check_kept(client, kept=bool(self.settings.folder))
@@ -371,6 +371,6 @@ class Node:
         described = None if mode.reads_contributions else describe
 
         def shared() -> bytes | None:
-            return SharedValues.of(shown(), chosen.held.y).to_bytes() if shown().is_kept_apart else None
+            return SharedValues.of(shown().compared, chosen.held.y).to_bytes() if shown().is_kept_apart else None
 
         return self.outbox.prepare(terms, client, source, make, described, samples=keys, shared=shared)

@@ -28,12 +28,14 @@ from fedmoments.federation.lake.work import (
 )
 from fedmoments.federation.outbox.differences import SAMPLE_KEY
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.rare_values import RareValues, Shown, common_values, first_places, hides_features
+from fedmoments.privacy.rare_values import RareValues, Shown, common_values, first_places, hides_before, hides_features
 from fedmoments.samples.lakes import joined
 
 __all__ = ["LakeRows", "surveyed_rows"]
 
 Ints = NDArray[np.int64]
+#: Passes that look for rare values, before a feature map and behind it.
+_STAGES = ("raw", "rare")
 
 
 class _ShownElsewhere(Shown):
@@ -53,6 +55,11 @@ class _ShownElsewhere(Shown):
     def is_kept_apart(self) -> bool:
         """Not known here, so that nothing is kept for a later version."""
         return False
+
+    @property
+    def compared(self) -> Any:
+        """What a new version would be compared by, if it were here."""
+        return self
 
 
 class LakeRows(Held):
@@ -124,44 +131,57 @@ class LakeRows(Held):
     def measured(self, terms: Terms, shown: Shown) -> Statistics:
         """Return the statistics of these rows, without values that few of a class have."""
         fewest = shown.fewest
-        what: dict[str, Any] = {"terms": terms.digest, "rows": self.digest(), "fewest": fewest}
+        what: dict[str, Any] = {"terms": terms.digest, "rows": self.digest(), "fewest": fewest, "stages": 2}
+        hides, first = hides_features(terms.spec.moments, fewest), hides_before(self._reader.feature_map)
         with self._passes.engine() as engine:
-            rare = self._rare(engine, what, terms, fewest) if hides_features(terms.spec.moments, fewest) else None
+            before = self._rare(engine, what, terms, fewest, raw=True) if hides and first else None
+            rare = self._rare(engine, what, terms, fewest, before=before) if hides else None
             plan = Measured(terms.spec, len(terms.classes), terms.dim, terms.seed, rare)
-            before = self._before(len(terms.classes))
-            jobs = [partial(measured, rest, plan, counts) for rest, counts in zip(self._files(), before, strict=True)]
+            files = zip(self._files(before), self._before(len(terms.classes)), strict=True)
+            jobs = [partial(measured, rest, plan, counts) for rest, counts in files]
             total = self._passes.over(engine, "sums", {**what, "precision": plan.precision}, jobs, joined)
         self._passes.done("sums")
-        self._passes.done("rare")
+        for stage in _STAGES:
+            self._passes.done(stage)
         if not total:
             return Accumulator(terms.spec, n_classes=len(terms.classes), dim=terms.dim, seed=terms.seed).statistics()
         return Accumulator.from_bytes(total).statistics()
 
-    def _rare(self, engine: Any, what: Mapping[str, Any], terms: Terms, fewest: int) -> RareValues:
-        """Return the values of classes that few of their rows have."""
+    def _rare(
+        self,
+        engine: Any,
+        what: Mapping[str, Any],
+        terms: Terms,
+        fewest: int,
+        *,
+        before: RareValues | None = None,
+        raw: bool = False,
+    ) -> RareValues:
+        """Return the values of classes that few of their rows have, before the feature map (raw) or behind it."""
         y, n_classes = self.y, len(terms.classes)
         first = first_places(y, fewest)
         first += [np.zeros(0, np.int64)] * (n_classes - len(first))
         wanted = np.zeros(len(y), np.bool_)
         wanted[np.concatenate(first)] = True
         few = self.take(wanted)
-        rows = np.concatenate([unpack_rows(fetched(rest)) for rest in few._files() if rest.asks] or [np.zeros((0, 0))])
+        parts = [unpack_rows(fetched(rest)) for rest in few._files(before, raw=raw) if rest.asks]
+        rows = np.concatenate(parts or [np.zeros((0, 0))])
         at = np.cumsum(wanted) - 1
-        common = np.full((n_classes, terms.dim), np.nan)
+        common = np.full((n_classes, self._reader.dim if raw else terms.dim), np.nan)
         for label, mine in enumerate(first):
             if len(mine):
                 common[label] = common_values(rows[at[mine]], fewest)
-        jobs = [partial(counted, rest, common) for rest in self._files()]
-        differ = unpack_counts(self._passes.over(engine, "rare", what, jobs, added))
+        jobs = [partial(counted, rest, common) for rest in self._files(before, raw=raw)]
+        differ = unpack_counts(self._passes.over(engine, _STAGES[not raw], what, jobs, added))
         return RareValues.of_counts(common, differ, np.bincount(y, minlength=n_classes), fewest)
 
-    def _files(self) -> list[Rest]:
-        """Return of every file, which of its rows are chosen."""
+    def _files(self, before: RareValues | None = None, *, raw: bool = False) -> list[Rest]:
+        """Return of every file, which of its rows are chosen, and what is hidden before the feature map."""
         made = []
         for path, part in zip(self._passes.files, self._parts(), strict=True):
             mask = None if self._chosen is None or self._chosen[part].all() else np.packbits(self._chosen[part])
             bits = None if mask is None else mask.tobytes()
-            made.append(Rest(str(path), self._reader, self._all[part].tobytes(), bits))
+            made.append(Rest(str(path), self._reader, self._all[part].tobytes(), bits, before, raw))
         return made
 
     def _before(self, n_classes: int) -> list[Ints]:

@@ -88,12 +88,18 @@ class Rest:
         What its survey found.
     chosen
         (n,) the rows that rules let out, packed into bits; None: all.
+    before
+        Values that are hidden before the feature map; None: nothing is.
+    raw
+        Whether rows are looked at before the feature map.
     """
 
     path: str
     reader: FileReader
     keys: bytes
     chosen: bytes | None = None
+    before: RareValues | None = None
+    raw: bool = False
 
     @property
     def asks(self) -> bool:
@@ -101,7 +107,7 @@ class Rest:
         return any(self.keys if self.chosen is None else self.chosen)
 
     def rows(self) -> Iterator[tuple[NDArray[Any], Ints]]:
-        """Yield (X behind the feature map, y) of the chosen rows; refuses a file that is not what was surveyed."""
+        """Yield (X, y) of the chosen rows, behind the feature map; refuses a file that is not what was surveyed."""
         width, start = SAMPLE_KEY.itemsize, 0
         total = len(self.keys) // width
         mask = None
@@ -114,7 +120,7 @@ class Rest:
             X, y = (rows.X, rows.y) if mask is None else (rows.X[mask[start:stop]], rows.y[mask[start:stop]])
             start = stop
             if len(y):
-                yield self.reader.mapped(X), y
+                yield X if self.raw else self.reader.mapped(X if self.before is None else self.before.hide(X, y)), y
         if start != total:
             raise self._changed()
 
@@ -123,7 +129,7 @@ class Rest:
 
 
 def fetched(rest: Rest) -> bytes:
-    """Return the chosen rows of a file behind the feature map."""
+    """Return the chosen rows of a file."""
     parts = list(rest.rows())
     held = np.concatenate([X for X, _ in parts]) if parts else np.zeros((0, 0))
     return pack_tensors(_ROWS, {"rows": np.asarray(held)}, {})
