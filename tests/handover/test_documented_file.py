@@ -1,5 +1,6 @@
 """The reader and the formulas of docs/export.md, in plain numpy, give the scores of every kind of classifier."""
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.handover.test_export_equality import DIM, KINDS, arrays
+
+import fedmoments as fm
+from fedmoments.core.maps import Chain, Clip, Directions, FeatureMap, Normalize, Offset, Power
+from fedmoments.errors import InputError
+from fedmoments.handover.export import EXPORTS, export
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -19,6 +25,28 @@ def documented_reader() -> Any:
     names: dict[str, Any] = {}
     exec(f"import json, struct\nfrom pathlib import Path\nimport numpy as np\n{code}", names)
     return names["read"]
+
+
+def documented_map(description: dict[str, Any] | None, x: Any) -> Any:
+    """Return rows behind a feature map by the document's table of maps."""
+    if description is None:
+        return x
+    kind, lengths = description["kind"], np.linalg.norm(x, axis=1, keepdims=True)
+    if kind == "chain":
+        for stage in description["maps"]:
+            x = documented_map(stage, x)
+        return x
+    if kind == "normalize":
+        return x / np.where(lengths > 0, lengths, 1.0)
+    if kind == "power":
+        return np.sign(x) * np.abs(x) ** description["exponent"]
+    if kind == "clip":
+        return x * np.minimum(1.0, description["norm"] / np.where(lengths > 0, lengths, 1.0))
+    if kind == "offset":
+        return x - np.array(description["vector"])
+    assert kind == "directions"
+    shape = description["input_dim"], description["n_components"]
+    return x @ np.frombuffer(base64.b64decode(description["columns"]), "<f4").reshape(shape).astype(float)
 
 
 def summed(scores: Any) -> Any:
@@ -70,3 +98,48 @@ def test_a_reader_in_plain_numpy_gives_our_scores(kind: str, tmp_path: Path) -> 
     shares = np.exp(scores / notes["temperature"])
     shares /= shares.sum(1, keepdims=True)
     np.testing.assert_allclose(shares, classifier.predict_proba(X)[:, present], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "feature_map",
+    [
+        Normalize(),
+        Power(0.5),
+        Power(0.3),
+        Clip(0.7),
+        Offset(np.arange(DIM) / 3.0),
+        Directions.of(np.random.default_rng(3).normal(size=(DIM, 3))),
+        Chain((Power(0.5), Normalize(), Offset(np.ones(DIM)), Directions.of(np.eye(DIM, 2)))),
+    ],
+    ids=lambda given: given.kind,
+)
+def test_maps_by_their_documented_formulas_give_our_probabilities(feature_map: FeatureMap, tmp_path: Path) -> None:
+    made = arrays(np.random.default_rng(1), feature_map.output_dim(DIM), "linear").mapped(feature_map)
+    made.save(tmp_path / "head.safetensors")
+    notes, read = documented_reader()(tmp_path / "head.safetensors")
+    text = DOCUMENT.read_text("utf-8")
+    assert f"| `{feature_map.kind}` |" in text
+    X = np.random.default_rng(2).normal(size=(50, DIM))
+    X[0] = 0.0
+    scores = documented_scores("linear", read, documented_map(notes["feature_map"], X))[:, read["present"]]
+    np.testing.assert_allclose(scores, made.scores(X)[:, read["present"]], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("head", ["ridge-regression", "multi-label"])
+def test_models_of_targets_are_read_by_their_documented_formulas_and_refused_by_exports(
+    head: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, DIM)) + 2.0
+    targets = X[:, :2] @ np.array([[1.0, -1.0], [0.5, 2.0]]) + 0.1 * rng.normal(size=(80, 2))
+    model = fm.fit(head, {"a": (X, targets > 0.0 if head == "multi-label" else targets)})
+    model.save(tmp_path / "model.safetensors")
+    notes, read = documented_reader()(tmp_path / "model.safetensors")
+    assert f"| `{notes['classifier']}` |" in DOCUMENT.read_text("utf-8")
+    values = (X - read["offset"]) @ read["weights"] + read["bias"]
+    found = values > read["thresholds"] if head == "multi-label" else values
+    np.testing.assert_allclose(found, model.predict(X), rtol=1e-9)
+    for name in EXPORTS:
+        with pytest.raises(InputError, match="has values, not probabilities of classes, and no format"):
+            export(model, name, tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors"]

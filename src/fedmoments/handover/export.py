@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedmoments.core.classifier import Classifier
+from fedmoments.core.classifier import Classifier, TargetModel
 from fedmoments.errors import InputError
 from fedmoments.handover.evidence import Evidence
 from fedmoments.handover.model import Model
@@ -124,6 +124,11 @@ def export(
     """
     chosen = EXPORTS.find(to)
     chosen.check(options)
+    if isinstance(classifier, TargetModel):
+        raise InputError(
+            f"a model of targets ({classifier.kind}) has values, not probabilities of classes, and no format that is "
+            "exported to: read its file, whose layout docs/export.md has, or predict with fedmoments"
+        )
     target = Path(place)
     if target.exists():
         raise InputError(f"{target} exists: exports do not overwrite; name another place, or remove it first")
