@@ -207,13 +207,15 @@ def test_a_page_abstains_and_shows_sets_as_predict_does(browser: Any, runtime: P
         cards = browser.find_elements("css selector", ".answer")[::-1]
         titles = [card.find_element("tag name", "h2").text for card in cards]
         sets = [json.loads(card.get_attribute("data-set")) for card in cards]
-        words = cards[1].text
+        words, of_unknown = cards[1].text, cards[-1].text
     ours = list(answers_of(tested, samples, abstain=0.01, coverage=0.9))
     assert titles == [answer.name for answer in ours]
     assert titles[-1] == "unknown" != titles[0]
     assert [sorted(own) for own in sets] == [sorted(answer.likely or ()) for answer in ours]
     assert {len(own) for own in sets[:3]} > {1}
     assert "With a probability of 90 %, one of: " in words
+    assert sets[-1] == []
+    assert "With a probability" not in of_unknown
 
 
 def test_a_page_of_a_head_that_cannot_abstain_is_refused(runtime: Path, tmp_path: Path) -> None:

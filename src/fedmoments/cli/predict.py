@@ -70,7 +70,7 @@ def predict(
         print_json({"model": whole.classifier.digest(), **_document(answers, problems, top)})
         return
     if table:
-        _write_rows(answers, top)
+        _write_rows(answers, top, abstains=answering.abstain is not None)
     else:
         _show_rows(answers, top, answering.coverage)
     for problem in problems:
@@ -135,8 +135,9 @@ def _show_rows(answers: "Sequence[tuple[str, Answer]]", top: int, coverage: str 
     rows = [[source, *_shown(answer, top)] for source, answer in answers]
     print_table(["sample", "class", "%", "set" if coverage else "then"], rows, right=["%"])
     if coverage:
-        sizes = [len(answer.likely or ()) for _, answer in answers]
-        print_line(f"sets hold the true class with {coverage}; {sum(sizes) / len(sizes):.2f} classes on average")
+        sizes = [len(answer.likely or ()) for _, answer in answers if not answer.novel]
+        mean = f"{sum(sizes) / len(sizes):.2f} classes on average" if sizes else "no sample has one"
+        print_line(f"sets hold the true class with {coverage}; {mean}")
 
 
 def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
@@ -148,11 +149,11 @@ def _shown(answer: "Answer", top: int) -> tuple[str, str, str]:
     return name, f"{100 * share:.1f}", ", ".join(f"{other} {100 * value:.1f}" for other, value in others)
 
 
-def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
+def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int, *, abstains: bool) -> None:
     """Print one row a sample: its name, then classes with their probabilities, likeliest first."""
     most = min(top, max((len(answer.ranked) for _, answer in answers), default=0))
     header = [column for place in range(1, most + 1) for column in (f"class_{place}", f"probability_{place}")]
-    further = _further_columns([answer for _, answer in answers])
+    further = _further_columns([answer for _, answer in answers], abstains=abstains)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["sample", *header, *further])
     for source, answer in answers:
@@ -160,10 +161,10 @@ def _write_rows(answers: "Sequence[tuple[str, Answer]]", top: int) -> None:
         writer.writerow([csv_text(source), *cells, *(text(answer) for text in further.values())])
 
 
-def _further_columns(answers: "Sequence[Answer]") -> "dict[str, Callable[[Answer], str]]":
+def _further_columns(answers: "Sequence[Answer]", *, abstains: bool) -> "dict[str, Callable[[Answer], str]]":
     """Return the columns behind classes and probabilities, by name, for answers that have them."""
     columns: dict[str, Callable[[Answer], str]] = {}
-    if any(answer.novel for answer in answers):
+    if abstains:
         columns["unknown"] = lambda answer: str(answer.novel).lower()
     if any(answer.likely is not None for answer in answers):
         columns["set"] = lambda answer: csv_text(" | ".join(answer.likely or ()))

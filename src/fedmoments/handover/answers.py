@@ -61,7 +61,8 @@ class Answer:
 
     ranked: tuple[tuple[str, float], ...]
     novel: bool = False
-    #: Classes that hold the true one with the coverage that was requested.
+    #: Classes that hold the true one with the coverage that was requested; none of an unknown sample, of which coverage
+    #: says nothing.
     likely: tuple[str, ...] | None = None
 
     @property
@@ -72,7 +73,7 @@ class Answer:
     def to_dict(self, top: int) -> dict[str, Any]:
         """Return the class, its probability and the likeliest classes, ready for JSON."""
         likeliest = [{"class": other, "probability": value} for other, value in self.ranked[:top]]
-        sets = {} if self.likely is None else {"set": list(self.likely)}
+        sets = {} if self.likely is None else {"set": None if self.novel else list(self.likely)}
         return {"class": self.name, "probability": None if self.novel else self.ranked[0][1], "top": likeliest, **sets}
 
 
@@ -104,7 +105,7 @@ def answers_of(
         novel = np.zeros(len(shares), np.bool_) if abstain is None else classifier.unknown(features[block], abstain)
         held = None if coverage is None else classifier.prediction_sets(features[block], coverage)
         for row, (share, best) in enumerate(zip(shares, order, strict=True)):
-            likely = None if held is None else tuple(names[label] for label in best if held[row, label])
+            likely = None if held is None else tuple(names[at] for at in best if held[row, at] and not novel[row])
             yield Answer(tuple((names[label], float(share[label])) for label in best), bool(novel[row]), likely)
 
 

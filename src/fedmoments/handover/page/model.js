@@ -28,7 +28,7 @@ export class Model {
   }
 
   // Of an image file, a sentence or a list of numbers: classes with their probabilities, likeliest first; whether it is
-  // unknown; the classes that hold the true one with the coverage that was asked for, or null.
+  // unknown; the classes that hold the true one with the coverage that was asked for, none of what is unknown, or null.
   async classify(sample) {
     const inputs = { image: pixels, text: tokens, features };
     const outputs = await this.session.run(await inputs[this.notes.takes](this, sample));
@@ -36,7 +36,8 @@ export class Model {
     ranked.sort(([, one], [, other]) => other - one);
     const { abstainBelow } = this.notes;
     const unknown = abstainBelow !== null && outputs.familiarity.data[0] < abstainBelow;
-    return { ranked, unknown, likely: this.notes.sets && likely(ranked, outputs.scores.data, this.notes) };
+    const held = unknown ? [] : this.notes.sets && likely(ranked, outputs.scores.data, this.notes);
+    return { ranked, unknown, likely: held };
   }
 }
 

@@ -46,7 +46,7 @@ async function answer(model, label, sample, input = sample) {
     const title = unknown ? element("h2", "bad", "unknown") : element("h2", "", ranked[0][0]);
     const notes = [`${label}, ${seconds} ms`];
     if (unknown) notes.unshift("Unlike what this model was fitted from. If it is one of its classes after all:");
-    if (likely) notes.unshift(`With a probability of ${100 * model.notes.sets.coverage} %, one of: ${likely.join(", ")}`);
+    if (likely?.length) notes.unshift(`With a probability of ${100 * model.notes.sets.coverage} %, one of: ${likely.join(", ")}`);
     const said = notes.map((text) => element("p", "quiet", text));
     body.replaceChildren(title, ...said.slice(0, -1), bars(ranked), said.at(-1));
     card.dataset.set = JSON.stringify(likely);
