@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from fedmoments.core.gaussian.class_gaussians import ClassGaussians
 from fedmoments.core.gaussian.fisher import FisherSubspace
 from fedmoments.core.gaussian.projected import projected_class_covariances
-from fedmoments.core.gaussian.shrinkage import Shrinkage
-from fedmoments.errors import InputError
+from fedmoments.core.gaussian.shrinkage import Amount, Shrinkage
 
 __all__ = ["PooledClasses", "Pooling", "fisher_class_covariances", "pooled_amounts"]
 
@@ -43,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pooling:
+class Pooling(Amount):
     """A way to shrink class covariances towards the pooled one, and its amount.
 
     Examples
@@ -58,38 +57,15 @@ class Pooling:
     Pooling(kind='borrow', amount=1.0)
     """
 
-    kind: str = "automatic"
-    amount: float = 0.0
-
-    KINDS: ClassVar[tuple[str, ...]] = ("automatic", "none", "blend", "friedman", "borrow")
-
-    def __post_init__(self) -> None:
-        limit = {"automatic": 0.0, "none": 0.0, "borrow": math.inf}.get(self.kind, 1.0)
-        if self.kind not in self.KINDS or not 0.0 <= self.amount <= limit or math.isinf(self.amount):
-            raise self._refusal(f"{self.kind}:{self.amount:g}")
-
-    @staticmethod
-    def _refusal(arrived: str) -> InputError:
-        return InputError(
-            "pooling is one of automatic, none, blend:w, friedman:λ (0 ≤ w, λ ≤ 1), borrow:κ (κ ≥ 0) or a number, "
-            f"which means borrow; '{arrived}' arrived"
-        )
-
-    @classmethod
-    def parse(cls, value: "Pooling | str | float") -> "Pooling":
-        """Return the pooling that a word like ``friedman:0.5``, or a number (borrow), stands for."""
-        if isinstance(value, Pooling):
-            return value
-        text = str(value)
-        kind, _, amount = text.partition(":")
-        if kind in ("automatic", "auto", "none") and not amount:
-            return cls("none" if kind == "none" else "automatic")
-        try:
-            return cls(kind if amount else "borrow", float(amount or kind))
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise cls._refusal(text) from None
+    MOST: ClassVar[dict[str, float]] = {
+        "automatic": 0.0,
+        "none": 0.0,
+        "blend": 1.0,
+        "friedman": 1.0,
+        "borrow": math.inf,
+    }
+    NUMBER = "borrow"
+    ALLOWED = "pooling is one of automatic, none, blend:w, friedman:λ (0 ≤ w, λ ≤ 1), borrow:κ (κ ≥ 0)"
 
     def shares(self, dof: Floats, *, dim: int) -> Floats:
         """Return the share w_c (C,) of the pooled covariance in every class.
@@ -115,9 +91,6 @@ class Pooling:
         else:
             shares[own] = self.amount
         return shares
-
-    def __str__(self) -> str:
-        return self.kind if self.kind in ("automatic", "none") else f"{self.kind}:{self.amount:g}"
 
 
 @dataclass(frozen=True, eq=False)

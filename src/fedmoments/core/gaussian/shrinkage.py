@@ -17,15 +17,55 @@ none           1           0                       FedCGS
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from fedmoments.errors import InputError, NotEnoughDataError
 
-__all__ = ["Shrinkage"]
+__all__ = ["Amount", "Shrinkage"]
 
 
 @dataclass(frozen=True)
-class Shrinkage:
+class Amount:
+    """A kind of rule and its amount, as a person types them: ``automatic``, ``none``, ``KIND:AMOUNT`` or a number."""
+
+    kind: str = "automatic"
+    amount: float = 0.0
+
+    #: The largest amount of every kind, the kind that a number alone means, and what is allowed, in words.
+    MOST: ClassVar[dict[str, float]]
+    NUMBER: ClassVar[str]
+    ALLOWED: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.amount <= self.MOST.get(self.kind, -1.0) or math.isinf(self.amount):
+            raise self._refusal(f"{self.kind}:{self.amount:g}")
+
+    @classmethod
+    def _refusal(cls, arrived: str) -> InputError:
+        return InputError(f"{cls.ALLOWED} or a number, which means {cls.NUMBER}; '{arrived}' arrived")
+
+    @classmethod
+    def parse(cls, value: "Self | str | float") -> Self:
+        """Return the rule that a word like ``blend:0.5``, or a number, stands for."""
+        if isinstance(value, cls):
+            return value
+        text = str(value)
+        kind, _, amount = text.partition(":")
+        if kind in ("automatic", "auto", "none") and not amount:
+            return cls("none" if kind == "none" else "automatic")
+        try:
+            return cls(kind if amount else cls.NUMBER, float(amount or kind))
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise cls._refusal(text) from None
+
+    def __str__(self) -> str:
+        return self.kind if self.kind in ("automatic", "none") else f"{self.kind}:{self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Shrinkage(Amount):
     """A kind of shrinkage and its amount.
 
     Examples
@@ -38,38 +78,15 @@ class Shrinkage:
     'automatic'
     """
 
-    kind: str = "automatic"
-    amount: float = 0.0
-
-    KINDS: ClassVar[tuple[str, ...]] = ("automatic", "absolute", "relative", "blend", "none")
-
-    def __post_init__(self) -> None:
-        limit = {"automatic": 0.0, "none": 0.0, "blend": 1.0}.get(self.kind, math.inf)
-        if self.kind not in self.KINDS or not 0.0 <= self.amount <= limit or math.isinf(self.amount):
-            raise self._refusal(f"{self.kind}:{self.amount:g}")
-
-    @staticmethod
-    def _refusal(arrived: str) -> InputError:
-        return InputError(
-            "shrinkage is one of automatic, none, absolute:γ, relative:ρ (γ, ρ ≥ 0), blend:α (0 ≤ α ≤ 1) "
-            f"or a number, which means absolute; '{arrived}' arrived"
-        )
-
-    @classmethod
-    def parse(cls, value: "Shrinkage | str | float") -> "Shrinkage":
-        """Return the shrinkage that a word like ``relative:0.5``, or a number (absolute), stands for."""
-        if isinstance(value, Shrinkage):
-            return value
-        text = str(value)
-        kind, _, amount = text.partition(":")
-        if kind in ("automatic", "auto", "none") and not amount:
-            return cls("none" if kind == "none" else "automatic")
-        try:
-            return cls(kind if amount else "absolute", float(amount or kind))
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise cls._refusal(text) from None
+    MOST: ClassVar[dict[str, float]] = {
+        "automatic": 0.0,
+        "absolute": math.inf,
+        "relative": math.inf,
+        "blend": 1.0,
+        "none": 0.0,
+    }
+    NUMBER = "absolute"
+    ALLOWED = "shrinkage is one of automatic, none, absolute:γ, relative:ρ (γ, ρ ≥ 0), blend:α (0 ≤ α ≤ 1)"
 
     def amounts(self, *, trace: float, dim: int, dof: float) -> tuple[float, float]:
         """Return (keep, add) for a covariance.
@@ -94,6 +111,3 @@ class Shrinkage:
         if self.kind == "automatic":
             return 1.0, 0.5 * trace / dof
         return (1.0 - self.amount if self.kind == "blend" else 1.0), self.amount * trace / dim
-
-    def __str__(self) -> str:
-        return self.kind if self.kind in ("automatic", "none") else f"{self.kind}:{self.amount:g}"
