@@ -50,49 +50,52 @@ OF_SERVER = ("heads", "hyper", "rounds", "per_round", "fit_each_round", "evaluat
 OF_MAPS = ("normalize", "fourier", "bandwidth")
 
 
+#: What is studied, and how its server and its parties work: options that a federation on one machine takes of them.
+Study = Annotated[
+    Given[StudySettings],
+    Taken(
+        without=OF_SIMULATIONS,
+        help={
+            "clients": "Number of clients.",
+            "splits": "One split; see 'fedmoments split --help'.",
+            "means_per_client": "Means that a client sends per class.",
+            "seed": "Seed of every random choice.",
+        },
+        file=True,
+    ),
+]
+Maps = Annotated[
+    Given[TermsSettings],
+    Taken(
+        only=OF_MAPS,
+        help={
+            "fourier": "Then map to D random Fourier features, for the head fed3r-rf.",
+            "bandwidth": "Kernel width of --fourier, in feature units.",
+        },
+        file=True,
+    ),
+]
+Policy = Annotated[
+    Given[PolicyRules],
+    Taken(
+        only=("min_count", "sketch_spare"),
+        help={
+            "min_count": "Clients withhold classes with fewer samples; 1 sends every class. Noise that hides one sample "
+            "requires 1 and defaults to it.",
+            "sketch_spare": "Clients with fewer samples beyond one per class send no sketch rows.",
+        },
+        file=True,
+    ),
+]
+
+
 @command("federate", EXAMPLE)
 def federate(
-    study: Annotated[
-        Given[StudySettings],
-        Taken(
-            without=OF_SIMULATIONS,
-            help={
-                "clients": "Number of clients.",
-                "splits": "One split; see 'fedmoments split --help'.",
-                "means_per_client": "Means that a client sends per class.",
-                "seed": "Seed of every random choice.",
-            },
-            file=True,
-        ),
-    ],
-    server: Annotated[
-        Given[ServerSettings],
-        Taken(only=OF_SERVER, file=True),
-    ],
+    study: Study,
+    server: Annotated[Given[ServerSettings], Taken(only=OF_SERVER, file=True)],
     privacy: Annotated[Given[Agreed], Taken(without=("helper",), file=True)],
-    maps: Annotated[
-        Given[TermsSettings],
-        Taken(
-            only=OF_MAPS,
-            help={
-                "fourier": "Then map to D random Fourier features, for the head fed3r-rf.",
-                "bandwidth": "Kernel width of --fourier, in feature units.",
-            },
-            file=True,
-        ),
-    ],
-    policy: Annotated[
-        Given[PolicyRules],
-        Taken(
-            only=("min_count", "sketch_spare"),
-            help={
-                "min_count": "Clients withhold classes with fewer samples; 1 sends every class. Noise that hides "
-                "one sample requires 1 and defaults to it.",
-                "sketch_spare": "Clients with fewer samples beyond one per class send no sketch rows.",
-            },
-            file=True,
-        ),
-    ],
+    maps: Maps,
+    policy: Policy,
     *,
     local: Annotated[
         int, typed(metavar="N", least=1, help="Node processes; each simulates some of the clients.", common=1)
