@@ -62,7 +62,7 @@ def code_of(*kinds: Callable[..., Any]) -> str:
 @cache
 def _others(kind: Callable[..., Any]) -> tuple[str, ...]:
     """Return the digests of the sources that are not ours, each once; a class is read when it is first asked for."""
-    modules = dict.fromkeys(str(each.__module__) for each in getattr(kind, "__mro__", (kind,)))
+    modules = dict.fromkeys(str(base.__module__) for base in getattr(kind, "__mro__", (kind,)))
     return tuple(_digest(name) for name in modules if _is_foreign(name))
 
 

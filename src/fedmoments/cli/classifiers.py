@@ -276,13 +276,13 @@ def _evaluate_targets(file: Path, model: Any, source: SampleSource, *, json: boo
     X, targets = read_targets(source.data, model, tuple(model.info.get("columns") or ()))
     figures = figures_of(model, X, targets)
     if json:
-        found = [asdict(each) for each in figures]
+        found = [asdict(figure) for figure in figures]
         print_json({"classifier": str(file), "data": source.data, "samples": len(X), "targets": found})
         return
     print_line(f"{len(X):,} samples, {plural(len(figures), 'target')}: score {model.score(X, targets):.3f}")
     columns = {"target": "name", "R²": "r_squared", "error": "error", "F1": "f1", "wrong": "wrong"}
     shown = [name for name, key in columns.items() if key == "r_squared" or getattr(figures[0], key) is not None]
-    rows = [[_cell(getattr(each, columns[name])) for name in shown] for each in figures]
+    rows = [[_cell(getattr(figure, columns[name])) for name in shown] for figure in figures]
     print_table(shown, rows, right=shown[1:])
 
 

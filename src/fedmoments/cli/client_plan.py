@@ -62,7 +62,7 @@ def _signed(settings: ClientSettings, terms: Any, policy: Any) -> tuple[list[Any
         for item in unpack_bundle(offer.bundle, max_bytes=2**62, max_items=2**20)
     ]
     chooser = Chooser(holdings_of(own, clear), policy, clear)  # read and encoded above
-    return sent, {each.client: chooser.choose(each.client).notes for each in sent}
+    return sent, {contribution.client: chooser.choose(contribution.client).notes for contribution in sent}
 
 
 def _held(contribution: Any, terms: Any) -> dict[str, int]:

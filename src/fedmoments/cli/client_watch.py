@@ -351,9 +351,11 @@ def _event_text(line: dict[str, Any]) -> str:
     if event == "acknowledged":
         return f"{who}: the server acknowledged version {line['version']} as entry {line['seq']} of its log"
     if event == "evaluated":
-        told = "sent rounded counts" if any(line.get("told", [1])) else "sent no result: too few samples of any class"
+        outcome = (
+            "sent rounded counts" if any(line.get("told", [1])) else "sent no result: too few samples of any class"
+        )
         tested = f"tested {plural(line.get('heads', 1), 'head')} on {plural(line['samples'], 'sample')}"
-        return f"{who}: {tested}, {told}{_unreadable(line)}"
+        return f"{who}: {tested}, {outcome}{_unreadable(line)}"
     if event in ("tuned", "scored"):
         return f"{who}: {_tuned(line)}"
     if event == "audited":

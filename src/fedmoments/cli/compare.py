@@ -45,19 +45,19 @@ def compare(
     if "data" in source.values:
         own = source.build()
         with progress_bar("encoding") as move:
-            models, found = compare_on(
+            models, comparison = compare_on(
                 files, own, loading(running), lambda done, total: move(done, total, ""), **encoding(running)
             )
-        document = {**changes(*models), "data": own.data, **found.to_dict()}
+        document = {**changes(*models), "data": own.data, **comparison.to_dict()}
     else:
         models, sums = sums_compared(files)
-        document, found = {**changes(*models), "reports": sums}, None
+        document, comparison = {**changes(*models), "reports": sums}, None
     if json:
         print_json(document)
         return
     _show_changes(document)
-    if found is not None:
-        _show(found)
+    if comparison is not None:
+        _show(comparison)
     else:
         _show_sums(document["reports"])
 
@@ -84,17 +84,17 @@ def _text(value: Any) -> str:
     return str(value)[:16] if isinstance(value, str) and len(value) == 64 else str(value)
 
 
-def _show(found: "Comparison") -> None:
+def _show(comparison: "Comparison") -> None:
     """Print accuracies by class, disagreements and the test."""
-    one, other = (100 * count / found.samples for count in found.right)
+    one, other = (100 * count / comparison.samples for count in comparison.right)
     print_line()
-    print_line(f"{found.samples:,} samples: {one:.2f} % and {other:.2f} % right ({other - one:+.2f} points)")
-    test = found.test
+    print_line(f"{comparison.samples:,} samples: {one:.2f} % and {other:.2f} % right ({other - one:+.2f} points)")
+    test = comparison.test
     print_line(
         f"{test.only_first:,} right by the first alone, {test.only_second:,} by the second alone; so uneven by chance "
         f"with probability {test.probability:.3g} (exact McNemar test)"
     )
-    moved = sorted(found.by_class, key=lambda row: -abs(row[3] - row[2]))
+    moved = sorted(comparison.by_class, key=lambda row: -abs(row[3] - row[2]))
     rows = [
         [
             name,
@@ -108,33 +108,33 @@ def _show(found: "Comparison") -> None:
     print_line()
     columns = ["class", "samples", "first %", "second %", "change"]
     print_table(columns, rows, right=columns[1:])
-    if found.disagreements:
+    if comparison.disagreements:
         print_line()
-        rows = [[one, other, f"{count:,}"] for one, other, count in found.disagreements[:LISTED]]
+        rows = [[one, other, f"{count:,}"] for one, other, count in comparison.disagreements[:LISTED]]
         print_table(["first says", "second says", "samples"], rows, right=["samples"])
 
 
 def _show_sums(sums: list[Any]) -> None:
     """Print what the reports of both runs say."""
     print_line()
-    for name, found in zip(("first", "second"), sums, strict=True):
-        if found is None:
+    for name, summary in zip(("first", "second"), sums, strict=True):
+        if summary is None:
             print_line(f"{name}: no report beside it says how it was tested; give data to compare on")
         else:
-            share = 100 * found["right"] / max(found["samples"], 1)
-            print_line(f"{name}: {share:.2f} % right on {found['samples']:,} samples of those who tested it")
+            share = 100 * summary["right"] / max(summary["samples"], 1)
+            print_line(f"{name}: {share:.2f} % right on {summary['samples']:,} samples of those who tested it")
     if all(sums):
         _show_classes(sums)
 
 
 def _show_classes(sums: list[Any]) -> None:
     """Print what share of each class both classifiers found."""
-    by_class = [{row["class"]: row for row in found["by_class"]} for found in sums]
+    by_class = [{row["class"]: row for row in summary["by_class"]} for summary in sums]
     names = list(dict.fromkeys([*by_class[0], *by_class[1]]))[:LISTED]
-    rows = [[name, *(cell for each in by_class for cell in _share(each.get(name)))] for name in names]
+    rows = [[name, *(cell for rows_of_one in by_class for cell in _share(rows_of_one.get(name)))] for name in names]
     columns = ["class", "samples", "first %", "samples", "second %"]
     print_table(columns, rows, right=columns[1:])
-    if any(sum(row["samples"] for row in found["by_class"]) < found["samples"] for found in sums):
+    if any(sum(row["samples"] for row in summary["by_class"]) < summary["samples"] for summary in sums):
         print_line("by class, few wrong answers are withheld, and shares are too high")
     print_line("where they disagree is not in sums: give data to see it")
 

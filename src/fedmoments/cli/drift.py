@@ -34,15 +34,15 @@ def drift(
     when = moment_of(since)
     with open_ledger(ledger) as store:
         try:
-            found = drift_since(store, when)
+            drifts = drift_since(store, when)
         except NotEnoughDataError as error:
             print_json({"since": when.isoformat(), "classes": []}) if json else print_line(str(error))
             return
     if json:
-        print_json({"since": when.isoformat(), "classes": [asdict(each) for each in found]})
+        print_json({"since": when.isoformat(), "classes": [asdict(drifted) for drifted in drifts]})
         return
     columns = ["class", "before", "since", "distance", "ratio"]
-    rows = [[d.name, f"{d.before:,}", f"{d.since:,}", f"{d.distance:.3f}", f"{d.ratio:.1f}"] for d in found]
+    rows = [[d.name, f"{d.before:,}", f"{d.since:,}", f"{d.distance:.3f}", f"{d.ratio:.1f}"] for d in drifts]
     print_table(columns, rows, right=columns[1:])
     print_line(f"since {when.isoformat(timespec='seconds')}; distances in units of the spread within classes")
 

@@ -43,10 +43,17 @@ def encode(
     problems = dict.fromkeys(problem for part in parts.values() for problem in part.problems)
     sizes = {name: len(part) for name, part in parts.items()}
     if json:
-        found = [str(problem) for problem in problems]
+        unread = [str(problem) for problem in problems]
         size = place.stat().st_size
         print_json(
-            {"out": str(place), "bytes": size, "encoder": note, "dim": encoder.dim, "samples": sizes, "problems": found}
+            {
+                "out": str(place),
+                "bytes": size,
+                "encoder": note,
+                "dim": encoder.dim,
+                "samples": sizes,
+                "problems": unread,
+            }
         )
         return
     counts = " and ".join(f"{size:,} to {'train on' if name == 'train' else name}" for name, size in sizes.items())

@@ -80,8 +80,8 @@ Policy = Annotated[
     Taken(
         only=("min_count", "sketch_spare"),
         help={
-            "min_count": "Clients withhold classes with fewer samples; 1 sends every class. Noise that hides one sample "
-            "requires 1 and defaults to it.",
+            "min_count": "Clients withhold classes with fewer samples; 1 sends every class. Noise that hides one "
+            "sample requires 1 and defaults to it.",
             "sketch_spare": "Clients with fewer samples beyond one per class send no sketch rows.",
         },
         file=True,

@@ -111,9 +111,9 @@ def why(log: str, status: str, details: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     raised = [match[2] for line in lines if (match := _RAISED.match(line))]
     reason = raised[-1] if raised else " | ".join(lines[-5:])
-    told = details.removeprefix("ServerApp failed with exception: ")
+    cause = details.removeprefix("ServerApp failed with exception: ")
     begin = "the run failed" if status == "finished:failed" else f"the run ended as {status}"
-    return ": ".join(filter(None, [begin, told, "" if reason in told else reason])).rstrip(". ")
+    return ": ".join(filter(None, [begin, cause, "" if reason in cause else reason])).rstrip(". ")
 
 
 def plain(reason: str) -> str:
@@ -198,7 +198,7 @@ def read_results(out: Path) -> "Report":
 def _troubles_of(report: "Report") -> list[dict[str, str]]:
     """Return who declined, was refused or failed in the rounds of a run, and why."""
     rounds = report.federation.rounds if report.federation else ()
-    troubles = [each for told in rounds for each in (*told.declined, *told.refused, *told.failures)]
+    troubles = [each for entry in rounds for each in (*entry.declined, *entry.refused, *entry.failures)]
     return [{"who": trouble.who, "why": plain(trouble.because)} for trouble in troubles]
 
 

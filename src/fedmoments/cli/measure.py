@@ -63,8 +63,8 @@ def measure(
     save_statistics(place, stats, notes)
     if json:
         problems = [str(problem) for problem in measured.problems]
-        found = {"client": measured.client, **_document(stats, notes), "problems": problems}
-        print_json({"out": str(place), "bytes": place.stat().st_size, **found})
+        document = {"client": measured.client, **_document(stats, notes), "problems": problems}
+        print_json({"out": str(place), "bytes": place.stat().st_size, **document})
         return
     what = f"{len(stats.classes)} of {stats.n_classes} classes, d = {stats.dim}"
     if measured.targets:

@@ -91,10 +91,10 @@ def _require_same_behaviour(ours: Contribution, theirs: Contribution) -> None:
     """Refuse features of another network that has the same weights."""
     from fedmoments.samples.encoders.probe import Behaviour, describe_difference
 
-    told = [part.encoder.get("behaviour") for part in (ours, theirs) if isinstance(part.encoder, dict)]
-    if None in told or len(told) < 2:
+    behaviours = [part.encoder.get("behaviour") for part in (ours, theirs) if isinstance(part.encoder, dict)]
+    if None in behaviours or len(behaviours) < 2:
         return
-    first, second = map(Behaviour.from_text, told)
+    first, second = map(Behaviour.from_text, behaviours)
     if not first.agrees(second):
         raise MergeError(
             f"{theirs.path} cannot be merged with {ours.path}: the encoders have the same weights, but "

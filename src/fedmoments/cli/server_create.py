@@ -169,10 +169,10 @@ def _table_of(settings: TermsSettings, data: Any) -> Any:
         return data.table
     if is_draft(settings.table):
         raise InputError("a draft is seen in data like the clients': give --data, or a file of 'fedmoments table'")
-    found = table_of(read_map(Path(settings.table).expanduser()))
-    if found is None:
+    table = table_of(read_map(Path(settings.table).expanduser()))
+    if table is None:
         raise InputError(f"{settings.table} holds no table: 'fedmoments table' writes one")
-    return found
+    return table
 
 
 def _features_of(settings: TermsSettings) -> tuple[tuple[str, ...], str, int | None, tuple[Any, ...], Any]:

@@ -44,8 +44,8 @@ def witness(
     own.add_lines(map(line_of, amended))
     findings = compare(notes)
     if json:
-        told = {"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]}
-        print_json({**told, "amendments": [[one.digest, two.digest] for one, two in apart(amended)]})
+        document = {"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]}
+        print_json({**document, "amendments": [[one.digest, two.digest] for one, two in apart(amended)]})
     show = (lambda _: None) if json else print_line
     for finding in findings:
         if trusted.get(finding.federation) == finding.key:
@@ -70,7 +70,7 @@ def _trusted(own: list[Noted], notes: list[Noted]) -> dict[str, str]:
     keys: dict[str, set[str]] = {}
     for noted in notes:
         keys.setdefault(noted.head.federation, set()).add(noted.head.key)
-    only = {federation: next(iter(found)) for federation, found in keys.items() if len(found) == 1}
+    only = {federation: next(iter(signers)) for federation, signers in keys.items() if len(signers) == 1}
     return only | {noted.head.federation: noted.head.key for noted in reversed(own)}
 
 

@@ -343,7 +343,7 @@ def _whole_map(
                 "some clients gave features and some statistics, but this head chooses its feature map from all "
                 "clients' features first: give features only, or choose the map's parameters yourself"
             )
-        maps = compose(*(each for each in (given, behind) if each))
+        maps = compose(*(part for part in (given, behind) if part))
         return _measured(data, needs, n_classes, feature_map=maps, fixed_point=form).statistics()
 
     first = np.asarray(next(iter(data.values()))[0])

@@ -47,5 +47,5 @@ def _standardised(parts: Sequence[NDArray[Any]]) -> TableMap:
     """Return the map to mean 0 and deviation 1 in every column that varies."""
     X = np.concatenate(parts).astype(np.float64)
     ranges = np.exp2(np.ceil(np.log2(np.maximum(np.abs(X).max(axis=0), 1e-30))))
-    draft = TableMap(tuple(Numbers(str(place + 1), scale=each, missing=False) for place, each in enumerate(ranges)))
+    draft = TableMap(tuple(Numbers(str(place + 1), scale=scale, missing=False) for place, scale in enumerate(ranges)))
     return table_after(draft, X, np.zeros(len(X), np.int64), n_classes=1)

@@ -261,15 +261,15 @@ def _settled_numbers(column: Numbers, sums: FloatArray, squares: FloatArray, cou
     gone = round(float(sums[-1])) if column.missing else 0
     there = count - gone
     missing = column.missing and 0 < gone < count
-    told = [(float(gone), float(gone))] * missing
+    deviations = [(float(gone), float(gone))] * missing
     if column.scale is None or not there:
-        return replace(column, scale=None, missing=missing), told
+        return replace(column, scale=None, missing=missing), deviations
     mean, second = float(sums[0]) / there, float(squares[0]) / there
     variance = second - mean * mean
     if variance <= CONSTANT * second:
-        return replace(column, scale=None, missing=missing), told
+        return replace(column, scale=None, missing=missing), deviations
     center, scale = column.center + column.scale * mean, column.scale * math.sqrt(variance)
-    return Numbers(column.name, center, scale, missing), [(0.0, float(there)), *told]
+    return Numbers(column.name, center, scale, missing), [(0.0, float(there)), *deviations]
 
 
 def _settled_categories(column: Categories, sums: FloatArray, count: int, least: int) -> _Settled:
@@ -279,5 +279,5 @@ def _settled_categories(column: Categories, sums: FloatArray, count: int, least:
     gone = counts[-1] if column.missing else 0
     others = count - gone - sum(kept.values())
     final = Categories(column.name, tuple(kept), other=column.other and 0 < others < count, missing=0 < gone < count)
-    told = [*kept.values(), *[others] * final.other, *[gone] * final.missing]
-    return final, [(float(n), float(n)) for n in told]
+    counts_told = [*kept.values(), *[others] * final.other, *[gone] * final.missing]
+    return final, [(float(n), float(n)) for n in counts_told]

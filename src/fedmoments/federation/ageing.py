@@ -71,7 +71,7 @@ def aged_statistics(store: FederationStore, half_life: float) -> Statistics:
     terms, spec = store.terms, store.terms.spec.additive
     ages = _ages(store)
     weights = dict(zip(ages, weights_of_ages(list(ages.values()), half_life), strict=True))
-    parties = [each.client for each in store.status().contributors if each.samples]
+    parties = [party.client for party in store.status().contributors if party.samples]
     weighty = [client for client in parties if weights[client]]
     choice = f"with a half-life of {half_life:g} days"
     require_company(terms, weighty, len(parties), choice, "choose a longer half-life")
@@ -90,7 +90,7 @@ def _times(part: Statistics, weight: int) -> Statistics:
 
 def _ages(store: FederationStore) -> dict[str, float]:
     """Return by client how many days before the newest contribution its own was taken in."""
-    times = {each.client: datetime.fromisoformat(each.time).timestamp() for each in store.status().contributors}
+    times = {party.client: datetime.fromisoformat(party.time).timestamp() for party in store.status().contributors}
     newest = max(times.values(), default=0.0)
     return {client: (newest - time) / DAY for client, time in times.items()}
 
@@ -133,7 +133,7 @@ def drift_since(store: FederationStore, moment_in_time: datetime) -> list[Drift]
     """
     if not store.terms.privacy.mode.reads_contributions:
         raise InputError(f"under {store.terms.privacy.mode.title} nobody sees single contributions, so no drift either")
-    times = {each.client: datetime.fromisoformat(each.time) for each in store.status().contributors}
+    times = {party.client: datetime.fromisoformat(party.time) for party in store.status().contributors}
     parts: tuple[list[Statistics], list[Statistics]] = ([], [])
     for client, part in store.contributions():
         parts[times[client] >= moment_in_time].append(part.to_float())

@@ -183,8 +183,8 @@ def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadD
     tested = fit.classifier.ranks.temperature if fit.classifier.ranks else fit.classifier.temperature
     calibration = evaluation.calibration(tested).to_dict()
     figures = evaluation.evaluation(fit.classifier.class_names).by_class
-    told = confidence_at(evaluation, fit.classifier.temperature / tested)
-    calibrated = replace(from_plain(Reliability, calibration), confidence=told)
+    confidence = confidence_at(evaluation, fit.classifier.temperature / tested)
+    calibrated = replace(from_plain(Reliability, calibration), confidence=confidence)
     return replace(detail, confusion=evaluation.confusion, calibration=calibrated, figures=figures)
 
 

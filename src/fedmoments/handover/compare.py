@@ -183,16 +183,16 @@ def sums_compared(files: Files) -> tuple[tuple[Classifier, Classifier], list[dic
         report beside it has a table of true and predicted classes.
     """
     classifiers = load(files[0]), load(files[1])
-    found: list[dict[str, Any] | None] = []
+    summaries: list[dict[str, Any] | None] = []
     for classifier, file in zip(classifiers, files, strict=True):
         evidence = evidence_of(classifier, file)
         if evidence is None or evidence.detail.confusion is None:
-            found.append(None)
+            summaries.append(None)
             continue
         detail = evidence.detail
         rows = zip(classifier.class_names, detail.tested.tolist(), detail.found.tolist(), strict=True)
         keys = ("class", "samples", "right")
         by_class = [dict(zip(keys, row, strict=True)) for row in rows]
         right, samples = evidence.outcome
-        found.append({"samples": samples, "right": right, "by_class": by_class})
-    return classifiers, found
+        summaries.append({"samples": samples, "right": right, "by_class": by_class})
+    return classifiers, summaries

@@ -44,9 +44,9 @@ class Evidence:
     @property
     def outcome(self) -> tuple[int, int]:
         """Right answers and samples in all: those of sites, whose tables leave out what would tell of few samples."""
-        told = (int(self.detail.found.sum()), int(self.detail.tested.sum()))
+        outcomes = (int(self.detail.found.sum()), int(self.detail.tested.sum()))
         both = (sum(right for right, _ in self.sites), sum(samples for _, samples in self.sites))
-        return max(told, both, key=lambda pair: pair[1])
+        return max(outcomes, both, key=lambda pair: pair[1])
 
 
 def evidence_of(classifier: Classifier, file: str | os.PathLike[str]) -> Evidence | None:

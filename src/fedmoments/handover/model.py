@@ -118,18 +118,18 @@ class Model:
         ``abstain_below``: samples of a lower familiarity are unknown. ``prediction_sets``: the set of a sample are the
         classes at or above ``least_probability`` of a coverage by softmax(scores / temperature), and the likeliest one.
         """
-        found: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         if self.classifier.familiar is not None:
-            found["abstain_below"] = ABSTAIN
+            document["abstain_below"] = ABSTAIN
         ranks = self.classifier.ranks
         if ranks is not None:
             least = {f"{coverage:g}": ranks.threshold(coverage) for coverage in COVERAGES}
-            found["prediction_sets"] = {
+            document["prediction_sets"] = {
                 "temperature": ranks.temperature,
                 "samples": int(ranks.counts.sum()),
                 "least_probability": least,
             }
-        return found
+        return document
 
     def card(self) -> str:
         """Return the model card, in Markdown."""

@@ -111,7 +111,7 @@ class ScoringModule(nn.Module):
         classifier = self._model.classifier
         mapped = taken(ops, features, classifier)
         scored = scores(ops, mapped, classifier)
-        found = probabilities(ops, scored, classifier).float(), scored.float()
+        answer = probabilities(ops, scored, classifier).float(), scored.float()
         if classifier.familiar is None:
-            return found
-        return *found, familiarity(ops, mapped, classifier.familiar).float()
+            return answer
+        return *answer, familiarity(ops, mapped, classifier.familiar).float()

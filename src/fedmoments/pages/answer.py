@@ -179,10 +179,10 @@ def _thrifty(baselines: list[Row], first: Row | None) -> Row | None:
     if first is None:
         return None
     most, reached = first.up_bytes_per_client * (1 + SAME_BYTES), place_of(first)[1]
-    found = [
+    cheaper = [
         row for row in baselines if is_drawn(row) and row.up_bytes_per_client <= most and place_of(row)[1] > reached
     ]
-    return max(found, key=lambda row: place_of(row)[1], default=None)
+    return max(cheaper, key=lambda row: place_of(row)[1], default=None)
 
 
 def _gain(report: Report, cheap: tuple[Row, ...]) -> Html | None:

@@ -43,7 +43,7 @@ def draw_alone(chart: Chart) -> Html:
 def facets(charts: Sequence[Html]) -> Html:
     """Return small charts, each with its heading, two beside one another; one alone takes the whole width."""
     several = len(charts) > 1
-    return tag("div", *(tag("div", each, class_="facet") for each in charts), class_="facets" if several else None)
+    return tag("div", *(tag("div", chart, class_="facet") for chart in charts), class_="facets" if several else None)
 
 
 def _svg(chart: Chart, width: float) -> Html:
@@ -77,7 +77,7 @@ def figure_file(
     '<svg viewBox="-12 -12 424 368" width="424" h'
     """
     across = min(columns, len(charts))
-    each = (width - (across - 1) * GAP) / across
+    share = (width - (across - 1) * GAP) / across
     heading = HEADING if any(chart.heading for chart in charts) else 0.0
     drawn: list[Node] = [tag("title", spoken or "; ".join(chart.title for chart in charts))]
     top = 0.0
@@ -85,9 +85,9 @@ def figure_file(
         drawn.append(tag("text", title, x=0.0, y=14.0, class_="heading"))
         top = TITLE
     for first in range(0, len(charts), across):
-        row = [(chart, draw(chart, each)) for chart in charts[first : first + across]]
+        row = [(chart, draw(chart, share)) for chart in charts[first : first + across]]
         drawn += [
-            _panel(chart, drawing, (place * (each + GAP), top), heading) for place, (chart, drawing) in enumerate(row)
+            _panel(chart, drawing, (place * (share + GAP), top), heading) for place, (chart, drawing) in enumerate(row)
         ]
         top += heading + max(drawing.height for _, drawing in row) + GAP
     return _file(join(drawn), width, top - GAP)

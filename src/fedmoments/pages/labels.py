@@ -87,7 +87,7 @@ def place_labels(marks: Sequence[Mark], bounds: Bounds, lines: Sequence[Segment]
     """
     candidates = [_candidates(mark, bounds) for mark in marks]
     boxes = [(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)) for x1, y1, x2, y2 in lines]
-    fixed = [_fixed_costs(found, mark, marks, boxes) for found, mark in zip(candidates, marks, strict=True)]
+    fixed = [_fixed_costs(candidate, mark, marks, boxes) for candidate, mark in zip(candidates, marks, strict=True)]
     chosen: list[Label | None] = [None] * len(marks)
     order = sorted(range(len(marks)), key=lambda i: -marks[i].priority)
     for _ in range(ROUNDS):
@@ -118,13 +118,13 @@ def _kept(chosen: Sequence[Label | None], order: Sequence[int]) -> list[Label | 
 def _candidates(mark: Mark, bounds: Bounds) -> list[Label]:
     width = text_width(mark.text)
     places = [(share, dy) for dy in (-15.0, 15.0, -19.0, 19.0) for share in (0.5, 0.2, 0.8)]
-    found = [Label(mark.x - share * width, mark.y + dy, width, led=False) for share, dy in places]
+    labels = [Label(mark.x - share * width, mark.y + dy, width, led=False) for share, dy in places]
     for offset in range(0, REACH + 1, 4):
         gap = 9 if offset <= 8 else 16
         for dy in {offset, -offset}:
-            found.append(Label(mark.x + gap, mark.y + dy, width, offset > 8, right=True))
-            found.append(Label(mark.x - gap - width, mark.y + dy, width, offset > 8, right=False))
-    return [label for label in found if _inside(label, bounds)]
+            labels.append(Label(mark.x + gap, mark.y + dy, width, offset > 8, right=True))
+            labels.append(Label(mark.x - gap - width, mark.y + dy, width, offset > 8, right=False))
+    return [label for label in labels if _inside(label, bounds)]
 
 
 def _inside(label: Label, bounds: Bounds) -> bool:
@@ -178,7 +178,7 @@ def spread(places: Sequence[float], low: float, high: float, gap: float = LINE) 
             groups[-1] = [groups[-1][0] + total, groups[-1][1] + members]
     starts = [total / members for total, members in groups for _ in range(int(members))]
     top = high - (len(places) - 1) * gap
-    found = [0.0] * len(places)
+    spread_places = [0.0] * len(places)
     for rank, i in enumerate(order):
-        found[i] = max(min(starts[rank], max(top, low)), low) + rank * gap
-    return found
+        spread_places[i] = max(min(starts[rank], max(top, low)), low) + rank * gap
+    return spread_places

@@ -65,10 +65,10 @@ def draw_series(series: Series, axes: Axes, labels: Mapping[int, Label]) -> Html
 
 
 def _points(series: Series, axes: Axes, labels: Mapping[int, Label]) -> list[Node]:
-    told, shown = _chosen(series.points, axes, dense=_is_dense(series))
+    pointed_at, shown = _chosen(series.points, axes, dense=_is_dense(series))
     marked = {id(point) for point in shown} if series.markers else set()
-    tips = [point for point in told if point.tip]
-    dust = _dust([point for point in told if not point.tip], axes)
+    tips = [point for point in pointed_at if point.tip]
+    dust = _dust([point for point in pointed_at if not point.tip], axes)
     return [dust, *(_point(series, point, axes, labels.get(id(point)), shown=id(point) in marked) for point in tips)]
 
 
@@ -83,17 +83,17 @@ def swatch(series: Series, left: float, middle: float) -> Html:
 
 def covered(series: Series, axes: Axes) -> list[Segment]:
     """Return what a series covers: pieces of its line so short that their boxes hug them, bars of its spread, dots."""
-    found = _pieces(series, axes) if series.line else _boxes(series, axes)
-    return found if _has_band(series) else found + _intervals(series, axes)
+    segments = _pieces(series, axes) if series.line else _boxes(series, axes)
+    return segments if _has_band(series) else segments + _intervals(series, axes)
 
 
 def _pieces(series: Series, axes: Axes) -> list[Segment]:
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for (x1, y1), (x2, y2) in pairwise(_apart([place_of(point, axes) for point in series.points], PIECE)):
         pieces = max(int(max(abs(x2 - x1), abs(y2 - y1)) / PIECE), 1)
         steps = [(x1 + (x2 - x1) * i / pieces, y1 + (y2 - y1) * i / pieces) for i in range(pieces + 1)]
-        found += [(*a, *b) for a, b in pairwise(steps) if min(a[1], b[1]) <= axes[1].start]
-    return found
+        segments += [(*a, *b) for a, b in pairwise(steps) if min(a[1], b[1]) <= axes[1].start]
+    return segments
 
 
 def _boxes(series: Series, axes: Axes) -> list[Segment]:
@@ -151,15 +151,15 @@ def line_path(places: Sequence[Place], floor: float) -> str:
     'M5.0,20.0L10.0,10.0L20.0,5.0'
     """
     first = places[0]
-    found = [f"M{first[0]:.1f},{first[1]:.1f}"] if first[1] <= floor else []
+    pieces = [f"M{first[0]:.1f},{first[1]:.1f}"] if first[1] <= floor else []
     for (x1, y1), (x2, y2) in pairwise(places):
         if y1 > floor and y2 > floor:
             continue
         cut = x1 + (floor - y1) / (y2 - y1) * (x2 - x1) if max(y1, y2) > floor else x2
         if y1 > floor:
-            found.append(f"M{cut:.1f},{floor:.1f}")
-        found.append(f"L{cut:.1f},{floor:.1f}" if y2 > floor else f"L{x2:.1f},{y2:.1f}")
-    return "".join(found)
+            pieces.append(f"M{cut:.1f},{floor:.1f}")
+        pieces.append(f"L{cut:.1f},{floor:.1f}" if y2 > floor else f"L{x2:.1f},{y2:.1f}")
+    return "".join(pieces)
 
 
 def _apart(places: Sequence[Place], gap: float) -> list[Place]:
@@ -177,8 +177,8 @@ def _chosen(points: Sequence[Point], axes: Axes, *, dense: bool) -> tuple[list[P
     if not dense:
         return seen, seen
     shown = _spaced(seen, axes, SHOW)
-    told = {id(point) for point in (*_spaced(seen, axes, TELL), *shown)}
-    return [point for point in seen if id(point) in told], shown
+    pointed_at = {id(point) for point in (*_spaced(seen, axes, TELL), *shown)}
+    return [point for point in seen if id(point) in pointed_at], shown
 
 
 def _spaced(points: Sequence[Point], axes: Axes, gap: float) -> list[Point]:

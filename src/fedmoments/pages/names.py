@@ -33,7 +33,7 @@ def label_points(
     obstacles
         What labels should not cover.
     """
-    shown = [each for each in _wanted(series, named, axes, bounds) if visible(each[0], axes)]
+    shown = [candidate for candidate in _wanted(series, named, axes, bounds) if visible(candidate[0], axes)]
     marks = [Mark(*place_of(point, axes), words, point.weight) for point, words in shown]
     left, top, right, bottom = bounds
     labels = place_labels(marks, (left, top, right, bottom - 2), obstacles)
@@ -41,8 +41,8 @@ def label_points(
 
 
 def _wanted(series: Sequence[Series], named: Sequence[Series], axes: Axes, bounds: Bounds) -> list[tuple[Point, str]]:
-    points = [point for each in series if not each.has_bars for point in each.points]
-    ends = [(each.points[-1], each.name) for each in named if not _near(each, axes, bounds)]
+    points = [point for line in series if not line.has_bars for point in line.points]
+    ends = [(line.points[-1], line.name) for line in named if not _near(line, axes, bounds)]
     return [(point, point.label) for point in points if point.label] + ends
 
 

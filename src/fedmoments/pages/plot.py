@@ -106,10 +106,10 @@ def draw(chart: Chart, width: float) -> Drawing:
 def _obstacles(chart: Chart, plan: _Plan) -> list[Segment]:
     """Return what labels should not cover."""
     x, y = plan.x, plan.y
-    found = [(x(rule.x), plan.top, x(rule.x), plan.bottom) for rule in chart.rules]
+    obstacles = [(x(rule.x), plan.top, x(rule.x), plan.bottom) for rule in chart.rules]
     for trace in chart.traces:
-        found += [(x(a), y(b), x(c), y(d)) for (a, b), (c, d) in pairwise(trace.places)]
-    return found + [segment for series in chart.series for segment in covered(series, (x, y))]
+        obstacles += [(x(a), y(b), x(c), y(d)) for (a, b), (c, d) in pairwise(trace.places)]
+    return obstacles + [segment for series in chart.series for segment in covered(series, (x, y))]
 
 
 def fitted(chart: Chart, width: float, height: float) -> Chart:

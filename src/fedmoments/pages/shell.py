@@ -154,7 +154,7 @@ class Page(Generic[Subject]):
 
     def sections(self) -> list[Section[Subject]]:
         """Return all sections in order."""
-        return sorted(self.registry.values(), key=lambda each: each.place)
+        return sorted(self.registry.values(), key=lambda one: one.place)
 
     def render(self, subject: Subject, top: Top, *, version: str = "", created: str = "") -> str:
         """Return the page of a subject as one HTML file that needs nothing else.
@@ -201,8 +201,8 @@ class Page(Generic[Subject]):
 
 def _declared(package: str) -> list[Section[Any]]:
     """Return the sections that the files of a package declare."""
-    found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
-    modules = [importlib.import_module(each.name) for each in found]
+    files_of_package = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    modules = [importlib.import_module(file.name) for file in files_of_package]
     return [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
 
 

@@ -212,7 +212,7 @@ class Setting:
 
 
 #: Parts of a setting, and how they are called.
-SWEPT: dict[str, Swept] = {each.name: each.metadata["swept"] for each in fields(Setting)}
+SWEPT: dict[str, Swept] = {part.name: part.metadata["swept"] for part in fields(Setting)}
 
 
 def spelled(key: str, value: Any) -> str:

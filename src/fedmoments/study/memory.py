@@ -171,7 +171,7 @@ class Memory:
             self.found += 1
             return list(known.observations)
         observed = list(measure())
-        if all(each.reason is None for each in observed):
+        if all(observation.reason is None for observation in observed):
             self.keep(key, _Observed(tuple(observed)))
         return observed
 

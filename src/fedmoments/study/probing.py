@@ -148,16 +148,16 @@ def refit(
     federation = Federation(
         features, held, list(chosen.values()), seed=seed, memory_limit=memory_limit, fixed_point=None
     )
-    found: dict[str, Refit] = {}
+    refits: dict[str, Refit] = {}
     for name, head in chosen.items():
         try:
             fitted = federation.fitted(head).noting(head=name, settings=head.settings(), refit=True)
         except FedMomentsError as error:
-            found[name] = Refit(None, None, str(error))
+            refits[name] = Refit(None, None, str(error))
             continue
         named = fitted.named(features.class_names) if features.class_names else fitted
-        found[name] = Refit(named, _accuracy(named, features))
-    return found
+        refits[name] = Refit(named, _accuracy(named, features))
+    return refits
 
 
 def probe(
@@ -206,7 +206,11 @@ def probe(
         ProbeRow(name, then[name].accuracy, now[name].accuracy, then[name].reason or now[name].reason) for name in now
     )
     trained = None if softmax is None else _softmax_accuracy(softmax, after)
-    return ProbeResult(rows, trained, {name: each.classifier for name, each in now.items() if each.classifier})
+    return ProbeResult(
+        rows,
+        trained,
+        {name: entry.classifier for name, entry in now.items() if entry.classifier},
+    )
 
 
 def _accuracy(classifier: Classifier, features: Features) -> float | None:
@@ -229,7 +233,7 @@ def _softmax_accuracy(softmax: Classifier, after: Features) -> float | None:
 def _require_same_samples(before: Features, after: Features) -> None:
     """Refuse features that are not of the same samples, as far as labels tell."""
     for part in ("train", "test"):
-        ours, theirs = (getattr(each, part).y for each in (before, after))
+        ours, theirs = (getattr(samples, part).y for samples in (before, after))
         if not _equal(ours, theirs) or before.n_classes != after.n_classes:
             raise InputError(
                 f"features before and after tuning must be of the same samples, but the labels of their {part} parts "

@@ -160,7 +160,7 @@ def tune(
     tried: Mapping[str, float] = {}
     prices = Prices(0, C, start=Bill(flops=None))
     if plan.has_grid:
-        chosen = choose_rates(plan, lambda each: _once(held, start, each, C, prices=prices)[2])
+        chosen = choose_rates(plan, lambda rates: _once(held, start, rates, C, prices=prices)[2])
         plan, tried, prices = chosen.plan, chosen.tried, replace(prices, opening=chosen.bill)
     plan, begun, tuned = _once(held, start, plan, C, prices=prices, test=test, checkpoint=checkpoint, progress=progress)
     classifier = begun.tuned(tuned.arrays, stage=plan.stage, plan=plan.to_dict())

@@ -258,9 +258,9 @@ class _Run:
         """Return what is sent beside the parameters: with Mime after the clients have told their gradients."""
         if not self.plan.asks_first:
             return self.optimiser.control(self.arrays)
-        told = self.engine.train(number, self.arrays, None, chosen)
-        self.bill += self.prices.of_asking(len(chosen), self.arrays, told)
-        return self.optimiser.informed(self.arrays, told)
+        updates = self.engine.train(number, self.arrays, None, chosen)
+        self.bill += self.prices.of_asking(len(chosen), self.arrays, updates)
+        return self.optimiser.informed(self.arrays, updates)
 
     def _meet(self, clients: Sequence[str]) -> Bill:
         """Return the cost of what clients are sent that were not asked before."""

@@ -136,11 +136,11 @@ class Prices:
             flops=None if self.encoder_flops is None else sum(self._flops(plan, u.samples) for u in updates),
         )
 
-    def of_asking(self, asked: int, arrays: Arrays, told: Sequence[Update]) -> Bill:
+    def of_asking(self, asked: int, arrays: Arrays, updates: Sequence[Update]) -> Bill:
         """Return the messages of a round's first exchange, gradients for parameters: its formula is the round's."""
-        sent = told[0].down or message_size(arrays, None, round=1)
-        came = 0 if told[0].up else message_size({}, told[0].control, round=1)
-        up = sum(update.up or came for update in told)
+        sent = updates[0].down or message_size(arrays, None, round=1)
+        came = 0 if updates[0].up else message_size({}, updates[0].control, round=1)
+        up = sum(update.up or came for update in updates)
         return Bill(up=up, down=asked * sent, flops=None if self.encoder_flops is None else 0.0)
 
     def of_check(self, clients: int, arrays: Arrays) -> Bill:

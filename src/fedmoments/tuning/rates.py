@@ -136,12 +136,12 @@ def scaled(plan: TuningPlan, start: Start, spread: Callable[[], Spread]) -> tupl
     """
     if plan.lr != AUTO or plan.stage != "lp":
         return plan, start
-    found = spread()
-    plan_here, start = replace(plan, lr=STABLE, feature_scale=found.largest), start.centred(found.centre)
+    deviation = spread()
+    plan_here, start = replace(plan, lr=STABLE, feature_scale=deviation.largest), start.centred(deviation.centre)
     if plan.server_lr is None and plan.server_step != 1.0:
         plan_here = replace(plan_here, server_lr=ADAPTIVE * plan.server_step)
     if start.name == RANDOM and not isinstance(plan.temperature, int | float):
-        return plan_here, start.stretched(found.largest)
+        return plan_here, start.stretched(deviation.largest)
     return plan_here, start
 
 
@@ -207,7 +207,7 @@ def choose_rates(plan: TuningPlan, trial: Callable[[TuningPlan], Tuned]) -> Chos
         bill += Bill(int(last.up), int(last.down), last.up_formula, last.down_formula, last.flops)
     best = max(known, key=lambda each: tried[_words(each, plan)])
     return Chosen(
-        replace(plan, lr=best.lr, server_lr=best.server_lr), {words: found for words, (found, _) in tried.items()}, bill
+        replace(plan, lr=best.lr, server_lr=best.server_lr), {words: loss for words, (loss, _) in tried.items()}, bill
     )
 
 

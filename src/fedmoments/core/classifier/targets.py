@@ -68,8 +68,8 @@ class TargetModel(Classifier, kind="targets"):
     def values(self, X: ArrayLike) -> Floats:
         """Return one value a sample and target, (n, m), a block of samples at a time."""
         features = np.asarray(X)
-        found = [self.scores(features[block]) for block in blocks(len(features))] if features.ndim == 2 else []
-        return np.concatenate(found).astype(np.float64) if found else self.scores(features).astype(np.float64)
+        parts = [self.scores(features[block]) for block in blocks(len(features))] if features.ndim == 2 else []
+        return np.concatenate(parts).astype(np.float64) if parts else self.scores(features).astype(np.float64)
 
     def predict_proba(self, X: ArrayLike, *, temperature: float | None = None) -> Any:  # noqa: ARG002
         raise InputError(f"a model of kind '{self.kind}' has values, not classes that exclude each other: use predict")
@@ -82,17 +82,19 @@ class TargetModel(Classifier, kind="targets"):
         X, targets
             (n, d) features and (n,) or (n, m) targets.
         """
-        truth, found = self._both(X, targets)
+        truth, predicted = self._both(X, targets)
         spread = np.square(truth - truth.mean(axis=0)).sum(axis=0)
-        left = np.square(truth - found).sum(axis=0)
+        left = np.square(truth - predicted).sum(axis=0)
         return np.where(spread > 0, 1.0 - left / np.where(spread > 0, spread, 1.0), np.nan)
 
     def _both(self, X: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:
         """Return true targets and values, both (n, m)."""
-        truth, found = target_matrix(targets), self.values(X)
-        if truth.shape != found.shape or not len(truth):
-            raise InputError(f"{len(found)} samples need targets of shape {found.shape}, but {truth.shape} arrived")
-        return truth, found
+        truth, predicted = target_matrix(targets), self.values(X)
+        if truth.shape != predicted.shape or not len(truth):
+            raise InputError(
+                f"{len(predicted)} samples need targets of shape {predicted.shape}, but {truth.shape} arrived"
+            )
+        return truth, predicted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,8 +148,8 @@ class MultiLabel(TargetModel, kind="multi-label"):
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return F1 over all pairs of a sample and a label (micro F1); 1 where nothing is marked, and rightly."""
-        truth, found = self._both(X, y)
-        marked, said = truth > 0.5, found > self.thresholds
+        truth, predicted = self._both(X, y)
+        marked, said = truth > 0.5, predicted > self.thresholds
         both = float((marked & said).sum())
         either = float(marked.sum() + said.sum())
         return 2.0 * both / either if either else 1.0

@@ -59,10 +59,10 @@ class CovarianceEquality:
         pooled
             (d, d), the mean of the class covariances weighted by ν_c or nearly so.
         """
-        found, dofs = 0.0, []
+        statistic, dofs = 0.0, []
         for covariance, dof in classes:
             if dof > 0:
-                found += dof * float(np.square(covariance - pooled).sum())
+                statistic += dof * float(np.square(covariance - pooled).sum())
                 dofs.append(dof)
         total = sum(dofs)
         trace, square = float(np.trace(pooled)) ** 2, float(np.square(pooled).sum())
@@ -74,5 +74,5 @@ class CovarianceEquality:
         # E tr(Σ̂)² = tr(Σ)² + 2tr(Σ²)/ν and E tr(Σ̂²) = tr(Σ²) + (tr(Σ)² + tr(Σ²))/ν.
         true_square = max((square - trace / total) / (1.0 + 1.0 / total - 2.0 / total**2), 0.0)
         unit = trace + (1.0 - 2.0 / total) * true_square
-        ratio = found / (unit * sum(1.0 - dof / total for dof in dofs))
+        ratio = statistic / (unit * sum(1.0 - dof / total for dof in dofs))
         return cls(ratio=ratio, chance=float(chdtrc(degrees, ratio * degrees)))

@@ -153,9 +153,9 @@ class Tally:
     def add(self, trials: Trials, right: dict[Key, NDArray[np.bool_]]) -> None:
         """Add a fold: whether every candidate got every trial (t,) right. All folds try the same candidates."""
         self.weights.append(trials.weight)
-        for key, each in right.items():
-            self.right.setdefault(key, []).append(float(np.mean(each)))
-            self.plain.setdefault(key, []).append(float(np.mean(each[::2])))
+        for key, added in right.items():
+            self.right.setdefault(key, []).append(float(np.mean(added)))
+            self.plain.setdefault(key, []).append(float(np.mean(added[::2])))
 
     def accuracy(self, key: Key) -> float:
         """Return the share of all trials that a candidate got right: what is maximised."""

@@ -33,8 +33,8 @@ def meanings_of(declared: type[Any]) -> dict[str, str]:
     >>> meanings_of(FourierRidge)["scatter"]  # there "As in :class:`Ridge`"
     'total (Fed3R) or within (FedCOF).'
     """
-    found = {each.name: raw_meaning(declared, each.name) for each in fields(declared)}
-    return {name: plain_text(text) for name, text in found.items() if text}
+    meanings = {parameter.name: raw_meaning(declared, parameter.name) for parameter in fields(declared)}
+    return {name: plain_text(text) for name, text in meanings.items() if text}
 
 
 def raw_meaning(declared: type[Any], name: str, asked: frozenset[type[Any]] = frozenset()) -> str:
@@ -82,16 +82,16 @@ def plain_text(text: str) -> str:
 
 def _entries(docstring: str) -> dict[str, str]:
     """Return the entries of the section ``Parameters`` by name, each on one line."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     body: list[str] = []
     for line in _parameter_lines(inspect.cleandoc(docstring).splitlines()):
         if line[:1].strip():
             body = []
             names = re.split(r"\s*:(?:\s|$)", line, maxsplit=1)[0]
-            found.update({name.strip().lstrip("*"): body for name in names.split(",")})
+            entries.update({name.strip().lstrip("*"): body for name in names.split(",")})
         else:
             body.append(line.strip())
-    return {name: " ".join(part for part in body if part) for name, body in found.items()}
+    return {name: " ".join(part for part in body if part) for name, body in entries.items()}
 
 
 def _parameter_lines(lines: list[str]) -> list[str]:
@@ -106,10 +106,10 @@ def _parameter_lines(lines: list[str]) -> list[str]:
 def _class_named(name: str, seen_from: type[Any]) -> type[Any] | None:
     """Return the class that a docstring refers to: a base class, one of the same module, or one by its full name."""
     known = {base.__name__: base for base in seen_from.__mro__[1:]}
-    found: Any = known.get(name) or getattr(sys.modules.get(seen_from.__module__), name, None)
-    if found is None and "." in name:
+    named: Any = known.get(name) or getattr(sys.modules.get(seen_from.__module__), name, None)
+    if named is None and "." in name:
         try:
-            found = pkgutil.resolve_name(name)
+            named = pkgutil.resolve_name(name)
         except (ImportError, AttributeError):
             return None
-    return found if isinstance(found, type) else None
+    return named if isinstance(named, type) else None

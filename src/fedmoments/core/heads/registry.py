@@ -119,7 +119,7 @@ def label_of(registry: Mapping[str, Preset[Recipe]], recipe: Recipe) -> str:
         if type(recipe) is preset.head and preset.make() == recipe:
             return preset.name
     given: Any = recipe
-    changed = [f"{each.name}={getattr(given, each.name)}" for each in fields(given) if _is_changed(each, given)]
+    changed = [f"{own.name}={getattr(given, own.name)}" for own in fields(given) if _is_changed(own, given)]
     return _typed(type(recipe).__name__) + (f"({', '.join(changed)})" if changed else "")
 
 
@@ -128,7 +128,7 @@ def _is_changed(parameter: Field[Any], recipe: Any) -> bool:
 
 
 def _values(given: Any, base: Any) -> dict[str, Any]:
-    return {each.name: getattr(given, each.name) for each in fields(given)} if isinstance(given, base) else {}
+    return {own.name: getattr(given, own.name) for own in fields(given)} if isinstance(given, base) else {}
 
 
 def _typed(name: str) -> str:

@@ -157,6 +157,8 @@ def lengths_vary(told: Iterable[Lengths]) -> bool:
 
 def _variance(every: Sequence[Lengths]) -> float:
     """Return the variance of all samples' lengths."""
-    sizes = [each.n_samples for each in every]
-    middle = float(np.average([each.mean for each in every], weights=sizes))
-    return float(sum(each.squares + each.n_samples * (each.mean - middle) ** 2 for each in every) / sum(sizes))
+    sizes = [lengths.n_samples for lengths in every]
+    middle = float(np.average([lengths.mean for lengths in every], weights=sizes))
+    return float(
+        sum(lengths.squares + lengths.n_samples * (lengths.mean - middle) ** 2 for lengths in every) / sum(sizes)
+    )

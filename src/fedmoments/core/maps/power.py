@@ -182,10 +182,12 @@ def recommended_map(shapes: Iterable[FeatureShape]) -> FeatureMap | None:
 
 def _are_skewed(every: Sequence[FeatureShape]) -> bool:
     """Say whether no feature is negative and most of them are skewed."""
-    told = [shape for shape in every if shape.n_samples]
-    if not told or not all(shape.non_negative for shape in every):
+    shapes_of_samples = [shape for shape in every if shape.n_samples]
+    if not shapes_of_samples or not all(shape.non_negative for shape in every):
         return False
-    skewness = np.average([shape.skewness for shape in told], weights=[shape.n_samples for shape in told])
+    skewness = np.average(
+        [shape.skewness for shape in shapes_of_samples], weights=[shape.n_samples for shape in shapes_of_samples]
+    )
     return bool(skewness >= SKEWED)
 
 

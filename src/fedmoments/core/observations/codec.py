@@ -112,7 +112,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _required(kind: type) -> tuple[str, ...]:
     """Return the fields that have no default."""
     declared = fields(kind)
-    return tuple(each.name for each in declared if each.default is MISSING and each.default_factory is MISSING)
+    return tuple(entry.name for entry in declared if entry.default is MISSING and entry.default_factory is MISSING)
 
 
 def _read(hint: Any, plain: Any, name: str, whose: str) -> Any:

@@ -144,7 +144,9 @@ class Trouble:
 
     def flattened(self) -> dict[str, Any]:
         """Return what is known, for JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) is not None}
+        return {
+            entry.name: getattr(self, entry.name) for entry in fields(self) if getattr(self, entry.name) is not None
+        }
 
 
 @dataclass(frozen=True)

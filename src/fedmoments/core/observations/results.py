@@ -189,13 +189,19 @@ class Results:
         return plot(matching(self.observations, where), x, axes)
 
     def __repr__(self) -> str:
-        heads = ", ".join(dict.fromkeys(str(each.where["head"]) for each in self.observations if "head" in each.where))
+        heads = ", ".join(
+            dict.fromkeys(
+                str(observation.where["head"]) for observation in self.observations if "head" in observation.where
+            )
+        )
         return f"Results({len(self.observations)} observations{f' of {heads}' if heads else ''})"
 
     def _repr_html_(self) -> str:
         here = matching(self.observations, {})
-        keys = [key for key in dict.fromkeys(key for each in here for key in each.where) if _tells(here, key)]
-        rows = [[*(each.where.get(key, "") for key in keys), _text(each)] for each in here]
+        keys = [
+            key for key in dict.fromkeys(key for observation in here for key in observation.where) if _tells(here, key)
+        ]
+        rows = [[*(observation.where.get(key, "") for key in keys), _text(observation)] for observation in here]
         return html_table("Results", [*keys, "accuracy"], rows)
 
     def compare(self, first: str, second: str, **where: Any) -> tuple[Comparison, ...]:
@@ -211,7 +217,7 @@ class Results:
         ours, theirs = (matching(self.observations, {**where, "head": name}) for name in (first, second))
         compared = []
         for one in ours:
-            other = next((each for each in theirs if each.place == one.place), None)
+            other = next((candidate for candidate in theirs if candidate.place == one.place), None)
             if other is None:
                 continue
             apart = tuple(differences(one.values, one.seeds, other.values, other.seeds))
@@ -243,15 +249,15 @@ def _text(cell: Observation, digits: int = 2, plus_minus: str = " ± ") -> str:
 
 def _tells(observations: Sequence[Observation], key: str) -> bool:
     """Say whether a key differs between observations, or is the method's name."""
-    return key == "head" or len({each.where.get(key) for each in observations}) > 1
+    return key == "head" or len({observation.where.get(key) for observation in observations}) > 1
 
 
 def _lines(observations: Iterable[Observation]) -> Iterable[dict[str, Any]]:
-    for each in observations:
-        seeds: Sequence[int | None] = each.seeds or [None] * len(each.values)
-        for seed, value in zip(seeds, each.values, strict=True):
-            about = {"quantity": each.quantity, "unit": each.unit, "seed": seed, "value": value}
-            yield {**each.where, **about, "reason": each.reason if value is None else None}
+    for observation in observations:
+        seeds: Sequence[int | None] = observation.seeds or [None] * len(observation.values)
+        for seed, value in zip(seeds, observation.values, strict=True):
+            about = {"quantity": observation.quantity, "unit": observation.unit, "seed": seed, "value": value}
+            yield {**observation.where, **about, "reason": observation.reason if value is None else None}
 
 
 def _escaped(value: Any) -> str:

@@ -43,7 +43,7 @@ def enrol_with(kit: Kit, keys: ClientKeys, *, patience: float, on_absent: Callab
     proof = load_identity(keys.identity).sign(statement(kit.terms.id, card)).hex()
     body = json.dumps({"token": kit.token, "card": card, "proof": proof}).encode()
     end = time.monotonic() + patience
-    told = False
+    was_told = False
     while True:
         try:
             _ask(kit, body)
@@ -59,9 +59,9 @@ def enrol_with(kit: Kit, keys: ClientKeys, *, patience: float, on_absent: Callab
                     f"no enrolment server answers at {kit.desk} ({error}): ask the operator whether it runs, and start "
                     "this command again; nothing was sent but the attempt to connect"
                 ) from error
-            if on_absent and not told:
+            if on_absent and not was_told:
                 on_absent(str(error))
-                told = True
+                was_told = True
             time.sleep(AGAIN)
         else:
             return

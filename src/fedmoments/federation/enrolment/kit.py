@@ -91,7 +91,7 @@ class Kit:
 
     def to_bytes(self) -> bytes:
         """Return the file's content."""
-        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        document = {part.name: getattr(self, part.name) for part in fields(self)}
         document |= {"fedmoments": "kit", "format": FORMAT, "terms": self.terms.to_json(), "policy": dict(self.policy)}
         return f"{json.dumps({**document, 'digest': sha256_of_json(document)}, indent=2)}\n".encode()
 
@@ -108,7 +108,7 @@ class Kit:
             if len(data) > MOST_BYTES:
                 raise InputError(f"it has more than {MOST_BYTES:,} bytes")
             content = _content(data)
-            known = [each.name for each in fields(cls)]
+            known = [part.name for part in fields(cls)]
             values = {name: content[name] for name in known}
             texts = [name for name in known if name != "policy" and not isinstance(values[name], str)]
             if texts or set(content) != {*known, "fedmoments", "format", "digest"}:

@@ -351,9 +351,9 @@ class LocalEvaluation:
         fedmoments.errors.RefusedError: oversized: the evaluation of an unnamed client has 9999 bytes, ...
         """
         try:
-            found = LocalEvaluation(**read_tensors(data, n_classes, n_bins))
-            check_totals(found, noised=noised)
-            return found
+            evaluation = LocalEvaluation(**read_tensors(data, n_classes, n_bins))
+            check_totals(evaluation, noised=noised)
+            return evaluation
         except Flaw as flaw:
             whose = f"the evaluation of {f'client {client!r}' if client else 'an unnamed client'}"
             raise RefusedError(flaw.reason, f"{whose} {flaw}; nothing of it was counted", client) from flaw

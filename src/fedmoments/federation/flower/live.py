@@ -80,7 +80,11 @@ class Live:
             return []
         enrolled = {member.client for member in self._store.enrolled()}
         with suppress(FedMomentsError), Invitations(path, self._store.terms.id) as invitations:
-            names = [each.client for each in invitations.all() if each.is_open and each.client not in enrolled]
+            names = [
+                invitation.client
+                for invitation in invitations.all()
+                if invitation.is_open and invitation.client not in enrolled
+            ]
             return [f"{name} (has a kit, has not enrolled)" for name in names]
         return []
 

@@ -233,9 +233,9 @@ class Node:
 
     def decline(self, terms: Terms, client: str, error: Exception) -> dict[str, str]:
         """Write down why something is not sent; return it, with what of it the server may know as ``why``."""
-        told = in_full(error)
-        self.outbox.declined(terms, client, told)
-        return {"client": client, "why": told_elsewhere(error), "details": told}
+        sentence = in_full(error)
+        self.outbox.declined(terms, client, sentence)
+        return {"client": client, "why": told_elsewhere(error), "details": sentence}
 
     def _watch(self, terms: Terms, part: str = "") -> int:
         """Remember the server's key, and return the size of the last head of its log that this node saw."""

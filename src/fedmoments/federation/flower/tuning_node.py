@@ -195,8 +195,8 @@ class TuningNode:
         self._node.outbox.sending(
             "scored", task.terms, self._everybody, run=task.run, part="temperature", samples=samples
         )
-        told = coarse_losses(total, self._chances(task, asked)) if self._is_coarse else total
-        return [float(value) for value in told]
+        losses = coarse_losses(total, self._chances(task, asked)) if self._is_coarse else total
+        return [float(value) for value in losses]
 
     @property
     def _is_coarse(self) -> bool:

@@ -50,17 +50,17 @@ def calibration_section(report: Report) -> Html | None:
 def _bins(detail: HeadDetail) -> list[Bin]:
     """Return the bins that hold samples."""
     bins = detail.calibration.bins if detail.calibration else ()
-    return [each for each in bins if each.count and each.accuracy is not None]
+    return [one for one in bins if one.count and one.accuracy is not None]
 
 
-def _confidence(each: Bin) -> float:
-    return each.confidence or (each.low + each.high) / 2
+def _confidence(one: Bin) -> float:
+    return one.confidence or (one.low + one.high) / 2
 
 
-def _tip(each: Bin) -> str:
+def _tip(one: Bin) -> str:
     return (
-        f"{percent(each.low, 0)} to {percent(each.high, 0)} sure: {count(each.count, 'sample')}, "
-        f"{percent(each.accuracy)} right at a mean confidence of {percent(_confidence(each))}"
+        f"{percent(one.low, 0)} to {percent(one.high, 0)} sure: {count(one.count, 'sample')}, "
+        f"{percent(one.accuracy)} right at a mean confidence of {percent(_confidence(one))}"
     )
 
 
@@ -83,8 +83,8 @@ def _error(detail: HeadDetail) -> float | None:
 
 def reliability_chart(name: str, bins: list[Bin]) -> Chart:
     """Return accuracy against confidence, with the diagonal on which confidence is earned."""
-    bars = tuple(Point(0.0, each.accuracy or 0.0, tip=_tip(each), span=(each.low, each.high)) for each in bins)
-    expected = [Trace(((each.low, _confidence(each)), (each.high, _confidence(each))), "expected") for each in bins]
+    bars = tuple(Point(0.0, one.accuracy or 0.0, tip=_tip(one), span=(one.low, one.high)) for one in bins)
+    expected = [Trace(((one.low, _confidence(one)), (one.high, _confidence(one))), "expected") for one in bins]
     return Chart(
         f"Reliability diagram of {name}",
         SHARE,
@@ -97,7 +97,7 @@ def reliability_chart(name: str, bins: list[Bin]) -> Chart:
 
 def samples_chart(name: str, bins: list[Bin]) -> Chart:
     """Return how many samples there are of each confidence."""
-    bars = tuple(Point(0.0, each.count, tip=_tip(each), span=(each.low, each.high), kind="counts") for each in bins)
+    bars = tuple(Point(0.0, one.count, tip=_tip(one), span=(one.low, one.high), kind="counts") for one in bins)
     y = Scale("samples", about=2, whole=True)
     return Chart(f"Samples by confidence of {name}", SHARE, y, (Series("", bars),), height=50.0)
 

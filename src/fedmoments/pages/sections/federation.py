@@ -61,16 +61,16 @@ def _alone(spread: Spread) -> str:
     return f". Heads that clients fitted from their own samples alone have {100 * spread.alone:.1f} %{nodes}"
 
 
-def _row(told: ServerRound) -> Row:
-    numbers = [len(told.asked), told.accepted]
-    numbers += [told.counts.get(key, len(getattr(told, key))) for key in TROUBLES]
+def _row(entry: ServerRound) -> Row:
+    numbers = [len(entry.asked), entry.accepted]
+    numbers += [entry.counts.get(key, len(getattr(entry, key))) for key in TROUBLES]
     cells = [Cell(str(number), kind="number") for number in numbers]
-    cells += [number_cell(told.bytes, bytes_(told.bytes)), number_cell(told.seconds, seconds(told.seconds))]
-    return Row(Cell(str(told.number), kind="number"), tuple(cells))
+    cells += [number_cell(entry.bytes, bytes_(entry.bytes)), number_cell(entry.seconds, seconds(entry.seconds))]
+    return Row(Cell(str(entry.number), kind="number"), tuple(cells))
 
 
-def _troubles(told: ServerRound) -> list[str]:
-    return [_trouble(trouble, words) for key, (_, words) in TROUBLES.items() for trouble in getattr(told, key)]
+def _troubles(entry: ServerRound) -> list[str]:
+    return [_trouble(trouble, words) for key, (_, words) in TROUBLES.items() for trouble in getattr(entry, key)]
 
 
 def _trouble(trouble: Trouble, what: str) -> str:

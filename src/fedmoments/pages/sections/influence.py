@@ -52,7 +52,7 @@ def _attack(examination: Examination) -> str:
 
 
 def _influences(clients: Sequence[ClientInfluence], examination: Examination) -> Html:
-    left_out = {each.client for each in examination.dropped}
+    left_out = {client_left_out.client for client_left_out in examination.dropped}
     columns = [Column("Client"), *(Column(title, number=True) for title in ("Change", "Flipped", "Samples"))]
     most = max(clients[0].change, 1e-9)
     rows = [
@@ -80,7 +80,7 @@ def _influences(clients: Sequence[ClientInfluence], examination: Examination) ->
 
 def _reasons(dropped: Sequence[Dropped]) -> Html:
     shown = dropped[:MOST_REASONS]
-    rows = [Row(name_cell(breakable(each.client)), (Cell(each.reason),)) for each in shown]
+    rows = [Row(name_cell(breakable(client.client)), (Cell(client.reason),)) for client in shown]
     more = len(dropped) - len(rows)
     return join(
         [

@@ -80,7 +80,7 @@ def _group(
 def _chart(curves: Mapping[str, list[Curve]], styles: Mapping[str, Style], words: str, *, height: float) -> Chart:
     series = tuple(Series(head, _mean(head, curves[head]), styles[head]) for head in list(curves)[:MOST_HEADS])
     last = max(number for several in curves.values() for curve in several for number in curve)
-    ends = "; ".join(f"{each.name} ends at {percent(each.points[-1].y)}" for each in series)
+    ends = "; ".join(f"{line.name} ends at {percent(line.points[-1].y)}" for line in series)
     x = Scale("round", values=(1.0, float(last)), bounds=(1.0, float(max(last, 2))), whole=True)
     return Chart(f"Accuracy after each round, {words}: {ends}", x, share_scale(), series, height=height)
 

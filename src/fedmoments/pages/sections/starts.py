@@ -175,6 +175,6 @@ def _after(tuning: Tuning) -> Html | None:
 
 def _refitted(tuning: Tuning, heads: Sequence[str], whens: Sequence[str]) -> list[Row]:
     """Return a row for every run that has a refit or a probe."""
-    found = [(run, [*map(run.refitted, heads), *map(run.probed, whens)]) for run in tuning.runs]
-    known = [(run, accuracies) for run, accuracies in found if any(accuracy.known for accuracy in accuracies)]
+    refits = [(run, [*map(run.refitted, heads), *map(run.probed, whens)]) for run in tuning.runs]
+    known = [(run, accuracies) for run, accuracies in refits if any(accuracy.known for accuracy in accuracies)]
     return [_row(run, map(_accuracy, [run.end, *accuracies])) for run, accuracies in known]

@@ -164,10 +164,10 @@ def _points(rows: Sequence[Row], sweep: _Sweep) -> tuple[Point, ...]:
 
 
 def _tip(row: Row, along: str) -> str:
-    told = f"{row.head}, {row.setting.spelled([along])}: {percent(row.accuracy)}"
-    told += f" ± {row.accuracy_std * 100:.1f}" if row.accuracy_std is not None else ""
-    told += f", {bytes_(row.up_bytes_per_client)} per client" if along in PAYLOAD else ""
-    return told + (", a baseline" if row.baseline else "")
+    tip = f"{row.head}, {row.setting.spelled([along])}: {percent(row.accuracy)}"
+    tip += f" ± {row.accuracy_std * 100:.1f}" if row.accuracy_std is not None else ""
+    tip += f", {bytes_(row.up_bytes_per_client)} per client" if along in PAYLOAD else ""
+    return tip + (", a baseline" if row.baseline else "")
 
 
 def _is_number(word: str) -> bool:

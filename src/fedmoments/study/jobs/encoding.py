@@ -91,8 +91,8 @@ class Encoded:
         encoder = (self.encoder.fingerprint, self.encoder.behaviour.digest)
         names = "names" if self.features.names is not None else ""
         maps = (self.features.public_map, self.features.advised_map)
-        stages = [type(stage) for each in maps if each for stage in getattr(each, "maps", (each,))]
-        code, printed = code_of(type(self.encoder), *stages), [each.fingerprint() if each else "" for each in maps]
+        stages = [type(stage) for part in maps if part for stage in getattr(part, "maps", (part,))]
+        code, printed = code_of(type(self.encoder), *stages), [part.fingerprint() if part else "" for part in maps]
         tested = str(len(self.features.test))  # fewer where duplicates are left out
         return [code, self.data.digest, *encoder, groups.hexdigest(), *printed, names, tested]
 

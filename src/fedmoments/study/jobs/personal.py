@@ -277,7 +277,7 @@ def _told(
     before, after = pair
     labels = np.unique(train.y)
     lost = [after.class_names[label] for label in labels if not before.present[label]]
-    accuracies = [evaluate(each, test).accuracy if len(test) else None for each in pair]
+    accuracies = [evaluate(head, test).accuracy if len(test) else None for head in pair]
     notes = after.info.get("blend") if blended is not None else None
     return {
         "broadcast": str(source.path),

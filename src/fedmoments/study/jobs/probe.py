@@ -190,7 +190,7 @@ def run_probe(
     after = _after(config, tuned, softmax, cache_dir, progress)
     before = _before(config, tuned, base, cache_dir, progress) if base or tuned.was_encoder else after
     split = _split(config, after, dealt=dealt)
-    found = probe(
+    probed = probe(
         before.features,
         after.features,
         all_names(config.heads),
@@ -200,11 +200,11 @@ def run_probe(
         seed=config.seed,
         memory_limit=config.memory_limit * 1e9,
     )
-    refits = {name: _noted(made, after, config) for name, made in found.refits.items()}
+    refits = {name: _noted(made, after, config) for name, made in probed.refits.items()}
     files = _write(out, refits) if out else []
     before_it = None if after is before else before.describe().encoder
-    found = replace(found, refits=refits)
-    return ProbeJob(found, after.describe(), before_it, tuned.head, split, config, command, files)
+    probed = replace(probed, refits=refits)
+    return ProbeJob(probed, after.describe(), before_it, tuned.head, split, config, command, files)
 
 
 def _after(

@@ -231,7 +231,7 @@ class _Job:
         say = self._progress_of(f"{start}, {plan.optimiser}, seed {world.seed}")
         asked, bill, tried = plan, Bill(), dict[str, float]()
         if plan.has_grid:
-            chosen = choose_rates(plan, lambda each: _trial(world.prepare(start, each)))
+            chosen = choose_rates(plan, lambda rates: _trial(world.prepare(start, rates)))
             plan, bill, tried = chosen.plan, chosen.bill, dict(chosen.tried)
         run = world.prepare(start, plan)
         tuned = run_rounds(

@@ -192,25 +192,25 @@ class World:
             if outcome.accuracy is None:
                 raise InputError(f"the start '{start}' cannot be fitted here: {outcome.reason}")
             return federation.fitted(self.methods[start])
-        found = load(start)
-        if found.n_classes != self.features.n_classes:
+        loaded = load(start)
+        if loaded.n_classes != self.features.n_classes:
             raise InputError(
-                f"the start {start} knows {found.n_classes} classes, but the data have {self.features.n_classes}"
+                f"the start {start} knows {loaded.n_classes} classes, but the data have {self.features.n_classes}"
             )
-        self._require_same(found, start)
-        return found
+        self._require_same(loaded, start)
+        return loaded
 
-    def _require_same(self, found: Classifier, start: str) -> None:
+    def _require_same(self, classifier: Classifier, start: str) -> None:
         """Refuse a saved classifier that says that it was fitted on other classes or behind another encoder."""
-        ours, theirs = self.features.class_names, found.class_names
-        unnamed = ((), tuple(str(label) for label in range(found.n_classes)))
+        ours, theirs = self.features.class_names, classifier.class_names
+        unnamed = ((), tuple(str(label) for label in range(classifier.n_classes)))
         if ours not in unnamed and theirs not in (ours, *unnamed):
-            place = next(each for each, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
+            place = next(number for number, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
             raise InputError(
                 f"the start {start} calls class {place} '{theirs[place]}', but the data call it '{ours[place]}': it "
                 "was fitted on other classes, or on these in another order"
             )
-        noted, encoder = found.info.get("encoder"), self.encoded.encoder
+        noted, encoder = classifier.info.get("encoder"), self.encoded.encoder
         if not isinstance(noted, dict) or "identity" in (noted.get("name"), encoder.name):
             return  # features that were given: nobody knows by whom they were made
         encoder.require_same(noted, f"the start {start} was fitted behind")

@@ -59,8 +59,8 @@ def predict_blocks(classifier: Classifier, X: NDArray[Any]) -> NDArray[np.int64]
     >>> predict_blocks(made, np.array([[0.0, 1.0]]))
     array([1])
     """
-    found = [classifier.predict(X[block]) for block in blocks(len(X))]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    labels = [classifier.predict(X[block]) for block in blocks(len(X))]
+    return np.concatenate(labels) if labels else np.zeros(0, np.int64)
 
 
 def evaluate(classifier: Classifier, samples: Samples) -> Evaluation:
@@ -204,11 +204,13 @@ def fit_notes() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)
         yield notes
-    for each in caught:
-        if issubclass(each.category, FitWarning):
-            notes.append(str(each.message))
+    for warning in caught:
+        if issubclass(warning.category, FitWarning):
+            notes.append(str(warning.message))
         else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno, source=each.source)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
+            )
     notes[:] = dict.fromkeys(notes)
 
 

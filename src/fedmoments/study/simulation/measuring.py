@@ -365,7 +365,7 @@ class Federation:
         start = time.perf_counter()
         classifier = head.fit(stats)
         made.seconds = time.perf_counter() - start
-        maps = [each for each in (self.feature_map, own_map) if each]
+        maps = [part for part in (self.feature_map, own_map) if part]
         made.classifier = self._named(classifier.mapped(compose(*maps) if maps else None))
 
     def _compare(self, baseline: Baseline, made: Made) -> None:
@@ -390,8 +390,8 @@ class Federation:
     def _shared(self, head: Head) -> Statistics:
         """Return what the head itself would have received: deriving or rounding it is not part of its fit."""
         if self.shield:
-            found = self.received(head)
-            return found.restricted(head.needs) if head.needs <= found.spec else found
+            received = self.received(head)
+            return received.restricted(head.needs) if head.needs <= received.spec else received
         return serve(head, self.merged, self._restricted, apart=self._keeps_sums)
 
     def _own_map(self, head: Head) -> FeatureMap | None:

@@ -126,7 +126,7 @@ def side_by_side(
     return replace(
         first,
         spec=spec,
-        arrays={name: each.raw(name) for name, each in source.items()},
+        arrays={name: statistics.raw(name) for name, statistics in source.items()},
         row_labels=rows.row_labels,
         row_counts=rows.row_counts,
         row_owners=rows.row_owners,
@@ -375,8 +375,8 @@ def room_of(spec: StatisticsSpec, dim: int, cells: Any, plan: SketchPlan) -> int
     times = {Layout.CLASS: int(cells.shape[1]), Layout.GLOBAL: 1, Layout.ROWS: int(shares.sum())}
     times[Layout.SKETCH] = sketch_sizes(plan, dim, cells).rows if spec.has_sketch else 0
     sent = [moment(name) for name in spec.sent]
-    numbers = sum(_copies(each, dim) * each.width(dim) * times[each.layout] for each in sent)
-    square = any(each.layout.apart or each.width(dim) > dim for each in sent)
+    numbers = sum(_copies(own, dim) * own.width(dim) * times[own.layout] for own in sent)
+    square = any(own.layout.apart or own.width(dim) > dim for own in sent)
     folded = "free_scatter" in spec.moments  # the order of the samples, sizes and labels of the cells, and one block
     order = FOLDED_NUMBERS * int(cells.sum()) + BLOCKS * NUMBERS if folded else 0
     squares = SQUARES * square + SKETCH_SQUARES * spec.has_sketch + spec.keeps_clients_apart

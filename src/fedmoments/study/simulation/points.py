@@ -69,7 +69,7 @@ def settings_of(methods: Mapping[str, Method], sweeps: Sweeps) -> tuple[Point, .
     _check_sweeps(sweeps)
     lists = {"protection": "protections", **{name: part.several for name, part in SWEPT.items() if part.several}}
     loops = [*(name for name in lists if name not in (*_OUTER, *_INNER, "budget")), *_INNER]
-    defaults = {each.name: each.default for each in fields(Point)} | {"protection": Protection()}
+    defaults = {entry.name: entry.default for entry in fields(Point)} | {"protection": Protection()}
     values = [sweeps.get(lists[name], [defaults[name]]) for name in loops]
     combined = {
         Point(number, scheme, **dict(zip(loops, chosen, strict=True))): None
@@ -214,7 +214,7 @@ def federation_of(
     public = (features.advised_map if chooses else None) or features.public_map
     width = public.output_dim(features.dim) if public else features.dim
     plan, dimensions = plan_of(setting.budget, n_classes=features.n_classes, dim=width, projection=setting.projection)
-    maps = [each for each in (public, make_projection(dimensions, width, seed)) if each]
+    maps = [part for part in (public, make_projection(dimensions, width, seed)) if part]
     return Federation(
         features,
         split,

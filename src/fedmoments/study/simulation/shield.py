@@ -193,9 +193,9 @@ class Shield:
         own = self.protection
         if not (own.robust or own.max_samples):
             return None
-        found = suspects(parts, max_samples=own.max_samples, filter=own.robust)
-        self.dropped |= {str(who): why for who, why in found.dropped.items()}
-        return found
+        suspected = suspects(parts, max_samples=own.max_samples, filter=own.robust)
+        self.dropped |= {str(who): why for who, why in suspected.dropped.items()}
+        return suspected
 
     def examination(self, name: str, head: Head, spec: StatisticsSpec) -> Examination | None:
         """Return whom the server left out, and who moves a head most; None where nobody looks.

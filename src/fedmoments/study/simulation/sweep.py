@@ -189,9 +189,9 @@ class Sweep:
         """Return what runs in one federation of a setting: with sketches or not, behind the advised map or not."""
         advised = self.features.advised_map is not None
         return {
-            name: each
-            for name, each in self.methods_in(setting).items()
-            if (is_sketched(each), advised and leaves_map(each)) == kind
+            name: method
+            for name, method in self.methods_in(setting).items()
+            if (is_sketched(method), advised and leaves_map(method)) == kind
         }
 
     def methods_in(self, setting: Point) -> dict[str, Method]:

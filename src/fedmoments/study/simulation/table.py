@@ -82,8 +82,8 @@ class Table:
         return Report(rows, Data(**sweep.features.summary()), len(sweep.seeds), splits)
 
     def _by_seed(self, setting: Point, name: str) -> list[Outcome]:
-        found = self._outcomes[setting, name]
-        return [found[seed] for seed in self._sweep.seeds]
+        outcomes = self._outcomes[setting, name]
+        return [outcomes[seed] for seed in self._sweep.seeds]
 
 
 def _row(name: str, method: Method, setting: Point, outcomes: list[Outcome], n_classes: int) -> Row:

@@ -81,12 +81,12 @@ class MlflowCallback(Callback):
 
     def on_end(self, report: Report, files: Sequence[Path]) -> None:
         def end() -> None:
-            for each in report.results.observations:
-                run = self._runs.get(tuple(place_of(each).items()))
-                if run and each.quantity == ACCURACY and "round" not in each.where and each.mean is not None:
-                    self._client.log_metric(run, "accuracy_mean", each.mean)
-                    if each.spread is not None:
-                        self._client.log_metric(run, "accuracy_std", each.spread)
+            for seen in report.results.observations:
+                run = self._runs.get(tuple(place_of(seen).items()))
+                if run and seen.quantity == ACCURACY and "round" not in seen.where and seen.mean is not None:
+                    self._client.log_metric(run, "accuracy_mean", seen.mean)
+                    if seen.spread is not None:
+                        self._client.log_metric(run, "accuracy_std", seen.spread)
             for path in files:
                 log = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
                 log(self._study, str(path), *([path.name] if path.is_dir() else []))

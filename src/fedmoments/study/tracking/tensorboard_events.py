@@ -65,10 +65,10 @@ class TensorBoardCallback(Callback):
 
     def on_end(self, report: Report, files: Sequence[Path]) -> None:
         del files
-        for each in report.results.observations:
-            file = self._files.get(tuple(place_of(each).items()))
-            if file and each.quantity == ACCURACY and "round" not in each.where and each.mean is not None:
-                self._write(file, self._scalar("accuracy_mean", each.mean), 0)
+        for seen in report.results.observations:
+            file = self._files.get(tuple(place_of(seen).items()))
+            if file and seen.quantity == ACCURACY and "round" not in seen.where and seen.mean is not None:
+                self._write(file, self._scalar("accuracy_mean", seen.mean), 0)
 
     def _scalar(self, name: str, value: float) -> Any:
         summary = self._summaries.Summary

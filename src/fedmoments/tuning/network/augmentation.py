@@ -41,7 +41,7 @@ def _cropped(image: Pixels, rng: np.random.Generator) -> Pixels:
     size = image.shape[-1]
     area = rng.uniform(_LEAST_AREA, 1.0) * size * size
     ratio = np.exp(rng.uniform(-np.log(_MOST_RATIO), np.log(_MOST_RATIO)))
-    height, width = (min(float(size), np.sqrt(area * each)) for each in (ratio, 1.0 / ratio))
+    height, width = (min(float(size), np.sqrt(area * stretch)) for stretch in (ratio, 1.0 / ratio))
     top, left = rng.uniform(0.0, size - height), rng.uniform(0.0, size - width)
     rows, columns = (_places(start, length, size) for start, length in ((top, height), (left, width)))
     pixels = image.astype(np.float32)

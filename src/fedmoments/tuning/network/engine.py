@@ -326,7 +326,7 @@ class NetworkEngine:
 
 def _by_name(rule: Callable[..., Any], names: Iterable[str], *given: Arrays | None) -> Arrays | None:
     """Return what a rule makes of each array by name; None where it makes nothing of them."""
-    made = {name: rule(*(None if each is None else each[name] for each in given)) for name in names}
+    made = {name: rule(*(None if arrays is None else arrays[name] for arrays in given)) for name in names}
     return None if any(array is None for array in made.values()) else made
 
 

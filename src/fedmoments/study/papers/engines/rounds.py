@@ -55,24 +55,28 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
     common = {key: value for key, value in settings.items() if key != "variants"}
     variants = [{"name": "main", **common}] if "heads" in common else []
     variants += [{**common, **variant} for variant in settings.get("variants", [])]
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for variant in variants:
         known_settings(variant, ("name", *_KNOWN), "rounds")
         for encoder in world.encoder_names:
-            found += _variant(variant, world, encoder)
-    return found
+            observations += _variant(variant, world, encoder)
+    return observations
 
 
 def _variant(settings: Mapping[str, Any], world: World, encoder: str | None) -> list[Observation]:
     splits, clients = feasible(world.features(encoder), settings, world)
     place = {"encoder": world.encoded(encoder).encoder.name, "variant": settings["name"]}
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for scheme in splits:
         numbers: Sequence[int | None] = [None] if finds_clients(scheme) else clients
         for number in numbers:
             for word in settings.get("participations", ["10"]):
-                found += _curves({**settings, "split": scheme, "number": number, "word": str(word)}, world, encoder)
-    return [Observation({**place, **each.where}, each.values, each.quantity, each.reason, each.seeds) for each in found]
+                observations += _curves(
+                    {**settings, "split": scheme, "number": number, "word": str(word)}, world, encoder
+                )
+    return [
+        Observation({**place, **one.where}, one.values, one.quantity, one.reason, one.seeds) for one in observations
+    ]
 
 
 def _curves(settings: Mapping[str, Any], world: World, encoder: str | None) -> list[Observation]:
@@ -97,9 +101,11 @@ def _curves(settings: Mapping[str, Any], world: World, encoder: str | None) -> l
         "draw": _DRAWS[participation.replacement],
     }
     return [
-        each
+        measurement
         for name, several in curves.items()
-        for each in _measurements({"head": name, **where}, several, settings.get("shares", []), tuple(world.each_seed))
+        for measurement in _measurements(
+            {"head": name, **where}, several, settings.get("shares", []), tuple(world.each_seed)
+        )
     ]
 
 
@@ -118,13 +124,13 @@ def _points(
         federation = Federation(features, split, [plain], seed=seed, memory_limit=math.inf)
         curve = simulate_rounds(federation, {"head": plain}, participation)[0]
         return [
-            Observation({"round": each.round, "seen": each.seen}, (each.accuracy,), seeds=(seed,))
-            for each in curve.points
+            Observation({"round": point.round, "seen": point.seen}, (point.accuracy,), seeds=(seed,))
+            for point in curve.points
         ]
 
-    found = world.memory(encoder).once(key, measured)
+    observations = world.memory(encoder).once(key, measured)
     return [
-        RoundAccuracy(int(each.where["round"] or 0), int(each.where["seen"] or 0), each.values[0]) for each in found
+        RoundAccuracy(int(one.where["round"] or 0), int(one.where["seen"] or 0), one.values[0]) for one in observations
     ]
 
 

@@ -45,7 +45,7 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
         Never remembered from another run: it is this machine's answer, today.
     """
     known_settings(settings, _KNOWN, "timing")
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for encoder in world.encoder_names:
         features, name = world.features(encoder), world.encoded(encoder).encoder.name
         for projection in settings.get("projections", [0]):
@@ -54,8 +54,8 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
                 world.say(number, len(settings["heads"]), f"timing {head}")
                 where = {"head": head, "projection": int(projection), "encoder": name}
                 instance = make_head(head, **settings.get("hyper", {}).get(head, {}))
-                found += _timed(instance, features, public, where, settings)
-    return found
+                observations += _timed(instance, features, public, where, settings)
+    return observations
 
 
 def _projection(features: Features, width: int) -> FeatureMap | None:

@@ -28,7 +28,7 @@ from fedmoments.tuning import OPTIMISERS, STAGES, TuningPlan
 
 __all__ = ["Job", "jobs_of", "run"]
 
-_NUMBERS = tuple(each.name for each in fields(TuningPlan) if each.name not in ("stage", "optimiser", "seed"))
+_NUMBERS = tuple(entry.name for entry in fields(TuningPlan) if entry.name not in ("stage", "optimiser", "seed"))
 _KNOWN = (
     "stages",
     "starts",
@@ -146,7 +146,7 @@ def run(settings: Mapping[str, Any], world: World) -> list[Observation]:
         known_settings(variant, (*_KNOWN, "name"), "tuning")
     jobs = jobs_of(settings, world)
     _tell(jobs, world)
-    found = [each for variant in _variants(settings) for each in _untuned(variant, world)]
+    found = [entry for variant in _variants(settings) for entry in _untuned(variant, world)]
     done = {job.place: _run(job, world, (index, len(jobs))) for index, job in enumerate(jobs)}
     return found + measured(done, settings.get("at", ()), settings.get("targets", ()))
 
@@ -176,7 +176,7 @@ def _jobs(settings: dict[str, Any], world: World) -> list[Job]:
     optimisers, only = settings.get("optimisers", ["fedavg"]), settings.get("only", [])
     encoders = settings.get("encoders", [""])
     _check_words(settings)
-    found = []
+    jobs = []
     for base in world.encoder_names:
         encoded = world.encoded(base)
         splits, clients = feasible(encoded.features, settings, world)
@@ -190,8 +190,8 @@ def _jobs(settings: dict[str, Any], world: World) -> list[Job]:
             for number, epochs in product(numbers, settings.get("local_epochs", [None])):
                 run_at = (stage, start, optimiser, split, number, epochs)
                 place = Place(encoded.encoder.name, weights, settings["name"], *run_at)
-                found.append(_job(settings, world, encoded, place, name))
-    return found
+                jobs.append(_job(settings, world, encoded, place, name))
+    return jobs
 
 
 def _weights(word: str) -> str:
@@ -241,7 +241,7 @@ def _job(settings: Mapping[str, Any], world: World, encoded: Encoded, place: Pla
     refit = tuple(settings.get("refit", ())) if place.stage != "lp" else ()
     named = {place.start, *refit}
     own: dict[str, Any] = {
-        each.name: getattr(world.config, each.name) for each in fields(StudySettings) if each.name not in _SWEPT
+        entry.name: getattr(world.config, entry.name) for entry in fields(StudySettings) if entry.name not in _SWEPT
     }
     config = TuningStudy(
         **{**own, "encoder": encoder},

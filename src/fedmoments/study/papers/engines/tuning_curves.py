@@ -114,17 +114,17 @@ def measured(done: Mapping[Place, Curves], at: Sequence[int] = (), targets: Sequ
     targets
         Accuracies that rounds are counted to, as shares.
     """
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for place, curves in done.items():
-        found += _ends(place, curves, at)
+        observations += _ends(place, curves, at)
         if not curves.curves:
             continue
-        found += _costs(place, curves) + _by_round(place, curves) + _to_targets(place, curves, targets)
-        found += _lost(place, curves, done)
+        observations += _costs(place, curves) + _by_round(place, curves) + _to_targets(place, curves, targets)
+        observations += _lost(place, curves, done)
         random = done.get(replace(place, start=RANDOM))
         if random is not None and random.curves:
-            found.append(_to_random(place, curves, random))
-    return found
+            observations.append(_to_random(place, curves, random))
+    return observations
 
 
 def _ends(place: Place, curves: Curves, at: Sequence[int]) -> list[Observation]:
@@ -228,7 +228,7 @@ def _first_round(curve: TuningCurve, target: float) -> float | None:
 
 def _lost(place: Place, curves: Curves, done: Mapping[Place, Curves]) -> list[Observation]:
     """Return how much lower a run ends than the same one with the first split of the settings, seed by seed."""
-    first = next(each for each in done if replace(each, split=place.split) == place)
+    first = next(place_done for place_done in done if replace(place_done, split=place.split) == place)
     if first == place or not done[first].curves:
         return []
     pairs = zip(done[first].curves, curves.curves, strict=True)

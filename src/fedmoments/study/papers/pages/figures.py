@@ -106,8 +106,11 @@ def _y_title(title: str, *, share: bool) -> str:
 
 def _noise(observations: Sequence[Observation], tested: int) -> tuple[float, str]:
     """Return half the width of the noise of accuracies, that of the noisiest one, and its words."""
-    errors = [standard_error(each.mean or 0.0, tested, each.spread or 0.0, len(each.known)) for each in observations]
-    seeds = max(len(each.known) for each in observations)
+    errors = [
+        standard_error(observation.mean or 0.0, tested, observation.spread or 0.0, len(observation.known))
+        for observation in observations
+    ]
+    seeds = max(len(observation.known) for observation in observations)
     half = ERRORS * max(errors)
     words = f"noise of {count(tested, 'test sample')}, {count(seeds, 'seed')}: ±{100 * half:.2g} points"
     return half, words

@@ -300,8 +300,8 @@ class _Anchor:
         self._put(held, [*self._first, *self._running.values()])
         try:
             with torch.enable_grad():
-                found = _gradients(self._model, self._parameters, batch, targets)
-            means = [gradient / max(len(targets), 1) for gradient in found]
+                slopes = _gradients(self._model, self._parameters, batch, targets)
+            means = [gradient / max(len(targets), 1) for gradient in slopes]
             return _penalised(self._model, means, self._decay) if self._decay else means
         finally:
             self._put(held, now)
