@@ -39,8 +39,7 @@ def witness(
     notes = _all_noted(own, sources)
     trusted = _trusted(own.noted(), notes)
     own.add(noted for noted in notes if trusted.get(noted.head.federation) == noted.head.key)
-    shown = own.amended() + [terms for source in sources for terms in _amended(source)]
-    amended = list({terms.digest: terms for terms in shown}.values())
+    amended = _all_amended(own, sources)
     own.add_lines(map(line_of, amended))
     findings = compare(notes)
     if json:
@@ -63,6 +62,12 @@ def _all_noted(own: Notebook, sources: list[Path]) -> list[Noted]:
     for ledger in filter(_is_ledger, sources):
         notes += _joined(ledger, notes)
     return notes
+
+
+def _all_amended(own: Notebook, sources: list[Path]) -> list[Terms]:
+    """Return the terms with added classes of one's own notebook and of all sources, each once."""
+    shown = own.amended() + [terms for source in sources for terms in _amended(source)]
+    return list({terms.digest: terms for terms in shown}.values())
 
 
 def _trusted(own: list[Noted], notes: list[Noted]) -> dict[str, str]:

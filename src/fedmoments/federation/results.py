@@ -122,12 +122,17 @@ def _filtered(store: FederationStore, robust: str, max_samples: int) -> Source:
     dropped = {str(client): reason for client, reason in suspicion.dropped.items()}
     if len(dropped) == len(parts):
         raise InputError(f"the filter would leave out all {len(parts)} clients: raise the cap, or fit without a filter")
-    parties = [client for client, part in parts.items() if part.n_samples]
-    left = [client for client in parties if client not in dropped]
-    choice = "behind " + " and ".join(filter(None, [f"a cap of {max_samples} samples" if max_samples else "", robust]))
-    require_company(store.terms, left, len(parties), choice, "raise the cap, or fit without a filter")
-    kept = Statistics.merge(part for client, part in parts.items() if client not in dropped)
-    return Source(_with_names(store.terms, kept), robust, max_samples, dropped)
+    kept = {client: part for client, part in parts.items() if client not in dropped}
+    left = [client for client, part in kept.items() if part.n_samples]
+    parties, choice = sum(part.n_samples > 0 for part in parts.values()), _behind(robust, max_samples)
+    require_company(store.terms, left, parties, choice, "raise the cap, or fit without a filter")
+    return Source(_with_names(store.terms, Statistics.merge(kept.values())), robust, max_samples, dropped)
+
+
+def _behind(robust: str, max_samples: int) -> str:
+    """Say which cap and filter a head is fitted behind."""
+    cap = f"a cap of {max_samples} samples" if max_samples else ""
+    return "behind " + " and ".join(filter(None, [cap, robust]))
 
 
 def _with_names(terms: Terms, received: Statistics) -> Statistics:
