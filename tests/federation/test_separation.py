@@ -9,6 +9,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 import fedmoments as fm
 from fedmoments.core.observations.interval import wilson
+from fedmoments.core.observations.parts import Reliability
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.alone import fitted_alone
 from fedmoments.federation.evaluation.refining import confidence_at
@@ -135,15 +136,15 @@ def test_reliability_is_not_told_where_it_would_be_rounding() -> None:
     classifier = fitted()
     parts = [LocalEvaluation.of(classifier, X[k::4], y[k::4], 1.0) for k in range(4)]
     coarse = sum((part.coarse(5) for part in parts), LocalEvaluation.zero(4))
-    assert coarse.calibration(1.0).to_dict() == {"bins": [], "ece": None, "temperature": 1.0}
+    assert coarse.calibration(1.0).reliability() == Reliability(temperature=1.0)
     exact = sum(parts, LocalEvaluation.zero(4))
-    assert exact.calibration(1.0).to_dict()["ece"] == exact.expected_error
+    assert exact.calibration(1.0).reliability().ece == exact.expected_error
     near = confidence_at(coarse, 1.0)
     assert near is not None
     assert near == pytest.approx(classifier.predict_proba(X, temperature=1.0).max(axis=1).mean(), abs=0.01)
     X, y = samples(40_000, 9)
     one = LocalEvaluation.of(classifier, X, y, 1.0)
-    assert one.coarse(5).calibration(1.0).to_dict()["ece"] == pytest.approx(one.expected_error, abs=0.01)
+    assert one.coarse(5).calibration(1.0).reliability().ece == pytest.approx(one.expected_error, abs=0.01)
 
 
 def test_areas_are_not_told_where_they_would_be_rounding() -> None:

@@ -104,9 +104,8 @@ def measure(
     """
     parties, _ = _parties(clients, Columns(label, client, features), feature_map)
     n_classes = _count_classes(parties) if n_classes is None else n_classes
-    return _measured(
-        parties.data, spec, n_classes, feature_map=feature_map, seed=seed, fixed_point=fixed_point, fold=fold
-    )
+    ways: dict[str, Any] = {"seed": seed, "fixed_point": fixed_point, "fold": fold, "leaving": True}
+    return _measured(parties.data, spec, n_classes, feature_map=feature_map, **ways)
 
 
 def _measured(
@@ -118,8 +117,9 @@ def _measured(
     fixed_point: FixedPoint | None,
     seed: int = 0,
     fold: bool = True,
+    leaving: bool = False,
 ) -> Ledger:
-    """Return the ledger of what clients measure, whose labels are numbers already."""
+    """Return the ledger of what clients measure, whose labels are numbers already; nobody leaves it unless said so."""
     ledger: Ledger | None = None
     for name, given in data.items():
         if isinstance(given, Statistics):
@@ -132,7 +132,7 @@ def _measured(
                 raise InputError(f"client {name!r}: {error}") from error
         if ledger is None:
             ledger = Ledger(spec, n_classes=n_classes, dim=part.dim, fixed_point=fixed_point, fold=fold)
-        ledger.join(name, part)
+        ledger.join(name, part, leaving=leaving)
     if ledger is None:
         raise InputError("there is no client: give at least one, as {id: (features, labels)}")
     return ledger

@@ -12,7 +12,7 @@ from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
 from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.federated import FederationEvents, PrivacyCard
-from fedmoments.core.observations.parts import UNTESTED, UNTOLD, Data, HeadDetail, Holders, Reliability
+from fedmoments.core.observations.parts import UNTESTED, UNTOLD, Data, HeadDetail, Holders
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.refining import confidence_at
 from fedmoments.federation.results import Fitted, Source, source_of
@@ -181,11 +181,10 @@ def _detail(name: str, fit: Fitted, evaluation: LocalEvaluation | None) -> HeadD
     if evaluation is None:
         return detail
     tested = fit.classifier.ranks.temperature if fit.classifier.ranks else fit.classifier.temperature
-    calibration = evaluation.calibration(tested).to_dict()
     figures = evaluation.evaluation(fit.classifier.class_names).by_class
     confidence = confidence_at(evaluation, fit.classifier.temperature / tested)
-    calibrated = replace(from_plain(Reliability, calibration), confidence=confidence)
-    return replace(detail, confusion=evaluation.confusion, calibration=calibrated, figures=figures)
+    calibration = evaluation.calibration(tested).reliability(confidence)
+    return replace(detail, confusion=evaluation.confusion, calibration=calibration, figures=figures)
 
 
 def privacy_card_of(terms: Terms, status: Status, source: Source | None) -> PrivacyCard:

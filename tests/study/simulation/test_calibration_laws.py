@@ -103,16 +103,18 @@ def test_bounds_certainty_and_ignorance() -> None:
 
 def test_the_diagram_has_bins_from_0_to_1_and_empty_ones_are_empty() -> None:
     X, y = draw(50, 2, 3)
-    found = calibrate(softmax_of_features(2), X, y, temperature=2.0).to_dict()
-    bins = found["bins"]
-    assert (len(bins), found["temperature"]) == (N_BINS, 2.0)
-    assert (bins[0]["low"], bins[-1]["high"]) == (0.0, 1.0)
+    found = calibrate(softmax_of_features(2), X, y, temperature=2.0).reliability()
+    bins = found.bins
+    assert (len(bins), found.temperature) == (N_BINS, 2.0)
+    assert (bins[0].low, bins[-1].high) == (0.0, 1.0)
     for before, after in pairwise(bins):
-        assert before["high"] == after["low"]
+        assert before.high == after.low
     for each in bins:
-        if each["count"]:
-            assert each["low"] - 1e-12 <= each["confidence"] <= each["high"] + 1e-12
-            assert 0 <= each["accuracy"] <= 1
+        if each.count:
+            assert each.confidence is not None
+            assert each.accuracy is not None
+            assert each.low - 1e-12 <= each.confidence <= each.high + 1e-12
+            assert 0 <= each.accuracy <= 1
         else:
-            assert each["confidence"] is each["accuracy"] is None
-    assert sum(each["count"] for each in bins) == 50
+            assert each.confidence is each.accuracy is None
+    assert sum(each.count for each in bins) == 50

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.observations.figures import ClassFigures
+from fedmoments.core.observations.parts import Bin, Reliability
 from fedmoments.federation.evaluation.separation import areas
 
 __all__ = ["Calibration", "Confusion", "Evaluation"]
@@ -242,19 +244,20 @@ class Calibration:
         """Expected calibration error: |confidence − accuracy|, averaged over answers."""
         return float(np.abs(self.confidences - self.hits).sum() / max(int(self.counts.sum()), 1))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the diagram, ready for JSON; empty where rounding would be most of it."""
+    def reliability(self, confidence: float | None = None) -> Reliability:
+        """Return what reports show, with a mean confidence where it is known; no bins where rounding is most of them.
+
+        Examples
+        --------
+        >>> Calibration(np.array([0, 10]), np.array([0.0, 9.0]), np.array([0, 8]), 1.0).reliability().bins[1]
+        Bin(low=0.5, high=1.0, count=10, confidence=0.9, accuracy=0.8)
+        """
         if not self.is_certain:
-            return {"bins": [], "ece": None, "temperature": self.temperature}
-        edges = np.linspace(0.0, 1.0, len(self.counts) + 1)
+            return Reliability(temperature=self.temperature, confidence=confidence)
+        edges = np.linspace(0.0, 1.0, len(self.counts) + 1).tolist()
+        sums = zip(self.counts.tolist(), self.confidences.tolist(), self.hits.tolist(), strict=True)
         bins = [
-            {
-                "low": float(edges[i]),
-                "high": float(edges[i + 1]),
-                "count": int(count),
-                "confidence": float(self.confidences[i] / count) if count else None,
-                "accuracy": float(self.hits[i] / count) if count else None,
-            }
-            for i, count in enumerate(self.counts)
+            Bin(*span, count, sure / count if count else None, hits / count if count else None)
+            for span, (count, sure, hits) in zip(pairwise(edges), sums, strict=True)
         ]
-        return {"bins": bins, "ece": self.expected_error, "temperature": self.temperature}
+        return Reliability(tuple(bins), self.expected_error, self.temperature, confidence)

@@ -15,9 +15,8 @@ from fedmoments.core.gaussian import CovarianceBias, covariance_bias
 from fedmoments.core.heads import Head
 from fedmoments.core.maps import FeatureMap
 from fedmoments.core.observations import Report, Setting
-from fedmoments.core.observations.codec import from_plain
 from fedmoments.core.observations.federated import Examination, PrivacyCard
-from fedmoments.core.observations.parts import Diagnosis, HeadDetail, Holders, Reliability, Revealed, RoundCurve
+from fedmoments.core.observations.parts import Diagnosis, HeadDetail, Holders, Revealed, RoundCurve
 from fedmoments.core.statistics import StatisticsSpec
 from fedmoments.errors import FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation
@@ -128,7 +127,7 @@ def _trust(detail: HeadDetail, federation: Federation, fit: Fit) -> HeadDetail:
     test, n = federation.features.test, fit.classifier.n_classes
     table = np.bincount(test.y * n + fit.predicted, minlength=n * n).reshape(n, n)
     tested = LocalEvaluation.of(fit.classifier, test.X, test.y, fit.classifier.temperature)
-    calibration = from_plain(Reliability, tested.calibration(fit.classifier.temperature).to_dict())
+    calibration = tested.calibration(fit.classifier.temperature).reliability()
     return replace(detail, confusion=table, calibration=calibration, figures=tested.evaluation().by_class)
 
 
