@@ -307,7 +307,7 @@ def test_ten_thousand_clients_with_55_000_rows_are_one_matrix_and_not_ten_thousa
         traced = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    n_rows = sum(len(part.rows) for part in parts)
+    n_rows = sum(len(part.row_labels) for part in parts)
     payload = n_rows * 8 * (dim + 3 + 3)  # rows (client, label, count, d numbers) and cells (client, label, count)
     assert len(gc.get_objects()) - objects < 500
     assert traced < 2 * payload + 2000 * 200  # buffers that double, and an id a client
