@@ -160,6 +160,10 @@ def test_answers_that_clients_withhold_make_no_accuracy_of_a_hundred_per_cent() 
     card = model_card(classifier, evidence=coarse)
     assert "13 of 15 samples" in card
     assert "Clients tell 8 of 15 samples by class and round right answers by chance" in card
+    assert "A dash stands" not in card  # nobody counted the others
+    figures = ClassFigures(np.array([8, 0]), np.array([8, 0]), np.array([0.9, np.nan]), np.array([np.nan, np.nan]))
+    counted = replace(coarse, detail=replace(coarse.detail, figures=figures))
+    assert "A dash stands for a figure that would be mostly this rounding." in model_card(classifier, evidence=counted)
 
 
 def test_sites_are_compared_with_their_own_samples_alone_and_classes_have_all_figures() -> None:

@@ -199,7 +199,10 @@ def _by_class(classifier: Classifier, evidence: Evidence) -> str:
     told = (
         f"Clients tell {int(detail.tested.sum()):,} of {evidence.outcome[1]:,} samples by class and round right answers"
     )
-    return f"{told} by chance so that none tells of few samples: right on average, within these intervals.\n\n{table}"
+    how = "by chance so that none tells of few samples: right on average, within these intervals"
+    hidden = detail.figures is not None and "| – |" in table
+    dashes = " A dash stands for a figure that would be mostly this rounding." if hidden else ""
+    return f"{told} {how}.{dashes}\n\n{table}"
 
 
 def _of_others(figures: ClassFigures, label: int) -> tuple[str, str]:

@@ -132,6 +132,8 @@ def _means(panel: Panel) -> Html | None:
     columns = "found is the sensitivity of a class, spared its specificity (others not taken for it)"
     if figures.rounding:
         columns += "; clients round right answers of a class by chance, right on average"
+        if np.isnan(figures.areas).any():
+            columns += "; a dash is an AUC that would be mostly this rounding"
     return note(f"{told}; {columns}." if told else f"{columns[0].upper()}{columns[1:]}.")
 
 
