@@ -151,7 +151,15 @@ def test_evaluate_counts_right_and_wrong(run: Any, features: str, arrays: Any) -
     true, taken = (int(worst[key].split()[1]) for key in ("true", "predicted"))
     assert worst["count"] == ((arrays["y_test"] == true) & (predicted == taken)).sum()
     assert len(found["confusions"]) == 2
-    assert "taken for" in run("evaluate", "c", features, "--per-class").stdout
+    assert found["accuracy_interval"][0] < found["accuracy"] < found["accuracy_interval"][1]
+    shares = fm.load("c").predict_proba(arrays["x_test"]).max(axis=1)
+    assert found["mean_confidence"] == pytest.approx(shares.mean(), abs=1e-6)
+    bins = np.minimum((15 * shares).astype(int), 14)
+    errors = [abs((shares - right)[bins == place].sum()) for place in range(15)]
+    assert found["expected_calibration_error"] == pytest.approx(sum(errors) / len(right), abs=1e-6)
+    shown = run("evaluate", "c", features, "--per-class").stdout
+    assert "taken for" in shown
+    assert f"expected calibration error {100 * found['expected_calibration_error']:.1f} points" in shown
 
 
 def test_costs_prices_both_directions(run: Any) -> None:

@@ -218,6 +218,7 @@ def evaluate(
 ) -> None:
     """Test a classifier on held-out samples or features: accuracy, and which classes are taken for which."""
     from fedmoments.core.classifier import TargetModel, load
+    from fedmoments.core.observations.interval import wilson
     from fedmoments.federation.evaluation import LocalEvaluation
     from fedmoments.handover.labelled import labelled_features, read_labelled
     from fedmoments.handover.model import Model
@@ -233,14 +234,23 @@ def evaluate(
             model, tested, source.data, lambda done, total: move(done, total, ""), **encoding(running)
         )
     scored = model.classifier
-    result = LocalEvaluation.of(scored, samples.X, samples.y, scored.temperature).evaluation(scored.class_names)
+    counted = LocalEvaluation.of(scored, samples.X, samples.y, scored.temperature)
+    result, calibration = counted.evaluation(scored.class_names), counted.calibration(scored.temperature)
+    sure = float(calibration.confidences.sum() / max(result.n_samples, 1))
+    low, high = wilson(round(result.accuracy * result.n_samples), result.n_samples)
     if json:
         document = result.to_dict(per_class=per_class, most=pairs)
+        document["accuracy_interval"] = [low, high]
+        document |= {"mean_confidence": sure, "expected_calibration_error": calibration.expected_error}
         print_json({"classifier": str(classifier), "data": source.data, "unread": len(problems), **document})
         return
     print_line(
-        f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%}, balanced accuracy "
-        f"{result.balanced_accuracy:.2%} (mean over classes)"
+        f"{result.n_samples:,} samples: accuracy {result.accuracy:.2%} ({low:.1%} to {high:.1%}, 95 % interval), "
+        f"balanced accuracy {result.balanced_accuracy:.2%} (mean over classes)"
+    )
+    print_line(
+        f"mean confidence {sure:.1%} at temperature {scored.temperature:.3g}, expected calibration error "
+        f"{100 * calibration.expected_error:.1f} points"
     )
     if math.isfinite(result.macro_f1) and math.isfinite(result.macro_area):
         print_line(f"macro-F1 {result.macro_f1:.3f}, macro-AUC {result.macro_area:.3f}")

@@ -92,8 +92,8 @@ def traced(encoder: Encoder) -> bytes:
 def _parts(encoder: Encoder) -> OnnxParts:
     if not isinstance(encoder, Exportable):
         raise FedMomentsError(
-            f"the encoder '{encoder.name}' cannot be exported to ONNX: image encoders on torch (loaded with the runtime "
-            "torch) and minilm can"
+            f"the encoder '{encoder.name}' cannot be exported to ONNX: image encoders (with the runtime torch) "
+            "and minilm can"
         )
     return encoder.onnx_parts()
 
