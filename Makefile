@@ -29,6 +29,7 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	$(BIN)/fedmoments encoders install mobilenet-v2
 	$(BIN)/fedmoments encoders install squeezenet-1.1
+	$(BIN)/fedmoments encoders install resemblyzer
 	touch $@
 
 demo: $(DEMO)

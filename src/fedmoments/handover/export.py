@@ -136,5 +136,7 @@ def export(
         noted = classifier.info.get("encoder")
         if isinstance(noted, dict):
             encoder.require_same(noted, "this classifier was fitted behind")
+    model = Model(classifier, encoder, evidence)
+    model.require_no_sounds("an exported model")
     target.parent.mkdir(parents=True, exist_ok=True)
-    return chosen.write(Model(classifier, encoder, evidence), target, **options)
+    return chosen.write(model, target, **options)

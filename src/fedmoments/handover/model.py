@@ -93,9 +93,14 @@ class Model:
         """Of the classifier; computed once."""
         return self.classifier.digest()
 
+    def require_no_sounds(self, what: str) -> None:
+        """Refuse to do what is made for images, sentences and rows of numbers with a model of sounds."""
+        if self.takes == "audio":
+            raise InputError(f"{what} takes no sounds: use 'fedmoments predict', or leave the encoder out")
+
     @property
     def takes(self) -> str:
-        """What the model takes: ``"image"``, ``"text"`` or ``"features"``."""
+        """What the model takes: ``"image"``, ``"text"``, ``"audio"`` or ``"features"``."""
         return self.encoder.modality if self.encoder else "features"
 
     def notes(self) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from fedmoments.settings.samples import Encoding, SampleSource
 __all__ = ["DEFAULTS", "choose_encoder", "encode_parts", "read_data"]
 
 #: The encoder that is taken when none is named.
-DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "features": "identity"}
+DEFAULTS = {"image": "efficientnet-lite0", "text": "minilm", "audio": "resemblyzer", "features": "identity"}
 
 _OWN = ("data", "strict")  # fields of a source that are not options of its reader, or are given as something else
 

@@ -13,7 +13,7 @@ from fedmoments.errors import InputError
 
 __all__ = ["Chosen", "Hashed", "Modality", "Problem", "Samples", "item_digest"]
 
-Modality = Literal["image", "text", "features"]
+Modality = Literal["image", "text", "audio", "features"]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Samples:
     Parameters
     ----------
     items
-        n samples: paths of images, the bytes of image files, image arrays (h, w) or (h, w, 3) of uint8, sentences, or
-        rows of a feature matrix (n, d). A sequence may read its items when they are requested.
+        n samples: paths of images or sounds, the bytes of such files, image arrays (h, w) or (h, w, 3) of uint8,
+        sentences, or rows of a feature matrix (n, d). A sequence may read its items when they are requested.
     labels
         (n,) int64 from 0 to len(class_names) − 1.
     class_names
@@ -124,6 +124,8 @@ class Samples:
         >>> Samples(["good", "bad"], np.array([1, 0]), ("-", "+"), "text").take(np.array([1])).items
         ['bad']
         """
+        if len(indices) == len(self) and np.array_equal(indices, np.arange(len(self))):
+            return self  # with what is known of it
         taken = Samples(
             _choose(self.items, indices),
             self.labels[indices],

@@ -28,7 +28,7 @@ from fedmoments.samples.npz_arrays import read_npz
 from fedmoments.samples.samples import Modality, Samples
 from fedmoments.samples.sources.columns import guess_column
 from fedmoments.samples.sources.csv_file import csv_header, csv_records
-from fedmoments.samples.sources.folder import IMAGE_ENDINGS, images_below
+from fedmoments.samples.sources.folder import IMAGE_ENDINGS, files_below
 from fedmoments.samples.sources.items import image_cell, text_cell
 from fedmoments.samples.sources.rows import Problems
 
@@ -100,6 +100,10 @@ def read_unlabelled(
     )
 
 
+#: What comes in files of its own.
+FILES = ("image", "audio")
+
+
 def _read(
     place: str,
     modality: Modality,
@@ -121,7 +125,7 @@ def _read(
         return _of_table(path, modality, column, problems) if table is None else _of_raw_table(path, table, problems)
     if ending == ".npz":
         return _of_archive(path, modality)
-    if modality == "image":
+    if modality in FILES:
         return [(place, path)]
     return _of_text(place, path, modality, problems)
 
@@ -136,16 +140,16 @@ def _of_text(place: str, path: Path, modality: Modality, problems: Problems) -> 
 
 
 def _of_folder(path: Path, modality: Modality, problems: Problems) -> Iterator[_Named]:
-    if modality != "image":
+    if modality not in FILES:
         raise InputError(f"it is a folder, and this model takes {modality}")
-    return ((str(image), image) for image in images_below(path, problems))
+    return ((str(image), image) for image in files_below(path, problems, modality))
 
 
 def _lines(name: str, lines: Iterable[str], modality: Modality, problems: Problems) -> Iterator[_Named]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{name} line {number}" if name == "standard input" else f"{name}:{number}"
-            if modality == "image":
+            if modality in FILES:
                 yield line.strip(), Path(line.strip())
             elif modality == "text":
                 yield where, line.rstrip("\r\n")
@@ -167,7 +171,7 @@ def _of_table(path: Path, modality: Modality, column: str | None, problems: Prob
     chosen = column or guess_column(modality, header)
     if chosen is None and modality != "features":
         raise InputError(f"which column holds the {modality}? Name it by --column; they are {', '.join(header)}")
-    cell = image_cell(path.parent) if modality == "image" else text_cell
+    cell = image_cell(path.parent) if modality in FILES else text_cell
     for number, record in enumerate(csv_records(path, None)):
         where = f"{path} row {number + 1}"
         if isinstance(record, str):

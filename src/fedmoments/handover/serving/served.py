@@ -98,6 +98,7 @@ class Served:
         self.asked = asked or Asked()
         self._seen = self._state()
         self.model = read(file, None)
+        self.model.require_no_sounds("a served model")
         self.asked.require_of(self.model)
         self.swaps = 0
         #: Why the file that is there now is not the one that is served; empty when it is.

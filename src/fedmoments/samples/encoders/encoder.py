@@ -18,7 +18,7 @@ from fedmoments.samples.encoders.probe import TOLERANCE, Behaviour, describe_dif
 
 __all__ = ["Encoder", "Modality", "fingerprint_of"]
 
-Modality = Literal["image", "text", "features"]
+Modality = Literal["image", "text", "audio", "features"]
 
 
 class Encoder(ABC):

@@ -172,8 +172,8 @@ def probe_samples(modality: str, dim: int) -> list[Any]:
     Parameters
     ----------
     modality
-        ``"image"``: uint8 (96, 96, 3), see :func:`probe_pixels`. ``"text"``: sentences of 3 to 24 words.
-        ``"features"``: rows (dim,).
+        ``"image"``: uint8 (96, 96, 3), see :func:`probe_pixels`. ``"text"``: sentences of 3 to 24 words. ``"audio"``:
+        a second at 16 kHz of noise whose loudness rises and falls. ``"features"``: rows (dim,).
     dim
         Of the features; for rows.
 
@@ -188,9 +188,11 @@ def probe_samples(modality: str, dim: int) -> list[Any]:
         return list(np.ascontiguousarray(probe_pixels(_SIDE).transpose(0, 2, 3, 1)))
     if modality == "text":
         return [_sentence(place, n_words=3 * 2**place) for place in range(SAMPLES)]
+    if modality == "audio":
+        return [_sound(place) for place in range(SAMPLES)]
     if modality == "features":
         return list(standard_normals(0, "encoder-probe/features", SAMPLES * dim).reshape(SAMPLES, dim))
-    raise InputError(f"there is no probe of the modality {modality!r}: it may be image, text or features")
+    raise InputError(f"there is no probe of the modality {modality!r}: it may be image, text, audio or features")
 
 
 def probe_pixels(size: int) -> NDArray[np.uint8]:
@@ -208,6 +210,12 @@ def probe_pixels(size: int) -> NDArray[np.uint8]:
         colours = uniforms(0, f"encoder-probe/image/{place}", 3 * number * number).reshape(3, number, number)
         image[:] = (colours * 256).astype(np.uint8).repeat(side, axis=1).repeat(side, axis=2)[:, :size, :size]
     return images
+
+
+def _sound(place: int) -> NDArray[np.float32]:
+    drawn = standard_normals(0, f"encoder-probe/audio/{place}", 16_000)
+    smooth = np.convolve(drawn, np.ones(2**place) / 2**place, "same")
+    return np.asarray(0.1 * smooth * (1.0 + np.sin(np.arange(16_000) * (place + 1) / 1_600)), np.float32)
 
 
 def _sentence(place: int, n_words: int) -> str:

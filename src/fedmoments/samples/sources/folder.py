@@ -1,28 +1,30 @@
-"""``folder:PATH``: images in folders named after their classes.
+"""``folder:PATH``: images or sounds in folders named after their classes.
 
 =========================================  ==========================================================
-PATH/CLASS/…                               all images below CLASS, however deep
+PATH/CLASS/…                               all images, or all WAV files, below CLASS, however deep
 PATH/train/CLASS/…, PATH/test/CLASS/…      the same, with the test part given
 PATH/DOMAIN/CLASS/…                        with ``domains=True``; also below train and test
 =========================================  ==========================================================
 
-Hidden files are not looked at, files that are not images are reported. Links are followed, but no folder is read twice
-within a class.
+Hidden files are not looked at, files that are neither are reported; where there are both, the fewer are. Links are
+followed, but no folder is read twice within a class.
 """
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from fedmoments.errors import DataWarning, InputError
 from fedmoments.samples.dataset import DataSet
 from fedmoments.samples.natural_order import natural_key, sorted_names
+from fedmoments.samples.samples import Modality
 from fedmoments.samples.sources.registry import Source
 from fedmoments.samples.sources.rows import Problems, Rows, assemble
 from fedmoments.samples.splits.draws import Seed
 
-__all__ = ["IMAGE_ENDINGS", "SOURCES", "images_below", "load_folder"]
+__all__ = ["IMAGE_ENDINGS", "SOUND_ENDINGS", "SOURCES", "files_below", "load_folder"]
 
 #: Files with these endings, in any case, are taken for images.
 IMAGE_ENDINGS = frozenset(
@@ -31,6 +33,9 @@ IMAGE_ENDINGS = frozenset(
         *(".pbm", ".pgm", ".ppm", ".pnm", ".dcm", ".dicom"),
     }
 )
+#: The same, for sounds.
+SOUND_ENDINGS = frozenset({".wav", ".wave"})
+_ENDINGS: dict[Modality, frozenset[str]] = {"image": IMAGE_ENDINGS, "audio": SOUND_ENDINGS}
 _OF_THE_SYSTEM = frozenset({"desktop.ini", "thumbs.db"})
 
 _Folder = tuple[int, int]  # device and inode
@@ -70,14 +75,16 @@ def load_folder(
     parts = _parts(root, problems)
     if not domains:
         _notice_domains(root, parts["train"], problems)
-    rows = {name: _part(root, path, problems, with_domains=domains) for name, path in parts.items()}
+    modality = _modality(parts["train"])
+    rows = {name: _part(root, path, problems, modality, with_domains=domains) for name, path in parts.items()}
     if not rows["train"][1]:
-        raise InputError(f"{root} holds no class folders: images must be in PATH/CLASS/, or in PATH/DOMAIN/CLASS/")
+        where = "images or sounds must be in PATH/CLASS/, or in PATH/DOMAIN/CLASS/"
+        raise InputError(f"{root} holds no class folders: {where}")
     return assemble(
         f"folder:{argument}",
         rows["train"][0],
         rows["test"][0] if "test" in rows else None,
-        "image",
+        modality,
         problems,
         test_share=test_share,
         seed=seed,
@@ -105,7 +112,14 @@ def _notice_domains(root: Path, part: Path, problems: Problems) -> None:
 
 
 def _holds_images(folder: Path) -> bool:
-    return any(entry.suffix.lower() in IMAGE_ENDINGS for entry in folder.iterdir())
+    return any(entry.suffix.lower() in IMAGE_ENDINGS | SOUND_ENDINGS for entry in folder.iterdir())
+
+
+def _modality(part: Path) -> Modality:
+    """Say what most files below a folder are."""
+    counts = Counter(path.suffix.lower() for _, _, names in os.walk(part) for path in map(Path, names))
+    sounds, images = (sum(counts[ending] for ending in endings) for endings in (SOUND_ENDINGS, IMAGE_ENDINGS))
+    return "audio" if sounds > images else "image"
 
 
 def _parts(root: Path, problems: Problems) -> dict[str, Path]:
@@ -119,7 +133,9 @@ def _parts(root: Path, problems: Problems) -> dict[str, Path]:
     return parts
 
 
-def _part(root: Path, part: Path, problems: Problems, *, with_domains: bool) -> tuple[Rows, set[str]]:
+def _part(
+    root: Path, part: Path, problems: Problems, modality: Modality, *, with_domains: bool
+) -> tuple[Rows, set[str]]:
     """Return the rows of a part, and the names of all its class folders."""
     items: list[Path] = []
     rows, names = Rows(items), set[str]()
@@ -127,7 +143,7 @@ def _part(root: Path, part: Path, problems: Problems, *, with_domains: bool) -> 
     for domain in _folders(root, part, problems) if with_domains else [part]:
         for folder in _folders(root, domain, problems):
             names.add(folder.name)
-            for image in _images(root, folder, problems, above | {_identity(domain)}):
+            for image in _files(root, folder, problems, above | {_identity(domain)}, modality):
                 items.append(image)
                 rows.labels.append(folder.name)
                 rows.sources.append(_name(root, image))
@@ -145,13 +161,13 @@ def _folders(root: Path, parent: Path, problems: Problems, *, tell_files: bool =
             problems.add(_name(root, entry), "it is not in the folder of a class")
 
 
-def images_below(folder: Path, problems: Problems) -> Iterator[Path]:
-    """Yield all images below a folder, however deep, in natural order; other files are problems."""
-    return _images(folder, folder, problems, set())
+def files_below(folder: Path, problems: Problems, modality: Modality) -> Iterator[Path]:
+    """Yield all images or sounds below a folder, however deep, in natural order; other files are problems."""
+    return _files(folder, folder, problems, set(), modality)
 
 
-def _images(root: Path, folder: Path, problems: Problems, seen: set[_Folder]) -> Iterator[Path]:
-    """Yield the images below a folder, in natural order."""
+def _files(root: Path, folder: Path, problems: Problems, seen: set[_Folder], modality: Modality) -> Iterator[Path]:
+    """Yield the images or sounds below a folder, in natural order."""
     here = _identity(folder)
     if here in seen:
         problems.add(_name(root, folder), "it is a link to a folder that is read already")
@@ -159,9 +175,10 @@ def _images(root: Path, folder: Path, problems: Problems, seen: set[_Folder]) ->
     seen.add(here)
     for entry in _entries(root, folder, problems):
         if entry.is_dir():
-            yield from _images(root, entry, problems, seen)
-        elif entry.suffix.lower() not in IMAGE_ENDINGS:
-            problems.add(_name(root, entry), f"a file that ends in '{entry.suffix}' is not taken for an image")
+            yield from _files(root, entry, problems, seen, modality)
+        elif entry.suffix.lower() not in _ENDINGS[modality]:
+            what = "an image" if modality == "image" else "a sound"
+            problems.add(_name(root, entry), f"a file that ends in '{entry.suffix}' is not taken for {what}")
         else:
             yield entry
 
@@ -186,4 +203,4 @@ def _name(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-SOURCES = (Source("folder", "PATH", "images in folders named after their classes", load_folder),)
+SOURCES = (Source("folder", "PATH", "images, or sounds (WAV), in folders named after their classes", load_folder),)

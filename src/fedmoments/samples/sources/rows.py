@@ -114,7 +114,7 @@ def _away(counts: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
     return float(((counts - wanted) ** 2).sum())
 
 
-_ITEMS = {"image": "images", "text": "texts", "features": "feature vectors"}
+_ITEMS = {"image": "images", "text": "texts", "audio": "sounds", "features": "feature vectors"}
 
 
 class Problems:

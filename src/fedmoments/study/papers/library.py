@@ -25,7 +25,7 @@ _WANTED = {
     "images": "yes, on digits; others with --data",
 }
 _MODALITIES = {"text": "text", "images": "image"}
-_WORDS = {"text": "sentences", "image": "images", "features": "features"}
+_WORDS = {"text": "sentences", "image": "images", "audio": "sounds", "features": "features"}
 
 
 def wanted(experiment: Experiment) -> str:
