@@ -21,14 +21,37 @@ for, so it is judged as no map, and what the counts tell is said by itself. What
 the raw table, of which each is one unknown.
 
 The count is a rule, not a proof: it tells where equations suffice, not that a solver finds the root.
+
+It holds for maps that treat all samples alike. A chain can be made that does not: two bends, one after the other, let
+through only what exceeds a threshold, and then the d numbers of a sum are those of the one sample that did. With two
+layers of ReluResidual, and public guesses, one of 20 unit vectors came back to 1e-4 from the sum of its class, though
+no stage was wider than the features. So a map *gates* unless it is made of
+
+- maps that treat each column by itself or scale a row, with at most one power;
+- linear maps before and behind these;
+- one map of random Fourier features, or a power behind a linear map, behind which nothing bends any more, and nothing
+  blends columns by numbers that somebody chose.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedmoments.core.maps import Chain, FeatureMap, TableMap, table_of
+from fedmoments.core.maps import (
+    Chain,
+    Clip,
+    FeatureMap,
+    Identity,
+    Normalize,
+    Offset,
+    RandomFourier,
+    RandomProjection,
+    ReluBeside,
+    ReluResidual,
+    TableMap,
+    table_of,
+)
 from fedmoments.errors import InputError
 
 __all__ = ["MapOutline", "fewest_samples", "largest_matrix", "numbers_told"]
@@ -51,6 +74,8 @@ class MapOutline:
         Whether a sum of what comes out tells the sum of what goes in, no more.
     counted
         Columns that are 0 or 1 in every sample, so that a sum of them is a count: those of categories and of gaps.
+    gates
+        Whether it can be made to let single samples through and no others.
 
     Examples
     --------
@@ -65,6 +90,7 @@ class MapOutline:
     after: int
     is_linear: bool
     counted: tuple[int, ...] = ()
+    gates: bool = False
 
     @classmethod
     def of(cls, feature_map: FeatureMap | None, width: int) -> "MapOutline":
@@ -74,12 +100,13 @@ class MapOutline:
         """
         if feature_map is None:
             return cls("none", width, width, is_linear=True)
-        name = ", ".join(stage.kind for stage in _stages(feature_map))
+        stages = _stages(feature_map)
+        name = ", ".join(stage.kind for stage in stages)
         table = table_of(feature_map)
         if table is not None:
-            return cls._behind_table(name, table, _stages(feature_map)[1:], width)
-        widths = _widths(_stages(feature_map), width)
-        return cls(name, widths[0] if feature_map.is_linear else min(widths), width, feature_map.is_linear)
+            return replace(cls._behind_table(name, table, stages[1:], width), gates=_gates(stages[1:]))
+        widths, linear = _widths(stages, width), feature_map.is_linear
+        return cls(name, widths[0] if linear else min(widths), width, linear, gates=_gates(stages))
 
     @classmethod
     def _behind_table(cls, name: str, table: TableMap, rest: tuple[FeatureMap, ...], width: int) -> "MapOutline":
@@ -100,6 +127,7 @@ class MapOutline:
     def text(self) -> str:
         """The map in one line."""
         kind = "linear" if self.is_linear else "not linear"
+        kind += ", can be made to let single samples through" if self.gates else ""
         if self.counted:
             return f"{self.name}: {self.after} columns, {len(self.counted)} of them counts of categories and gaps"
         return self.name if self.name == "none" else f"{self.name}: {self.before} → {self.after} columns, {kind}"
@@ -107,7 +135,8 @@ class MapOutline:
     def to_dict(self) -> dict[str, object]:
         """Return the outline, ready for JSON, with how many columns are counts where there are any."""
         plain = {"name": self.name, "before": self.before, "after": self.after, "is_linear": self.is_linear}
-        return {**plain, "counted": len(self.counted)} if self.counted else plain
+        more = {**({"counted": len(self.counted)} if self.counted else {}), **({"gates": True} if self.gates else {})}
+        return {**plain, **more}
 
     def determines(self, n: int, moments: Collection[str], second: str) -> bool:
         """Say whether numbers sent about n samples determine them, beyond what the same moments without a map tell.
@@ -121,9 +150,35 @@ class MapOutline:
         second
             The second moment that is over these samples: ``class_grams`` for a class, ``gram`` for all.
         """
+        if self.gates and n > 0:
+            return True
         if self.is_linear or not self.expands or n < 1:
             return False
         return n * self.before <= numbers_told(n, self.after, moments, second)
+
+
+def _gates(stages: Sequence[FeatureMap]) -> bool:
+    """Say whether a chain can be made to let single samples through; see the module.
+
+    Examples
+    --------
+    >>> from fedmoments.core.maps import Power
+    >>> project, bend = RandomProjection(8, 4, seed=0), RandomFourier(4, 4, bandwidth=1.0, seed=0)
+    >>> _gates([Power(), Normalize(), project, bend, Normalize()]), _gates([project, Power(), bend])
+    (False, True)
+    """
+    blended = bent = False  # whether columns were blended, and whether what was blended was bent
+    powers = 0
+    for stage in stages:
+        if isinstance(stage, Identity | Offset | Normalize | Clip) or (bent and isinstance(stage, RandomProjection)):
+            continue
+        if bent or isinstance(stage, ReluBeside | ReluResidual):
+            return True
+        is_power = not stage.is_linear and not isinstance(stage, RandomFourier)  # or one of a package that is here
+        powers += is_power
+        bent = isinstance(stage, RandomFourier) or (is_power and blended)
+        blended = blended or not is_power
+    return powers > 1
 
 
 def largest_matrix(feature_map: FeatureMap | None) -> int:
