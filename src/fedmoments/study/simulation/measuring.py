@@ -271,7 +271,8 @@ class Federation:
                 f"they would take {8e-9 * self._cells.nnz * self.dim:.1f} GB"
             )
         received = None if self.shield else self.merged.to_float()
-        lacking = [name for name in spec.sent if received is None or name not in received.spec.moments]
+        # sums kept apart for temperatures are rounded as they were sent: a look at client means measures these
+        lacking = [name for name in spec.sent if received is None or name not in self.spec.moments]
         if received is not None and not lacking:
             return side_by_side(spec, received, received, lacking)
         beside = self._beside(lacking, spec.means_per_client, apart=received is None)
