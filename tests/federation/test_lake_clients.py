@@ -25,6 +25,7 @@ from fedmoments.federation.flower import holdings
 from fedmoments.federation.flower.choosing import Chooser, Chosen
 from fedmoments.federation.flower.holdings import made_holdings
 from fedmoments.federation.flower.measured import measure_held
+from fedmoments.federation.flower.node import Node
 from fedmoments.federation.own_memory import forget
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.federation.store import FederationStore
@@ -270,6 +271,21 @@ def test_what_needs_all_rows_at_once_is_refused_in_one_sentence(tmp_path: Path) 
         made_holdings(replace(own, folder=str(place)), terms)
     with pytest.raises(PolicyError, match="max_numbers"):
         ClientPolicy(max_numbers=1).require(terms)
+
+
+def test_what_is_wrong_with_files_is_told_to_their_owner_alone(tmp_path: Path) -> None:
+    folder, terms = write_lake(tmp_path / "patients-of-ward-7"), new_ledger(tmp_path / "ledger", CLASSES)
+    gnus = parquet.read_table(folder / "all.parquet").filter(pa.compute.scalar(value=False))
+    wrong: dict[str, Any] = {"empty": gnus, "lacking": gnus.drop(["label"]), "nested": pa.table({"label": [[1]]})}
+    for name, table in wrong.items():
+        (folder / name).mkdir()
+        parquet.write_table(table, folder / name / "a.parquet")
+    for name, more in (("empty", {}), ("lacking", {}), ("nested", {}), ("lake", {"workers": 0}), ("nowhere", {})):
+        own = settings_of(folder, by_file=True, data=f"parquet:{folder / name}", **more)
+        offer = Node(own).contribute(terms, most_bytes=2**30)
+        assert "patients" not in json.dumps(offer.fields())
+        assert "cannot read its data" in offer.declined[0]["why"]
+        assert "patients" in offer.declined[0]["details"] or more
 
 
 def test_a_second_file_is_what_heads_are_tested_on(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ class LakeHoldings(Holdings):
             words = [repr(each) for each in (columns, reader.source, name, sorted(options.items()))]
             what = {"classes": reader.labels, "read": words}
             self._rows, lost, names = surveyed_rows(passes, reader, what)
-        if not len(self._rows.y):
-            raise InputError(f"{settings.data} holds no row of an agreed class to measure")
+            if not len(self._rows.y):
+                raise InputError(f"{settings.data} holds no row of an agreed class to measure")
         self.unreadable[0] = tuple(names) + ("…",) * (lost - len(names))
         self._tests: Held | None = None
 

@@ -41,7 +41,7 @@ class Passes:
     def __init__(
         self, files: Sequence[Path], *, workers: int | None = None, cluster: str | None = None, folder: str = ""
     ) -> None:
-        self.files, self._workers, self._cluster = tuple(files), workers or 1, cluster
+        self.files, self._workers, self._cluster = tuple(files), 1 if workers is None else workers, cluster
         self._folder = Path(folder) if folder else None
         self._stamps = file_stamps(self.files)
 

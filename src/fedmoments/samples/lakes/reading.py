@@ -90,7 +90,14 @@ def lake_columns(files: Sequence[Path], columns: Columns) -> Columns:
     """
     for path in files:
         if path.suffix.lower() != ".npz":
-            names = feature_names(next(_arrow_batches(path, lambda _: None)), columns)
+            schema = next(_arrow_batches(path, lambda _: None))
+            names = feature_names(schema, columns)
+            if not names:
+                there = ", ".join(f"{field.name} ({field.type})" for field in schema if field.name != columns.label)
+                raise InputError(
+                    f"{path}: features are columns of numbers, or one column of vectors of numbers, but beside the "
+                    f"labels there is {there or 'nothing'}"
+                )
             return replace(columns, features=tuple(names))
     return columns
 
