@@ -11,8 +11,9 @@ from typing import Any
 
 from fedmoments.core.api import fit, spec_for
 from fedmoments.core.classifier import Classifier
+from fedmoments.core.gaussian.client_draws import MOST_KEPT
 from fedmoments.core.heads import Head, make_head
-from fedmoments.core.statistics import Statistics
+from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.errors import FedMomentsError, InputError, MissingMomentError, UnknownNameError
 from fedmoments.federation.ageing import aged_statistics
 from fedmoments.federation.company import require_company, require_parties
@@ -63,6 +64,9 @@ class Source:
         Clients that it left out of the statistics, with the reason; their contributions stay in the ledger.
     noise
         Of a release: the noise, and what it promises; None where nothing was noised.
+    parts
+        Yields the contributions that the statistics are the sum of, one at a time; None where the server cannot read
+        them, or weighs them.
     """
 
     statistics: Statistics
@@ -70,6 +74,28 @@ class Source:
     max_samples: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
     noise: Mapping[str, Any] | None = None
+    parts: Callable[[], Iterable[Statistics]] | None = None
+
+    def for_head(self, head: Head, terms: Terms) -> Statistics:
+        """Return what a head is fitted from: clients' class sums apart, where it sees more in them and they are known.
+
+        Those of few clients are made of their contributions (:attr:`~fedmoments.core.heads.Head.apart_needs`).
+        """
+        mode, held, wanted = terms.privacy.mode, self.statistics, head.apart_needs
+        if wanted == head.needs or mode.noise.is_on:
+            return mode.part_for(held, head.needs)
+        if wanted <= held.spec:
+            return mode.part_for(held, wanted)
+        ledger = Ledger(head.needs, n_classes=held.n_classes, dim=held.dim, fixed_point=held.fixed_point)
+        cells = 0
+        for client, part in enumerate(self.parts() if self.parts else ()):
+            cells += len(part.classes)
+            if 8 * held.dim * cells > MOST_KEPT:
+                return mode.part_for(held, head.needs)
+            ledger.join(client, part)
+        if not len(ledger):
+            return mode.part_for(held, head.needs)
+        return _with_names(terms, ledger.statistics(wanted).restricted(wanted))
 
 
 def require_filterable(terms: Terms, robust: str, max_samples: int) -> None:
@@ -111,7 +137,9 @@ def source_of(store: FederationStore, *, robust: str = "", max_samples: int = 0,
     if not robust and not max_samples:
         require_parties(store.terms, store.terms.privacy.mode.contributors(store.status()))
         statistics, noise = store.terms.privacy.mode.read(store)
-        return Source(_with_names(store.terms, statistics), noise=noise)
+        mode = store.terms.privacy.mode
+        parts = (lambda: (part for _, part in store.contributions())) if mode.is_open else None
+        return Source(_with_names(store.terms, statistics), noise=noise, parts=parts)
     return _filtered(store, robust, max_samples)
 
 
@@ -126,7 +154,8 @@ def _filtered(store: FederationStore, robust: str, max_samples: int) -> Source:
     left = [client for client, part in kept.items() if part.n_samples]
     parties, choice = sum(part.n_samples > 0 for part in parts.values()), _behind(robust, max_samples)
     require_company(store.terms, left, parties, choice, "raise the cap, or fit without a filter")
-    return Source(_with_names(store.terms, Statistics.merge(kept.values())), robust, max_samples, dropped)
+    merged = _with_names(store.terms, Statistics.merge(kept.values()))
+    return Source(merged, robust, max_samples, dropped, parts=kept.values)
 
 
 def _behind(robust: str, max_samples: int) -> str:
@@ -183,7 +212,7 @@ def fit_heads(
     terms, mode = store.terms, store.terms.privacy.mode
     chosen = {name: make_head(name, **(hyper or {}).get(name, {})) for name in heads}
     require_served(terms, chosen)
-    merged = (source or source_of(store)).statistics
+    source = source or source_of(store)
     notes: dict[str, Any] = {
         "encoder": terms.encoder_note,
         "fingerprint": terms.fingerprint.digest,
@@ -195,9 +224,7 @@ def fit_heads(
     for name, asked in chosen.items():
         head = asked.suited(terms.spec)
         spec = spec_for(head, means_per_client=terms.spec.means_per_client)
-        part = mode.part_for(merged, spec)
-        apart = head.apart_needs <= merged.spec
-        needed = mode.part_for(merged if apart else part, head.apart_needs if apart else head.needs)
+        part, needed = mode.part_for(source.statistics, spec), source.for_head(head, terms)
         start = time.perf_counter()
         try:
             classifier = fit(head, needed, class_names=terms.classes, feature_map=terms.map_or_none)

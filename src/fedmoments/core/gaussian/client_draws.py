@@ -29,13 +29,15 @@ from fedmoments.core.gaussian.held_out import folds_of_owners, marks_of_rows, of
 from fedmoments.core.gaussian.shift import Shift
 from fedmoments.core.statistics.statistics import Statistics
 
-__all__ = ["ClientDraws"]
+__all__ = ["MOST_KEPT", "ClientDraws"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Draws that are made at about the most, of clients with few and many samples alike: more would tell no more.
 MOST_DRAWS = 4096
+#: Bytes up to which clients' class sums are kept apart for heads that need no more than what they add up to.
+MOST_KEPT = 2**28
 #: Inner products of what a client misses by in two classes, in those of one class with itself, of clients that differ.
 IN_COMMON = 0.03
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.costs import PayloadSize
+from fedmoments.core.gaussian.client_draws import MOST_KEPT
 from fedmoments.core.gaussian.folded import folded_spec, folded_statistics
 from fedmoments.core.heads import Head
 from fedmoments.core.linalg import blocks
@@ -59,8 +60,6 @@ __all__ = ["Federation"]
 
 #: Bytes of client means from which they are folded into one scatter as they are made, if all heads do with that.
 MOST_MEANS = 2_000_000_000
-#: Bytes up to which clients' class sums are kept apart for heads that need no more than what they add up to.
-MOST_SUMS = 2**28
 
 
 class Federation:
@@ -186,7 +185,7 @@ class Federation:
         """Whether there is room for clients' class sums apart."""
         if self.means_per_client > 1 or self.protection.acts_after_measuring or self.is_folded:
             return False
-        return bool(8 * self._cells.nnz * self.dim <= min(MOST_SUMS, self.memory_limit / 8))
+        return bool(8 * self._cells.nnz * self.dim <= min(MOST_KEPT, self.memory_limit / 8))
 
     @cached_property
     def is_folded(self) -> bool:
