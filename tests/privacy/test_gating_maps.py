@@ -81,6 +81,7 @@ def test_a_sum_behind_two_layers_is_one_sample_and_the_policy_refuses_them() -> 
         ((RandomProjection(D, 400, seed=1), Power(1e-6), Directions.of(np.eye(400)[:, :2])), True),
         ((RandomFourier(D, 400, bandwidth=1.0, seed=0), Directions.of(np.eye(400)[:, :2])), True),
         ((BENT, CHOSEN), True),
+        ((Directions.of(np.eye(D)[:, :1]), Offset([0.5]), Clip(1e-3)), True),
         ((BENT, RandomFourier(D, D, bandwidth=1.0, seed=1)), True),
         ((DRAWN, Power(), RandomProjection(D, D, seed=1), Power()), True),
         ((Offset(np.ones(D)), Power(1e-6), Offset(np.ones(D)), Power(1e-6)), True),

@@ -27,7 +27,7 @@ through only what exceeds a threshold, and then the d numbers of a sum are those
 layers of ReluResidual, and public guesses, one of 20 unit vectors came back to 1e-4 from the sum of its class, though
 no stage was wider than the features. So a map *gates* unless it is made of
 
-- maps that treat each column by itself or scale a row, with at most one power;
+- maps that treat each column by itself or scale a row (of more than one column), with at most one power;
 - linear maps before and behind these;
 - one map of random Fourier features, or a power behind a linear map, behind which nothing bends any more, and nothing
   blends columns by numbers that somebody chose.
@@ -104,9 +104,11 @@ class MapOutline:
         name = ", ".join(stage.kind for stage in stages)
         table = table_of(feature_map)
         if table is not None:
-            return replace(cls._behind_table(name, table, stages[1:], width), gates=_gates(stages[1:]))
+            return replace(
+                cls._behind_table(name, table, stages[1:], width), gates=_gates(stages[1:], _widths(stages[1:], width))
+            )
         widths, linear = _widths(stages, width), feature_map.is_linear
-        return cls(name, widths[0] if linear else min(widths), width, linear, gates=_gates(stages))
+        return cls(name, widths[0] if linear else min(widths), width, linear, gates=_gates(stages, widths))
 
     @classmethod
     def _behind_table(cls, name: str, table: TableMap, rest: tuple[FeatureMap, ...], width: int) -> "MapOutline":
@@ -157,19 +159,23 @@ class MapOutline:
         return n * self.before <= numbers_told(n, self.after, moments, second)
 
 
-def _gates(stages: Sequence[FeatureMap]) -> bool:
-    """Say whether a chain can be made to let single samples through; see the module.
+def _gates(stages: Sequence[FeatureMap], widths: Sequence[int]) -> bool:
+    """Say whether a chain, of stages into which so many columns go, can be made to let single samples through.
 
     Examples
     --------
     >>> from fedmoments.core.maps import Power
     >>> project, bend = RandomProjection(8, 4, seed=0), RandomFourier(4, 4, bandwidth=1.0, seed=0)
-    >>> _gates([Power(), Normalize(), project, bend, Normalize()]), _gates([project, Power(), bend])
-    (False, True)
+    >>> _gates([Power(), Normalize(), project, bend, Normalize()], [8, 8, 8, 4, 4])
+    False
+    >>> _gates([project, Power(), bend], [8, 4, 4])
+    True
     """
     blended = bent = False  # whether columns were blended, and whether what was blended was bent
     powers = 0
-    for stage in stages:
+    for stage, width in zip(stages, widths, strict=True):
+        if isinstance(stage, Normalize | Clip) and width == 1 and blended:  # all but who is near a threshold is ±1
+            return True
         if isinstance(stage, Identity | Offset | Normalize | Clip) or (bent and isinstance(stage, RandomProjection)):
             continue
         if bent or isinstance(stage, ReluBeside | ReluResidual):
