@@ -66,7 +66,7 @@ def test_after_a_withdrawal_the_ledger_is_as_if_the_party_had_never_joined(world
     assert held(ledger) != without
     withdraw(clinic, ledger)
     report = collect(ledger, clinic)
-    assert (report.accepted, report.refused) == (1, [])
+    assert (report.accepted, report.refused) == (1, ())
     assert held(ledger) == without
     assert held(ledger).raw("client_means").tobytes() == without.raw("client_means").tobytes()
     assert departure(clinic, ledger) == (1, True, True)
@@ -83,7 +83,7 @@ def test_a_party_that_was_taken_out_is_told_and_how_to_come_back(world: Any) -> 
     with FederationStore.open(ledger) as store:
         store.leave("clinic")
     report = collect(ledger, clinic)
-    assert "rejoin" in report.refused[0]["sentence"]
+    assert "rejoin" in report.refused[0].sentence
     assert departure(clinic, ledger) == (1, True, False)
     offer = clinic.offer(_terms(ledger))
     assert "fedmoments rejoin" in offer.declined[0]["why"]

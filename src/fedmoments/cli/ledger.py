@@ -221,6 +221,7 @@ def refit(
     With differential privacy, heads are fitted from the noised sums already made for the current contributions, at no
     cost. If contributions changed, a new release is made and charged, or refused once the budget is spent.
     """
+    from fedmoments.core.observations.federated import FederationEvents
     from fedmoments.federation.outcome import write_federation
     from fedmoments.federation.results import fit_heads, source_of
 
@@ -231,7 +232,7 @@ def refit(
         source = source_of(store, robust=own.robust, max_samples=own.max_client_samples, half_life=own.half_life)
         fitted = fit_heads(store, own.heads, own.hyper, source=source)
         store.note("refitted", digests={name: outcome.classifier.digest() for name, outcome in fitted.items()})
-        files = write_federation(out, store, fitted, {}, {"rounds": [], "failures": []}, source=source)
+        files = write_federation(out, store, fitted, {}, FederationEvents(), source=source)
     report = read_results(out)
     if json:
         print_json({**results_document(report), "out": str(out)})

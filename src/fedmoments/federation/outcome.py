@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.classifier.version import Version
 from fedmoments.core.observations import Outcome, Report, Row, Setting
-from fedmoments.core.observations.codec import from_plain, to_plain
 from fedmoments.core.observations.federated import FederationEvents, PrivacyCard
 from fedmoments.core.observations.parts import UNTESTED, UNTOLD, Data, HeadDetail, Holders
 from fedmoments.federation.evaluation import LocalEvaluation
@@ -36,7 +34,7 @@ def write_federation(
     store: FederationStore,
     fitted: Mapping[str, Fitted],
     evaluations: Mapping[str, LocalEvaluation],
-    events: Mapping[str, Any],
+    events: FederationEvents,
     *,
     source: Source | None = None,
 ) -> list[Path]:
@@ -51,7 +49,7 @@ def write_federation(
     fitted, evaluations
         Heads by name, and what clients found of them on data of theirs.
     events
-        Rounds and failures, ready for JSON.
+        What the server tells of rounds and failures.
     source
         What the heads were fitted from.
     """
@@ -103,7 +101,7 @@ def federation_report(
     store: FederationStore,
     fitted: Mapping[str, Fitted],
     evaluations: Mapping[str, LocalEvaluation],
-    events: Mapping[str, Any],
+    events: FederationEvents,
     *,
     source: Source | None = None,
 ) -> Report:
@@ -141,16 +139,13 @@ def federation_report(
         fingerprint=terms.fingerprint.digest,
         encoder=terms.encoder_note,
     )
-    identity = {"id": terms.id, "name": terms.name, "state": state}
     return Report(
         tuple(rows),
         data,
         details=tuple(details),
         holders=_holders(store.holders() if status.clients <= MOST_HOLDERS and mode.is_open else []),
         privacy=privacy_card_of(terms, status, source),
-        federation=from_plain(
-            FederationEvents, to_plain(identity | mode.noise.publishable(events)), "the server's record"
-        ),
+        federation=replace(mode.noise.publishable(events), id=terms.id, name=terms.name, state=state),
         bytes_per_number=8,
     )
 

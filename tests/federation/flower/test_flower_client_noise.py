@@ -118,7 +118,7 @@ def test_a_client_draws_no_more_noise_than_was_planned_for(make: Made) -> None:
         outbox.forget(federation, client)  # the bytes are gone: they would have to be made anew
     found = run(plan, helper=False, again=True)
     declined = [fact for report in found.rounds for fact in report.declined]
-    assert any("has sent its sums 1 times with noise for 1" in fact["why"] for fact in declined), declined
+    assert any("has sent its sums 1 times with noise for 1" in str(fact.why) for fact in declined), declined
 
 
 def test_leaving_takes_a_noised_report_out_exactly(make: Made) -> None:

@@ -20,6 +20,7 @@ from tests.federation.flower.secure_trials import (
 
 from fedmoments import Statistics
 from fedmoments.core.observations import Row
+from fedmoments.core.observations.federated import FederationEvents, ServerRound, Trouble
 from fedmoments.errors import InputError, PrivacyError
 from fedmoments.federation.deploy.local import prepare_local
 from fedmoments.federation.flower import client_app as real
@@ -53,7 +54,7 @@ def test_a_release_is_remembered_and_refitting_spends_nothing(make: Made, tmp_pa
     document = json.loads((tmp_path / "out" / "federation.json").read_text("utf-8"))
     assert document["privacy"]["spent"]["epsilon"] == pytest.approx(4.0)
     with opened(plan) as store:
-        rows = federation_report(store, found.fitted, {}, {}, source=source_of(store)).rows
+        rows = federation_report(store, found.fitted, {}, FederationEvents(), source=source_of(store)).rows
     assert [Row.from_dict(row.to_dict()) for row in rows] == list(rows)
     assert {row["head"] for row in document["rows"]} == {row.head for row in rows}
     accuracy, sent, *_ = rows[0].observations
@@ -77,9 +78,9 @@ def test_what_is_published_holds_nothing_of_the_exact_sums(make: Made, tmp_path:
     with opened(plan) as store:
         assert {row["up_bytes_per_client"] for row in document["rows"]} == {8 * store.terms.layout.size}
         digest = store.status().contributors[0].digest  # stands in the sentence of a conflict
-        refusal = {"client": "client-0000", "reason": "conflict", "sentence": f"version 1 has the digest {digest}"}
-        rounds = {"rounds": [{"number": 2, "bytes": 7, "refused": [refusal]}]}
-        published = federation_report(store, {}, {}, rounds, source=source_of(store)).to_dict()
+        refusal = Trouble(client="client-0000", reason="conflict", sentence=f"version 1 has the digest {digest}")
+        events = FederationEvents(rounds=(ServerRound(2, bytes=7, refused=(refusal,)),))
+        published = federation_report(store, {}, {}, events, source=source_of(store)).to_dict()
     [told] = published["federation"]["rounds"][0]["refused"]
     assert (told["client"], told["reason"]) == ("client-0000", "conflict")
     assert digest not in json.dumps(published)

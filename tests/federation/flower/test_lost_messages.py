@@ -94,5 +94,5 @@ def test_what_is_lost_for_good_is_told_within_the_deadline(plan: Any) -> None:
         collection._exchange.quiet = 0.1
         report = collection.run([1, 2])
     assert report.accepted == 2
-    assert [failure["code"] for failure in report.failures] == [LOST]
+    assert [failure.code for failure in report.failures] == [LOST]
     assert grid.asked.count(CONTRIBUTE) == 4  # three times the one, once the other

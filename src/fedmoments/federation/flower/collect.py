@@ -13,6 +13,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from fedmoments.core.observations.federated import ServerRound, Trouble
 from fedmoments.errors import InputError, RefusedError
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
 from fedmoments.federation.flower.live import Live
@@ -23,7 +24,7 @@ from fedmoments.federation.store import FederationStore
 from fedmoments.settings.server import ServerSettings
 from fedmoments.wire.withdrawal import is_withdrawal, withdrawn_by
 
-__all__ = ["Collection", "RoundReport"]
+__all__ = ["Collection"]
 
 #: A group of contributions is committed when it has so many members or bytes, or when nothing more came.
 GROUP_SIZE, GROUP_BYTES = 256, 2**26
@@ -37,45 +38,26 @@ GRACE = 15.0
 MOST_TOLD = 200
 
 
-@dataclass
-class RoundReport:
-    """What happened in one round.
+class _Told:
+    """What goes on in a round, and the first `MOST_TOLD` of each kind of trouble."""
 
-    Parameters
-    ----------
-    number
-        From 1.
-    asked
-        Nodes that were asked.
-    accepted
-        Contributions taken in, or known already.
-    refused, declined, failures
-        The first `MOST_TOLD` contributions that were refused, clients that nodes withheld, and nodes that did not
-        answer, each with the reason.
-    counts
-        How many of each there were.
-    bytes
-        Bytes of the contributions that arrived.
-    seconds
-        How long it took.
-    """
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.accepted, self.bytes = 0, 0
+        self.counts = {"refused": 0, "declined": 0, "failures": 0}
+        self._troubles: dict[str, list[Trouble]] = {kind: [] for kind in self.counts}
 
-    number: int
-    asked: list[int] = field(default_factory=list)
-    accepted: int = 0
-    refused: list[dict[str, Any]] = field(default_factory=list)
-    declined: list[dict[str, Any]] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: {"refused": 0, "declined": 0, "failures": 0})
-    bytes: int = 0
-    seconds: float = 0.0
-
-    def tell(self, kind: str, entry: dict[str, Any]) -> None:
+    def tell(self, kind: str, trouble: Trouble) -> None:
         """Count something that went wrong, and keep it if there is room."""
         self.counts[kind] += 1
-        kept: list[dict[str, Any]] = getattr(self, kind)
-        if len(kept) < MOST_TOLD:
-            kept.append(entry)
+        if len(self._troubles[kind]) < MOST_TOLD:
+            self._troubles[kind].append(trouble)
+
+    def round(self, number: int, seconds: float) -> ServerRound:
+        """Return the round, once it is over."""
+        refused, declined, failures = (tuple(troubles) for troubles in self._troubles.values())
+        asked = tuple(self.asked)
+        return ServerRound(number, asked, self.accepted, refused, declined, failures, self.counts, self.bytes, seconds)
 
 
 @dataclass
@@ -125,7 +107,7 @@ class Collection:
     ) -> None:
         self._live = live or Live("", store)
         self.store, self.settings, self._mode = store, settings, store.terms.privacy.mode
-        self.report = RoundReport(number)
+        self._number, self._told = number, _Told()
         self.done: set[int] = set()
         self._grid, self._progress = grid, progress
         self._exchange = Exchange(grid, settings.ttl, settings.poll, settings.bundle_bytes, f"round {number}")
@@ -139,11 +121,11 @@ class Collection:
         self._away: dict[int, Failure] = {}
         self._looked = 0.0
 
-    def run(self, nodes: list[int]) -> RoundReport:
+    def run(self, nodes: list[int]) -> ServerRound:
         """Ask nodes, and return what happened once all have answered or the deadline has passed."""
         start = time.monotonic()
         self._until = start + self.settings.deadline
-        self.report.asked = list(nodes)
+        self._told.asked = list(nodes)
         self._show()
         self._ask(nodes)
         while self._exchange.pending or self._wait_for_return():
@@ -154,8 +136,7 @@ class Collection:
         self._exchange.hear(self._take, until=time.monotonic() + GRACE)  # acknowledgements of what came last
         for failure in self._away.values():
             self._fail(failure)
-        self.report.seconds = time.monotonic() - start
-        return self.report
+        return self._told.round(self._number, time.monotonic() - start)
 
     def _work(self) -> None:
         """Between two looks: commit what came, and ask nodes again that are back."""
@@ -167,9 +148,9 @@ class Collection:
     def _show(self) -> None:
         """Say for whom the round waits."""
         pending = sorted(self._exchange.pending | set(self._away))
-        asked = self.report.asked
+        asked = self._told.asked
         self._live.say(
-            phase=f"round {self.report.number} of {self.settings.rounds}",
+            phase=f"round {self._number} of {self.settings.rounds}",
             waiting=f"waiting for {self._live.names(pending[:20])}{' …' if len(pending) > 20 else ''}",
             here=[node for node in asked if node not in self._away],
             asked=asked,
@@ -238,9 +219,9 @@ class Collection:
                     f"client {client!r} has left with version {version}, and the ledger holds nothing of it: to "
                     "contribute again, run 'fedmoments rejoin FOLDER', with its own folder, and start it again"
                 )
-                whose = {"federation": self.store.terms.id, "client": client, "version": version}
+                whose: dict[str, Any] = {"federation": self.store.terms.id, "client": client, "version": version}
                 refusals.append({**whose, "reason": LEFT, "sentence": sentence})
-                self.report.tell("refused", {"node": node, **refusals[-1]})
+                self._told.tell("refused", Trouble(node, **refusals[-1]))
         if refusals:
             content = content_of({"receipts": [], "refusals": refusals, "over": False, "log": None})
             for failure in self._exchange.ask(ACKNOWLEDGE, {node: content}):
@@ -265,8 +246,8 @@ class Collection:
         """Log what a node withheld: one entry a reply, however many clients it names."""
         declined = [dict(entry) for entry in reply.declined]
         for entry in declined:
-            self.report.tell("declined", {"node": node, **entry})
-        self.report.counts["declined"] += reply.n_declined - len(declined)
+            self._told.tell("declined", Trouble(node, entry["client"], why=entry["why"]))
+        self._told.counts["declined"] += reply.n_declined - len(declined)
         self.store.note("declined", node=str(node), count=reply.n_declined, clients=declined)
 
     def _flush(self) -> None:
@@ -281,15 +262,15 @@ class Collection:
             answer = answers.setdefault(node, {"receipts": [], "refusals": []})
             if isinstance(result, RefusedError):
                 refusal = self._refusal(item, result)
-                self.report.tell("refused", {"node": node, **refusal})
+                self._told.tell("refused", Trouble(node, **refusal))
                 if refusal["version"]:
                     answer["refusals"].append(refusal)
             else:
                 answer["receipts"].append(result.to_json())
                 entries.setdefault(node, []).append(result.seq)
                 self._live.learn(node, result.client)
-                self.report.accepted += 1
-        self.report.bytes += group.size
+                self._told.accepted += 1
+        self._told.bytes += group.size
         shown = {node: self.store.show(entries.get(node, ()), self._seen.get(node, 0)) for node in answers}
         contents = {node: content_of({**answer, "over": False, "log": shown[node]}) for node, answer in answers.items()}
         self.done |= set(answers) - set(self._more)
@@ -329,13 +310,12 @@ class Collection:
 
     def _fail(self, failure: Failure) -> None:
         reason = cleaned(failure.reason, 500)
-        facts = {"node": str(failure.node), "code": failure.code, "reason": reason}
-        if client := self._live.client(failure.node):
-            facts["client"] = client
-        self.report.tell("failures", {**facts, "kind": failure.kind})
-        self.store.note("node failed", kind=failure.kind, **facts)
+        client = self._live.client(failure.node) or None
+        trouble = Trouble(str(failure.node), client, reason, code=failure.code, kind=failure.kind)
+        self._told.tell("failures", trouble)
+        self.store.note("node failed", **trouble.flattened())
         self._say(failure.node, f"failed: {reason[-200:]}")
 
     def _say(self, node: int, what: str) -> None:
         if self._progress:
-            self._progress(len(self.done), len(self.report.asked), f"{self._live.name(node)} {what}")
+            self._progress(len(self.done), len(self._told.asked), f"{self._live.name(node)} {what}")

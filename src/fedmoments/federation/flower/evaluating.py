@@ -8,15 +8,14 @@ than were contributed.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from fedmoments.core.observations.codec import to_plain
-from fedmoments.core.observations.federated import SiteAccuracy
+from fedmoments.core.observations.federated import SiteAccuracy, Spread, Trouble
 from fedmoments.errors import FedMomentsError, InputError, PrivacyError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.flower.exchange import Exchange, Failure, Reply
@@ -55,8 +54,8 @@ class Evaluated:
     """
 
     evaluations: dict[str, LocalEvaluation]
-    spread: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    spread: dict[str, Spread] = field(default_factory=dict)
+    failures: list[Trouble] = field(default_factory=list)
 
 
 class EvaluationRound:
@@ -119,10 +118,10 @@ class EvaluationRound:
             self._open(self._leading)
         else:
             self.result.spread = {name: _spread(sites) for name, sites in self._sites.items() if sites}
-        for name, spread in self.result.spread.items():
-            spread["alone"] = self.result.evaluations[name].accuracy_alone
+        alone = {name: self.result.evaluations[name].accuracy_alone for name in self.result.spread}
+        self.result.spread = {name: replace(own, alone=alone[name]) for name, own in self.result.spread.items()}
         shown = {name: part.accuracy if part.n_samples else None for name, part in self.result.evaluations.items()}
-        answered = len(nodes) - len({fact["node"] for fact in self.result.failures})
+        answered = len(nodes) - len({failure.node for failure in self.result.failures})
         self._store.note("evaluated", asked=len(nodes), answered=answered, accuracy=shown)
         return self.result
 
@@ -140,11 +139,10 @@ class EvaluationRound:
         self._fail(answer.node, answer.reason, answer.code)
 
     def _fail(self, node: int | str, reason: str, code: int = 0) -> None:
-        facts = {"node": str(node), "code": code, "reason": cleaned(reason, 500)}
-        if isinstance(node, int) and (client := self._live.client(node)):
-            facts["client"] = client
-        self.result.failures.append(facts)
-        self._store.note("evaluation failed", **facts)
+        client = self._live.client(node) or None if isinstance(node, int) else None
+        failure = Trouble(str(node), client, cleaned(reason, 500), code=code)
+        self.result.failures.append(failure)
+        self._store.note("evaluation failed", **failure.flattened())
 
     def _read(self, content: RecordDict) -> None:
         fields, bundle = read_content(content, most_bytes=EVALUATION_BYTES)
@@ -212,7 +210,7 @@ class EvaluationRound:
             self._fail("all", f"masked results cannot be added up: {error}")
             return
         self.result.evaluations = dict(zip(self._heads, parts, strict=True))
-        self.result.spread = {name: {"clients": len(leader.present)} for name in self._heads}
+        self.result.spread = dict.fromkeys(self._heads, Spread(clients=len(leader.present)))
 
     def _require_possible(self, part: LocalEvaluation) -> None:
         """Refuse a sum that no honest clients give: more samples than were contributed, or more right than tested."""
@@ -227,11 +225,16 @@ class EvaluationRound:
             )
 
 
-def _spread(sites: list[SiteAccuracy]) -> dict[str, Any]:
+def _spread(sites: list[SiteAccuracy]) -> Spread:
     """Return how far accuracies of nodes lie apart, the largest share of samples that one has, and each, nameless."""
     accuracies = sorted(site.accuracy for site in sites)
     samples = [site.samples for site in sites]
-    middle = float(np.median(accuracies))
-    shown = {"nodes": len(sites), "lowest": accuracies[0], "median": middle, "highest": accuracies[-1]}
     lowest = sorted(sites, key=lambda site: (site.accuracy, site.samples))[:MOST_SITES]
-    return {**shown, "largest_share": max(samples) / sum(samples), "sites": to_plain(lowest)}
+    return Spread(
+        nodes=len(sites),
+        lowest=accuracies[0],
+        median=float(np.median(accuracies)),
+        highest=accuracies[-1],
+        largest_share=max(samples) / sum(samples),
+        sites=tuple(lowest),
+    )

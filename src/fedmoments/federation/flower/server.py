@@ -1,9 +1,8 @@
 """The server's part of a federation: rounds of collection, heads, their evaluation by the clients, files."""
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from fedmoments.core.heads.choosing import choose_heads
+from fedmoments.core.observations.federated import FederationEvents, ServerRound, Spread, Trouble
 from fedmoments.errors import DeploymentError, FedMomentsError
 from fedmoments.federation.evaluation import LocalEvaluation
 from fedmoments.federation.evaluation.refining import refined
-from fedmoments.federation.flower.collect import Collection, RoundReport
+from fedmoments.federation.flower.collect import Collection
 from fedmoments.federation.flower.evaluating import EvaluationRound
 from fedmoments.federation.flower.exchange import Exchange
 from fedmoments.federation.flower.live import Live
@@ -61,13 +61,13 @@ class FederationRun:
         The server's part of adding up.
     """
 
-    rounds: list[RoundReport] = field(default_factory=list)
+    rounds: list[ServerRound] = field(default_factory=list)
     fitted: dict[str, Fitted] = field(default_factory=dict)
     unfitted: dict[str, str] = field(default_factory=dict)
     source: Source | None = None
     evaluations: dict[str, LocalEvaluation] = field(default_factory=dict)
-    spread: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    spread: dict[str, Spread] = field(default_factory=dict)
+    failures: list[Trouble] = field(default_factory=list)
     leading: SecureRun | AloneRun = field(default_factory=AloneRun)
 
 
@@ -231,10 +231,10 @@ def _require_quorum(store: FederationStore, settings: ServerSettings, run: Feder
     if clients < settings.quorum:
         store.note("no quorum", clients=clients, quorum=settings.quorum)
         troubles = [
-            f"{fact.get('client') or live.name(int(fact.get('node', 0)))}: "
-            f"{fact.get('why') or fact.get('reason') or fact.get('sentence')}"
+            f"{trouble.client or live.name(int(trouble.node or 0))}: "
+            f"{trouble.why or trouble.reason or trouble.sentence}"
             for report in run.rounds
-            for fact in [*report.declined, *report.refused, *report.failures]
+            for trouble in (*report.declined, *report.refused, *report.failures)
         ]
         raise DeploymentError(
             f"{settings.quorum} clients with samples were requested (quorum), and the ledger has {clients}. What was "
@@ -266,11 +266,11 @@ def _evaluate(grid: Grid, store: FederationStore, settings: ServerSettings, run:
         dismiss(grid, settings)  # the helper evaluates nothing, but hears that the run is over
 
 
-def _summary(report: RoundReport) -> dict[str, Any]:
+def _summary(report: ServerRound) -> dict[str, Any]:
     facts = {"round": report.number, "asked": len(report.asked), "accepted": report.accepted, "bytes": report.bytes}
     return {**facts, **report.counts}
 
 
-def _report(run: FederationRun) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps([asdict(report) for report in run.rounds]))
-    return {"rounds": document, "failures": run.failures, "unfitted": run.unfitted, "spread": run.spread}
+def _report(run: FederationRun) -> FederationEvents:
+    rounds, failures = tuple(run.rounds), tuple(run.failures)
+    return FederationEvents(rounds=rounds, failures=failures, unfitted=run.unfitted, spread=run.spread)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import Chain, Clip, FeatureMap, Normalize, compose
+from fedmoments.core.observations.federated import FederationEvents, ServerRound
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.privacy.dp import (
@@ -186,14 +187,15 @@ class CentralNoise(Noise):
 
     # ---------------------------------------------------------------------------------------------- publishing
 
-    def publishable(self, events: Mapping[str, Any]) -> dict[str, Any]:
+    def publishable(self, events: FederationEvents) -> FederationEvents:
         """Return what happened, without bytes, and without the digests and numbers that refusals tell of."""
-        why = {"sentence": "the ledger's log says why, and the client was told"}
-        rounds = [
-            {**report, "bytes": None, "refused": [{**refusal, **why} for refusal in report.get("refused", ())]}
-            for report in events.get("rounds", ())
-        ]
-        return {**events, "rounds": rounds}
+        why = "the ledger's log says why, and the client was told"
+
+        def told(report: ServerRound) -> ServerRound:
+            refused = tuple(replace(refusal, sentence=why) for refusal in report.refused)
+            return replace(report, bytes=None, refused=refused)
+
+        return replace(events, rounds=tuple(map(told, events.rounds)))
 
     def publishable_bytes(self, sent: int, dense: int) -> int:
         del sent

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.maps import FeatureMap
+from fedmoments.core.observations.federated import FederationEvents
 from fedmoments.core.statistics import FixedPoint, Statistics, StatisticsSpec
 from fedmoments.privacy.dp import clip_client
 
@@ -141,9 +142,9 @@ class Noise:
 
     # ---------------------------------------------------------------------------------------------- publishing
 
-    def publishable(self, events: Mapping[str, Any]) -> dict[str, Any]:
+    def publishable(self, events: FederationEvents) -> FederationEvents:
         """Return what happened in a federation, as it may be published."""
-        return dict(events)
+        return events
 
     def publishable_bytes(self, sent: int, dense: int) -> int:
         """Return the bytes for publication: those that were sent, or those of contributions that hold every class."""
