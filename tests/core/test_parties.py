@@ -7,7 +7,8 @@ import pytest
 
 import fedmoments as fm
 from fedmoments.core.arrays import as_array
-from fedmoments.core.parties import Columns, parties_of
+from fedmoments.core.columns import Columns
+from fedmoments.core.parties import parties_of
 from fedmoments.errors import InputError
 
 RNG = np.random.default_rng(0)

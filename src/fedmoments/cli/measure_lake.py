@@ -53,7 +53,7 @@ def measure_lake(place: str, lake: Lake, spec: Any, **options: Any) -> tuple[Any
 
 def lake_dim(place: str, lake: Lake) -> int:
     """Return the dimension of the features, from the first rows of the first file."""
-    from fedmoments.core.parties import Columns
+    from fedmoments.core.columns import Columns
     from fedmoments.samples.lakes.reading import files_of, table_batches
 
     if lake.encode is not None:

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 
 from fedmoments.core.automatic_map import automatic_map
 from fedmoments.core.classifier import Classifier, target_matrix
+from fedmoments.core.columns import Columns
 from fedmoments.core.gaussian import require
 from fedmoments.core.heads import Head, make_head, presets
 from fedmoments.core.heads.registry import TARGET_HEADS, label_of
 from fedmoments.core.maps import FeatureMap, compose
 from fedmoments.core.maps.power import AUTO, named_map
-from fedmoments.core.parties import Columns, Parties, parties_of
+from fedmoments.core.parties import Parties, parties_of
 from fedmoments.core.raw_parties import TABLE, coded_parties, wants_table
 from fedmoments.core.statistics import FixedPoint, Ledger, SketchPlan, Statistics, StatisticsSpec
 from fedmoments.core.targets import TargetHead, with_targets

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.arrays import label_array
+from fedmoments.core.columns import ROW_NUMBERS, Columns, columns_matching
 from fedmoments.core.maps import FeatureMap, TableMap, table_of
 from fedmoments.core.maps.cells import cells_of, is_missing, is_tabular
-from fedmoments.core.parties import ROW_NUMBERS, Columns, Parties, columns_matching, parties_of
+from fedmoments.core.parties import Parties, parties_of
 from fedmoments.core.statistics import Ledger, Statistics
 from fedmoments.core.tables import draft_table, table_after
 from fedmoments.errors import InputError

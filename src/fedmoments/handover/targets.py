@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.classifier import MultiLabel, TargetModel
-from fedmoments.core.parties import Columns
+from fedmoments.core.columns import Columns
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.reading import files_of, table_batches
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedmoments.core.arrays import as_array, is_text, label_array, label_numbers
+from fedmoments.core.columns import Columns, is_table, own_table, same_columns
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import Columns, is_table, own_table, same_columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.samples.device_sums import DeviceSums, device_of

@@ -6,8 +6,8 @@ from dataclasses import fields
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.columns import Columns
 from fedmoments.core.maps import table_of
-from fedmoments.core.parties import Columns
 from fedmoments.errors import InputError
 from fedmoments.federation.flower.held import Held
 from fedmoments.federation.flower.holdings import Holdings

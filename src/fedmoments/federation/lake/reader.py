@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmoments.core.columns import Columns
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import Columns
 from fedmoments.errors import InputError
 from fedmoments.samples.encoders.encoder import Encoder
 from fedmoments.samples.encoders.pipeline import encode_samples

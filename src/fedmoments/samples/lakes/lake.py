@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmoments.core.parties import Columns
+from fedmoments.core.columns import Columns
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.reading import (
     ENDINGS,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedmoments.core.arrays import label_array, label_numbers, sorted_names
+from fedmoments.core.columns import Columns
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, Statistics, StatisticsSpec
 from fedmoments.errors import InputError
 from fedmoments.samples.lakes.engines import engine_of

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fedmoments.core.arrays import label_array
 from fedmoments.core.classifier import target_matrix
-from fedmoments.core.linalg import blocks
-from fedmoments.core.parties import (
+from fedmoments.core.columns import (
     Columns,
     columns_matching,
     feature_names,
@@ -28,6 +27,7 @@ from fedmoments.core.parties import (
     require_different,
     table_matrix,
 )
+from fedmoments.core.linalg import blocks
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.natural_order import natural_key

@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedmoments.core.arrays import is_text, label_numbers
+from fedmoments.core.columns import Columns
 from fedmoments.core.floats import current_precision, precision
 from fedmoments.core.maps import FeatureMap
-from fedmoments.core.parties import Columns
 from fedmoments.core.statistics import Accumulator, FixedPoint, StatisticsSpec
 from fedmoments.core.statistics.checks import check_shape
 from fedmoments.core.targets import joint

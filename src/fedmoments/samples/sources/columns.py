@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedmoments.core.columns import columns_matching
 from fedmoments.core.maps import TableMap
-from fedmoments.core.parties import columns_matching
 from fedmoments.errors import InputError
 from fedmoments.samples.samples import Modality
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmoments.core.columns import ROW_NUMBERS, number_columns
 from fedmoments.core.maps import TableMap
-from fedmoments.core.parties import ROW_NUMBERS, number_columns
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.extras import require
 from fedmoments.samples.dataset import DataSet
