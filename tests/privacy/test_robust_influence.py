@@ -46,7 +46,7 @@ def test_law_influence_is_that_of_the_head_fitted_without_the_client(name: str) 
     assert [each.change for each in found] == sorted((each.change for each in found), reverse=True)
     for each in found:
         rest = {k: v for k, v in samples.items() if k != each.client}
-        fitted = fm.fit(head, rest, n_classes=C).predict_proba(points)
+        fitted = head.fit(Statistics.merge(measured(rest, head.needs).values())).predict_proba(points)
         assert each.change == pytest.approx(np.abs(whole - fitted).sum(axis=1).mean() / 2, abs=1e-6)
         assert each.flips == pytest.approx((whole.argmax(axis=1) != fitted.argmax(axis=1)).mean())
         assert each.samples == 30
