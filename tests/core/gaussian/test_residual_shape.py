@@ -93,6 +93,21 @@ def test_law_rows_in_another_basis_or_scale_of_their_span_say_the_same() -> None
     )
 
 
+@pytest.mark.parametrize("size", [4, 24])  # blocks of few rows are solved together, of many one by one
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-4, 1e-6, 0.0])
+def test_rows_that_nearly_depend_on_each_other_leave_nothing_in_their_directions(size: int, apart: float) -> None:
+    rng = np.random.default_rng(6)
+    shape, own = positive(rng, 40), [rng.normal(size=(size, 40)) for _ in range(3)]
+    own[1][-1] = own[1][0] + apart * own[1][-1]
+    rows, sizes, residuals = np.concatenate(own), np.full(3, size), np.array([1.0, 2.0, 3.0])
+    for k, mine in enumerate(own):
+        alone = residual_scatter(mine, sizes[:1], residuals[k : k + 1], shape)
+        assert np.abs(alone @ mine.T).max() < 1e-10 * np.abs(mine).max()
+        check_laws(alone, residuals[k : k + 1])
+    together = sum(residual_scatter(m, sizes[:1], residuals[k : k + 1], shape) for k, m in enumerate(own))
+    np.testing.assert_allclose(residual_scatter(rows, sizes, residuals, shape), together, rtol=1e-7, atol=1e-9)
+
+
 def test_nothing_left_out_is_exactly_zero() -> None:
     rng = np.random.default_rng(4)
     rows, sizes, _ = federation(rng, 4, [4, 2])

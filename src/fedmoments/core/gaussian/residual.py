@@ -17,19 +17,22 @@ F is all that is known of the spread inside classes, mixed with a share a of the
 
 That is one step of expectation maximisation; further steps let the guess confirm itself, and accuracy falls.
 
-With F = L Lᵀ and Q_k an orthonormal basis of the rows V_k L, S_k = F − (Q_k Lᵀ)ᵀ(Q_k Lᵀ). So R takes two products of
-all rows with L and one Gram product of all Q_k Lᵀ; there is no (d, d) matrix a client and no inverse: R is positive
-semi-definite and S_k V_kᵀ is 0 to rounding.
+With G_k = V_k F V_kᵀ = C_k C_kᵀ, S_k = F − T_kᵀT_k, T_k = C_k⁻¹ V_k F. So R takes one product of all rows with F, and
+one Gram product of all T_k; there is no (d, d) matrix a client: R is positive semi-definite and S_k V_kᵀ is 0 to
+rounding. Where the rows of a client nearly depend on each other, C_k would magnify rounding: then T_k = Q_k Lᵀ, where
+F = L Lᵀ and Q_k is an orthonormal basis of the rows V_k L.
 
 **Laws** tr R = ρ; R is 0 where nothing was left out; R of a single client is orthogonal to its rows; R does not depend
 on the order of the clients.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import blas, eigh
 
 from fedmoments.core.linalg import EPSILON, add_gram, lower_factor, new_gram, symmetrize_upper
 from fedmoments.errors import InputError
@@ -47,6 +50,11 @@ TOGETHER = 512
 CHUNK_ROWS = 4096
 #: Rows whose part outside the rows before them is below this share of their length count as dependent on them.
 DEPENDENT = 1e-10
+#: The same share, below which a basis is made by columns instead of from products: C_k magnifies rounding no more than
+#: some 10⁶ times above it.
+STEADY = 1e-3
+#: Blocks of fewer rows are solved together.
+FEW_ROWS = 16
 #: Where kept rows leave less than this share of F, they leave nothing but rounding.
 NOTHING = 1e-10
 
@@ -174,18 +182,46 @@ def conditional_rows(rows: Floats, sizes: Ints, residuals: Floats, shape: Floats
     [0] [6.] (1, 1, 2)
     """
     dim, without = len(shape), np.flatnonzero((sizes == 0) & (residuals > 0))
-    factor = _factor(shape)
-    whole = float(np.einsum("ij,ij->", factor, factor))
+    factor, whole = cache(partial(_factor, shape)), float(np.trace(shape))
     if len(without):
         yield without, residuals[without] / whole, np.zeros((len(without), 0, dim))
     for which, block in _equal_blocks(rows, sizes, residuals):
-        basis = _bases(block.reshape(-1, dim) @ factor, len(block))
-        taken = (basis.reshape(-1, basis.shape[2]) @ factor.T).reshape(*basis.shape[:2], dim)  # one product, not m
+        taken = _taken(block, shape, factor)
         left = 1.0 - np.einsum("mrd,mrd->m", taken, taken) / whole
         something = left > NOTHING
         weights = residuals[which] / np.where(something, left, 1.0) / whole
         taken *= np.sqrt(np.where(something, weights, 0.0))[:, None, None]
         yield which, weights, taken
+
+
+def _taken(block: Floats, shape: Floats, factor: Callable[[], Floats]) -> Floats:
+    """Return T_k (m, r, d) of equal blocks V_k of rows (m, r, d): what of F they take up, T_kᵀT_k."""
+    m, _, dim = block.shape
+    products = (block.reshape(-1, dim) @ shape).reshape(block.shape)
+    grams = products @ block.transpose(0, 2, 1)
+    lengths = np.sqrt(np.maximum(np.diagonal(grams, axis1=1, axis2=2), 0.0))[:, :, None]
+    unsteady = np.ones(m, np.bool_)
+    with suppress(np.linalg.LinAlgError), np.errstate(divide="ignore", invalid="ignore"):
+        lower = np.asarray(np.linalg.cholesky(grams / lengths / lengths.transpose(0, 2, 1)), np.float64)
+        steady = np.asarray((np.diagonal(lower, axis1=1, axis2=2) > STEADY).all(axis=1))
+        products /= np.where(steady[:, None, None], lengths, 1.0)
+        _solve_triangles(lower, products, np.flatnonzero(steady))
+        unsteady = ~steady
+    if unsteady.any():
+        basis = _bases(block[unsteady].reshape(-1, dim) @ factor(), int(unsteady.sum()))
+        products[unsteady] = 0.0
+        rows = (basis.reshape(-1, basis.shape[2]) @ factor().T).reshape(*basis.shape[:2], dim)  # one product, not m
+        products[unsteady, : rows.shape[1]] = rows
+    return products
+
+
+def _solve_triangles(lower: Floats, right: Floats, which: Ints) -> None:
+    """Replace R_k (r, d) of some blocks by C_k⁻¹ R_k in place; all at once where a block has few rows."""
+    if lower.shape[1] < FEW_ROWS:
+        right[which] = np.linalg.solve(lower[which], right[which])
+        return
+    for k in which.tolist():  # of half the work; in columns, T_kᵀ C_kᵀ = R_kᵀ
+        right[k] = blas.dtrsm(1.0, lower[k].T, right[k].T, side=1, lower=0).T
 
 
 def _factor(shape: Floats) -> Floats:
