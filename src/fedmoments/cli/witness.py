@@ -31,6 +31,7 @@ def witness(
 
     A server signs every head of its log. Two heads that cannot belong to one log prove that it showed two histories.
     Heads that another key signed prove nothing against it and are not noted: anybody can make them.
+    Nor are two stories of a federation that your notebook did not know before, which anybody can found.
     Terms with added classes are compared, too: the server signs each amendment, and one follows from another.
     Proofs connect heads of different lengths: clients receive them, or the operator makes them with 'fedmoments witness
     FILE LEDGER YOUR-NOTEBOOK' and hands them out.
@@ -38,10 +39,14 @@ def witness(
     own = Notebook(notebook)
     notes = _all_noted(own, sources)
     trusted = _trusted(own.noted(), notes)
-    own.add(noted for noted in notes if trusted.get(noted.head.federation) == noted.head.key)
-    amended = _all_amended(own, sources)
-    own.add_lines(map(line_of, amended))
-    findings = compare(notes)
+    amended, findings = _all_amended(own, sources), compare(notes)
+    strange = _strange(own, findings, amended)
+    own.add(
+        noted
+        for noted in notes
+        if trusted.get(noted.head.federation) == noted.head.key and noted.head.federation not in strange
+    )
+    own.add_lines(line_of(terms) for terms in amended if terms.id not in strange)
     if json:
         document = {"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]}
         print_json({**document, "amendments": [[one.digest, two.digest] for one, two in apart(amended)]})
@@ -68,6 +73,17 @@ def _all_amended(own: Notebook, sources: list[Path]) -> list[Terms]:
     """Return the terms with added classes of one's own notebook and of all sources, each once."""
     shown = own.amended() + [terms for source in sources for terms in _amended(source)]
     return list({terms.digest: terms for terms in shown}.values())
+
+
+def _strange(own: Notebook, findings: list[Findings], amended: list[Terms]) -> set[str]:
+    """Return the federations that a notebook in use does not know, and of which two stories are told.
+
+    Anybody can found one and tell two stories of it: noted, they would have every later comparison fail.
+    """
+    known = {noted.head.federation for noted in own.noted()} | {terms.id for terms in own.amended()}
+    told = {finding.federation for finding in findings if finding.forks or finding.unjoined}
+    told |= {one.id for one, _ in apart(amended)}
+    return told - known if known else set()
 
 
 def _trusted(own: list[Noted], notes: list[Noted]) -> dict[str, str]:

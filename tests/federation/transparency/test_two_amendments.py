@@ -18,7 +18,8 @@ from fedmoments.federation.drawing_up import amend_terms
 from fedmoments.federation.store import FederationStore
 from fedmoments.federation.terms import Terms
 from fedmoments.federation.transparency.amended import apart, line_of
-from fedmoments.federation.transparency.notebook import Notebook
+from fedmoments.federation.transparency.heads import LogHead
+from fedmoments.federation.transparency.notebook import Notebook, Noted
 from fedmoments.wire import IdentityKey
 
 
@@ -116,3 +117,25 @@ def test_nobody_else_makes_amendments_that_are_noted(ledger: Path, tmp_path: Pat
             Notebook(tmp_path / "lie.jsonl").amended()
         assert run("witness", tmp_path / "mine.jsonl", tmp_path / "lie.jsonl").returncode != 0
     assert line_of(yak).endswith(b"\n")
+
+
+def test_two_stories_of_a_federation_that_nobody_knows_spoil_no_notebook(ledger: Path, tmp_path: Path) -> None:
+    """Anybody can found a federation and sign two amendments, and two heads: they are named once, and kept nowhere."""
+    (yak,) = stages(ledger, ("yak",))
+    Notebook(tmp_path / "mine.jsonl").follow_terms(yak)
+    before = (tmp_path / "mine.jsonl").read_bytes()
+    (tmp_path / "elsewhere").mkdir()
+    new_ledger(tmp_path / "elsewhere" / "ledger", ("ox", "cow"))
+    made = stages(tmp_path / "elsewhere" / "ledger", ("yak",), ("emu",))
+    with FederationStore.open(tmp_path / "elsewhere" / "ledger") as store:
+        heads = [
+            LogHead.signed(store.signing_key, made[0].id, 3, bytes([n] * 32), counter=0, time="2030-01-01T00:00:00Z")
+            for n in range(2)
+        ]
+    told = {"terms": map(line_of, made), "heads": (Noted(head).to_line() for head in heads)}
+    for name, lines in told.items():
+        (tmp_path / name).write_bytes(b"".join(lines))
+        assert run("witness", tmp_path / "mine.jsonl", tmp_path / name).returncode == 1
+        assert (tmp_path / "mine.jsonl").read_bytes() == before
+    Notebook(tmp_path / "other.jsonl").follow_terms(yak)
+    assert run("witness", tmp_path / "mine.jsonl", tmp_path / "other.jsonl").returncode == 0
