@@ -14,6 +14,7 @@ from fedmoments.core.heads.temperature import (
     FAR,
     FEW_DIMENSIONS,
     MOST_ODDS,
+    OWN_COVARIANCES,
     PLAIN_ODDS,
     PLAIN_WARMTH,
     TOGETHER,
@@ -96,6 +97,28 @@ def test_law_lda_has_the_spread_of_its_margins(separation: float) -> None:
     crowd = np.sqrt(FAR * seen.far / seen.gap)
     expected = max(1.0, least, D / (D + FEW_DIMENSIONS) * (2 * least + seen.gap / MOST_ODDS) * crowd)
     assert classifier.temperature == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("separation", [0.6, 4.0])
+def test_law_qda_has_the_slopes_of_its_margins_and_is_cooler(separation: float) -> None:
+    """The slopes of the referee are differences of scores, its covariance is that of all samples around their means."""
+    X, y = samples(separation=separation)
+    classifier = fm.make_head("gh-qda", shrinkage="none").fit(
+        Statistics.of(X, y, StatisticsSpec.of("class_grams"), n_classes=C)
+    )
+    means, shares, _ = of_classes(X, y)
+    seen = Referee(classifier, means, shares)
+    pooled = (X - means[y]).T @ (X - means[y]) / (len(y) - C)
+    spreads = []
+    for c, r in seen.pairs:
+        ahead, behind = (classifier.scores(means[c] + step * np.eye(D)) for step in (1e-4, -1e-4))
+        slope = ((ahead - behind)[:, c] - (ahead - behind)[:, r]) / 2e-4
+        spreads.append(np.sqrt(slope @ pooled @ slope))
+    least = float(shares @ np.array(spreads)) ** 2 / (2 * seen.gap)
+    crowd = np.sqrt(FAR * seen.far / seen.gap)
+    full = max(least, D / (D + FEW_DIMENSIONS) * (2 * least + seen.gap / MOST_ODDS) * crowd)
+    assert classifier.temperature == pytest.approx(max(1.0, OWN_COVARIANCES * full), rel=1e-5)
+    assert (classifier.temperature > 1.0) == (separation > 1.0)
 
 
 def test_law_nearest_means_are_measured_by_their_margins_at_other_means() -> None:
