@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("flwr")
 pytest.importorskip("cryptography")
 
-from fedmoments.cli.client_watch import _event_text
+from fedmoments.cli.client_record import event_text
 from fedmoments.cli.server_tune import _show, tune
 from fedmoments.tuning import TuningPlan
 
@@ -128,6 +128,6 @@ def test_a_plan_says_what_may_be_trained(own: Any, run: Any) -> None:
 
 def test_a_record_of_tuning_is_event_text_to_people() -> None:
     line = {"client": "clinic", "event": "tuned", "round": 3, "stage": "lp", "samples": 1200, "bytes": 5000}
-    assert _event_text(line) == "clinic: round 3, lp: trained on 1,200 samples, sent parameters (5.0 kB)"
+    assert event_text(line) == "clinic: round 3, lp: trained on 1,200 samples, sent parameters (5.0 kB)"
     scored = {"client": "clinic", "event": "scored", "part": "test", "samples": 90}
-    assert _event_text(scored) == "clinic: tested a model on 90 samples (test), sent sums"
+    assert event_text(scored) == "clinic: tested a model on 90 samples (test), sent sums"

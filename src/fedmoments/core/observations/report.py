@@ -35,7 +35,7 @@ from fedmoments.errors import InputError, reading
 from fedmoments.files import write_whole
 from fedmoments.settings.setting import SWEPT, Setting
 
-__all__ = ["FORMAT", "Report", "read_report"]
+__all__ = ["FORMAT", "Report", "Written", "read_report"]
 
 #: The format of results that this release reads.
 FORMAT = 2
@@ -231,6 +231,24 @@ class Report:
     def clients_of(self, setting: Setting) -> int | None:
         """Return how many clients there are, or else how many sent something; None if neither is known."""
         return setting.clients or next((row.outcomes[0].clients for row in self.rows_of(setting)), None) or None
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What a job found, and the files that were written of it: none without a folder."""
+
+    report: Report
+    files: list[Path]
+
+    @property
+    def results(self) -> Results:
+        """Every observation: of the table, of pairs of methods, of rounds, budgets, tuning and personal heads."""
+        return self.report.results
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return self.report.to_dict()
 
 
 def read_report(path: str | os.PathLike[str]) -> Report:

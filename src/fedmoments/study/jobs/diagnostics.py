@@ -9,6 +9,7 @@ from fedmoments.core.diagnostics import NEEDS, Diagnostics, diagnose
 from fedmoments.core.maps.projection import make_projection
 from fedmoments.core.observations import Report
 from fedmoments.core.observations.parts import Diagnosis
+from fedmoments.core.observations.report import Written
 from fedmoments.core.statistics import Ledger, StatisticsSpec
 from fedmoments.errors import NotEnoughDataError
 from fedmoments.pages import write_report
@@ -41,21 +42,13 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class DiagnosisResult:
+class DiagnosisResult(Written):
     """The report of a diagnosis, and the files that were written."""
-
-    report: Report
-    files: list[Path]
 
     @property
     def diagnosis(self) -> Diagnosis:
         """Which federation was diagnosed, and what was found."""
         return self.report.diagnosis or Diagnosis()
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        return self.report.to_dict()
 
 
 def diagnose_features(features: Features, split: Split, setting: Point, *, seed: int = 0) -> Diagnostics:

@@ -14,8 +14,9 @@ from typing import Any
 
 from fedmoments.core.classifier import Classifier
 from fedmoments.core.floats import precision
-from fedmoments.core.observations import SWEPT, Report, Results, Row
+from fedmoments.core.observations import SWEPT, Report, Row
 from fedmoments.core.observations.parts import RoundCurve, round_observations
+from fedmoments.core.observations.report import Written
 from fedmoments.files import write_whole
 from fedmoments.pages import write_report
 from fedmoments.settings.study import StudySettings
@@ -89,38 +90,24 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class JobResult:
+class JobResult(Written):
     """What a job found.
 
     Parameters
     ----------
-    report
-        Everything that was measured: what results.json holds, and the page shows.
+    report, files
+        Everything that was measured: what results.json holds, and the page shows; and what was written.
     classifiers
         Head name -> classifier of the first setting and seed.
-    files
-        What was written.
     resumed
         How many outcomes an earlier, interrupted run had found already.
     encoded
         How many samples were encoded now rather than found in the cache.
     """
 
-    report: Report
     classifiers: dict[str, Classifier]
-    files: list[Path]
     resumed: int
     encoded: int
-
-    @property
-    def results(self) -> Results:
-        """Every observation: of the table, of pairs of methods, of rounds and of the budget curve."""
-        return self.report.results
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        return self.report.to_dict()
 
 
 def run_job(
@@ -174,7 +161,7 @@ def run_job(
         files = write_outputs(out, report, config.to_toml(), classifiers) if out else []
         for callback in callbacks:
             callback.on_end(report, files)
-    return JobResult(report, classifiers, files, memory.found, encoded.computed)
+    return JobResult(report, files, classifiers, memory.found, encoded.computed)
 
 
 def _simulated(

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedmoments.core.floats import precision
-from fedmoments.core.observations import Observation, Report, Results, Scalar
+from fedmoments.core.observations import Observation, Report, Scalar
 from fedmoments.core.observations.codec import from_plain, to_plain
+from fedmoments.core.observations.report import Written
 from fedmoments.core.observations.tuning import OneShot, Tuning, TuningCurve
 from fedmoments.errors import FileFormatError, InputError
 from fedmoments.files import write_whole
@@ -35,11 +36,9 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class TuningResult:
+class TuningResult(Written):
     """What a job found: the report, the files that were written, and runs that were kept and replaced."""
 
-    report: Report
-    files: list[Path]
     resumed: int
     replaced: int = 0
 
@@ -47,16 +46,6 @@ class TuningResult:
     def tuning(self) -> Tuning:
         """All curves, and the heads that were not tuned."""
         return self.report.tuning or Tuning()
-
-    @property
-    def results(self) -> Results:
-        """Every observation: ends, costs and curves of every start and optimiser, and of one-shot heads."""
-        return self.report.results
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        return self.report.to_dict()
 
 
 def run_tuning(
