@@ -294,7 +294,7 @@ def test_encoders_are_listed_for_people_and_machines(run: Any) -> None:
     for entry in found:
         assert entry["name"] in text
         assert entry["description"]
-        assert set(entry["takes"].split(", ")) <= {"image", "text", "features"}
+        assert set(entry["takes"].split(", ")) <= {"audio", "image", "text", "features"}
         assert isinstance(entry["installed"], bool)
     by_name = {entry["name"]: entry for entry in found}
     lite = by_name["efficientnet-lite0"]
