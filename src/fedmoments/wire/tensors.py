@@ -62,17 +62,29 @@ class Withheld:
 def write_body(stats: Statistics, agreement: Agreement, withheld: Withheld) -> list[bytes | memoryview]:
     """Return the pieces of a body in order, the statistics' own bytes among them, not copied."""
     index: dict[str, NDArray[Any]] = {"classes": stats.classes, "class_counts": stats.class_counts}
-    if agreement.spec.keeps_clients_apart:
-        index |= {"row_labels": stats.row_labels, "row_counts": stats.row_counts}
+    rows = {"row_labels": stats.row_labels, "row_counts": stats.row_counts}
+    alike = all(map(np.array_equal, rows.values(), index.values()))
+    if _lists_rows(agreement.spec):
+        index |= rows
     tensors = {name: ("I64", np.ascontiguousarray(array, "<i8")) for name, array in index.items()}
     choice = agreement.choice(stats.n_samples, len(stats.classes))
     for name in agreement.spec.sent:
         tensors |= _stored(name, stats, agreement, choice)
+    if agreement.spec.keeps_clients_apart and not (_lists_rows(agreement.spec) or alike):
+        raise InputError(
+            "within a budget, means travel one a class, in the order of classes, but these statistics hold "
+            f"{len(stats.row_labels)} rows of {len(stats.classes)} classes: send what as_sent() returns"
+        )
     order = sorted(tensors, key=lambda name: (-tensors[name][1].itemsize, name))
     metadata = {"withheld_classes": str(withheld.classes), "withheld_samples": str(withheld.samples)}
     head = head_of(((name, tensors[name][0], tensors[name][1].shape) for name in order), metadata)
     arrays = [tensors[name][1] for name in order]
     return [head, *(array.data.cast("B") for array in arrays if array.size)]
+
+
+def _lists_rows(spec: StatisticsSpec) -> bool:
+    """Return whether rows of means say whose they are: within a budget there is one a class, in their order."""
+    return spec.keeps_clients_apart and (spec.plan is None or spec.plan.budget is None)
 
 
 def _stored(name: str, stats: Statistics, agreement: Agreement, choice: Choice) -> dict[str, tuple[str, NDArray[Any]]]:
@@ -101,11 +113,13 @@ def read_body(body: memoryview, agreement: Agreement, client: str) -> tuple[Stat
 
     tensors, metadata = read_tensors(body, refuse)
     spec = agreement.spec
-    names = _INDEX if spec.keeps_clients_apart else _INDEX[:2]
+    names = _INDEX if _lists_rows(spec) else _INDEX[:2]
     expected = {*names, *(_MOMENT + name for name in spec.sent), *_sketch_index(spec)}
     _check_names(set(tensors) - _BESIDE, expected, agreement, refuse)
     withheld = _withheld(metadata, agreement, refuse)
     arrays = {name: _whole(name, tensors[name], refuse) for name in names}
+    if spec.keeps_clients_apart and not _lists_rows(spec):
+        arrays |= {"row_labels": arrays["classes"], "row_counts": arrays["class_counts"]}
     index = Index(**dict.fromkeys(_INDEX, np.zeros(0, np.int64)) | arrays)
     check_index(index, agreement, refuse)
     choice = agreement.choice(index.n_samples, len(index.classes))
