@@ -182,7 +182,8 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         groups
             (n,) which client holds each sample. Without it, heads that keep clients apart take every sample for a
             client of its own, with a warning: the free covariance is then the ordinary sample covariance, and
-            ``means_per_client`` has no effect. Other heads do not depend on who holds what.
+            ``means_per_client`` has no effect. Scores of other heads do not depend on who holds what; the temperature
+            of those without a covariance between features does (``fedncm``), until ``partial_fit`` adds to them.
 
         Examples
         --------
@@ -212,7 +213,10 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         feature_map = head.agreed_map(features.shape[1], measured)
         self._measured = self._nothing(head, feature_map).with_clients(features, labels, holders)
         self._solved = None  # if solving fails, what was fitted before is gone all the same
-        self._solved = self._solve()
+        apart = None
+        if groups is not None and head.apart_needs != head.needs:
+            apart = measured(head.apart_needs, feature_map)
+        self._solved = self._solve(apart)
         return self
 
     def _head_needs_one_pass(self) -> bool:
@@ -335,9 +339,10 @@ class FedMomentsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         sizes = {"n_classes": len(self.classes_), "dim": self.n_features_in_}
         return _Measured.nothing(head, self._spec(head), **sizes, feature_map=feature_map, seed=seed)
 
-    def _solve(self) -> Classifier:
+    def _solve(self, apart: Statistics | None = None) -> Classifier:
+        """Fit from all that was taken in, or from the same with clients' class sums apart, where these are known."""
         done = self._measured
-        source = done.statistics() if isinstance(done.source, Accumulator) else done.source
+        source = apart or (done.statistics() if isinstance(done.source, Accumulator) else done.source)
         names = [str(label) for label in self.classes_]
         classifier = fit_head(done.head, source, class_names=names, feature_map=done.feature_map)
         return classifier.noting(head=self.head) if isinstance(self.head, str) else classifier
