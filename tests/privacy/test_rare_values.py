@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.core.linalg import unpack_symmetric
-from fedmoments.core.maps import Categories, Numbers, RandomProjection, TableMap
+from fedmoments.core.maps import Categories, Normalize, Numbers, RandomProjection, TableMap
+from fedmoments.errors import PolicyError
 from fedmoments.federation.audit import Audit
 from fedmoments.federation.policy import ClientPolicy
 from fedmoments.privacy.rare_values import Shown, find_rare, repeated_classes
@@ -148,3 +149,24 @@ def test_no_rotation_of_the_features_brings_a_sample_back() -> None:
 
     np.testing.assert_allclose(row(1) / X[4, 0], X[4], atol=1e-6)
     np.testing.assert_allclose(row(5), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scales", [(1e-9, 1.0), (1.0, 1e9)])
+def test_no_scale_of_a_column_picks_one_row_of_a_table_out(scales: tuple[float, float]) -> None:
+    """Terms that enlarge a column around 73, and rows scaled to length 1: the sum of a class is who is 73."""
+    rng, n = np.random.default_rng(0), 20
+    rows = np.column_stack([np.where(np.arange(n) == 7, 73, rng.integers(20, 70, n)), rng.normal(size=(n, 3))])
+    gate, rest = scales
+    wide = [Numbers(f"value {j}", 0.0, rest, missing=False) for j in range(3)]
+    labels, shown = np.zeros(n, np.int64), rows.astype(np.float32)
+
+    def map_of(scale: float, others: list[Numbers]) -> Any:
+        return TableMap((Numbers("age", 73.0, scale, missing=False), *others)) | Normalize()
+
+    total = Shown(shown, labels, map_of(gate, wide), {"sums"}, 1)[:].sum(axis=0)[1:]
+    wanted = shown[7, 1:] / np.linalg.norm(shown[7, 1:])
+    np.testing.assert_allclose(total, wanted, atol=1e-5)  # what the rule is for
+    with pytest.raises(PolicyError, match="as loud as the others"):
+        Shown(shown, labels, map_of(gate, wide), {"sums"}, 5)
+    fair = [Numbers(f"value {j}", 0.0, 1.0, missing=False) for j in range(3)]
+    assert len(Shown(shown, labels, map_of(15.0, fair), {"sums"}, 5)[:]) == n

@@ -22,9 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmoments.core.linalg import blocks
-from fedmoments.core.maps import Categories, FeatureMap, Identity, Numbers, TableMap, table_of
+from fedmoments.core.maps import (
+    Categories,
+    Chain,
+    Clip,
+    FeatureMap,
+    Identity,
+    Normalize,
+    Numbers,
+    TableMap,
+    table_of,
+)
 from fedmoments.core.maps.cells import MISSING
 from fedmoments.core.statistics.moments import cell_sums
+from fedmoments.errors import PolicyError
 
 __all__ = [
     "SECOND_MOMENTS",
@@ -38,12 +49,15 @@ __all__ = [
     "hides_before",
     "hides_features",
     "repeated_classes",
+    "require_level",
 ]
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 #: Moments of which a row can be a sample; of a sketch, where it has all directions that there are.
 SECOND_MOMENTS = frozenset({"class_grams", "gram", "scatter_sketch"})
+#: So many times as loud as most of their class few rows may not be.
+LOUDER = 10.0
 #: Code of a category that nobody agreed on: no category has it.
 ANOTHER = 0.0
 
@@ -188,6 +202,7 @@ class Shown:
         table = table_of(feature_map)
         if table is not None and fewest > 1:
             self._codes = common_cells(X, labels, table, fewest)
+            require_level(self._codes, labels, feature_map, fewest)
         self._groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self._before: RareValues | None = None
         self._rare: RareValues | None = None
@@ -229,6 +244,40 @@ class _Compared:
     def __getitem__(self, rows: slice | Ints) -> Floats:
         before, behind = self._shown.unmapped(rows), self._shown[rows]
         return behind if before is None else np.concatenate([before, behind], axis=1)
+
+
+def require_level(codes: Floats, labels: Ints, feature_map: FeatureMap | None, fewest: int) -> None:
+    """Refuse to scale rows of a table to one length where that makes few of a class much louder than the others.
+
+    Terms give every column a scale. Of one that is enlarged a billion times, rows that are not exactly at its center
+    lose all else when they are scaled: the sum is the row that is, as that of the only one who is 73.
+
+    Raises
+    ------
+    PolicyError
+        With the stage; which class it is stays here.
+    """
+    stages = feature_map.maps if isinstance(feature_map, Chain) else ()
+    for place, stage in enumerate(stages):
+        if not isinstance(stage, Normalize | Clip):
+            continue
+        before = stages[0] if place == 1 else Chain(stages[:place])
+        lengths = np.concatenate([_lengths(before, stage, codes[block]) for block in blocks(len(labels))], axis=1)
+        for label in np.unique(labels[lengths[0] > 0]):
+            given, scaled = lengths[:, (labels == label) & (lengths[0] > 0)]
+            loud = int((scaled / given > LOUDER * np.median(scaled / given)).sum())
+            if 0 < loud < fewest:
+                raise PolicyError(
+                    f"behind the map of these terms, {stage.kind} makes a few samples of a class more than {LOUDER} "
+                    "times as loud as the others, so that a sum tells of these alone: agree on scales of columns that "
+                    "fit the data, or leave the scaling of rows out"
+                )
+
+
+def _lengths(before: FeatureMap, stage: FeatureMap, rows: Floats) -> Floats:
+    """Return the lengths of rows before a stage and behind it, (2, n)."""
+    given = before(rows)
+    return np.stack([np.linalg.norm(given, axis=1), np.linalg.norm(stage(given), axis=1)])
 
 
 def common_cells(codes: Floats, labels: Ints, table: TableMap, fewest: int) -> Floats:
