@@ -17,7 +17,7 @@ pytest.importorskip("flwr")
 from tests.federation.living import CENTRES, DIM, Party, ask, enrol, held, new_ledger
 from tests.waiting import HANG
 
-from fedmoments.core.maps import RandomProjection
+from fedmoments.core.maps import Normalize, Offset, RandomProjection
 from fedmoments.core.statistics import Statistics
 from fedmoments.errors import InputError, PolicyError
 from fedmoments.federation.deploy.network import choose_port
@@ -147,6 +147,14 @@ def test_rare_values_of_a_lake_are_hidden_before_a_map_too(tmp_path: Path) -> No
     back = np.linalg.inv(rotation.matrix)
     grams = [back.T @ gram @ back for _, gram in ours.to_float().class_grams]
     assert all(abs(float(gram[4, 4])) < 1e-3 for gram in grams)  # as rounded; in the open it is more than 40
+
+
+def test_rows_of_a_lake_are_not_scaled_around_a_chosen_center(tmp_path: Path) -> None:
+    folder, terms = write_lake(tmp_path / "data"), new_ledger(tmp_path / "ledger", CLASSES)
+    aimed = Offset(np.ones(terms.dim)) | Normalize()
+    behind = replace(terms, fingerprint=replace(terms.fingerprint, feature_map=aimed))
+    with pytest.raises(PolicyError, match="scaled around a chosen center"):
+        chosen_of(settings_of(folder, by_file=True), behind)
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedmoments import Statistics, StatisticsSpec
 from fedmoments.core.linalg import unpack_symmetric
-from fedmoments.core.maps import Categories, Normalize, Numbers, RandomProjection, TableMap
+from fedmoments.core.maps import Categories, Normalize, Numbers, Offset, RandomProjection, TableMap
 from fedmoments.errors import PolicyError
 from fedmoments.federation.audit import Audit
 from fedmoments.federation.policy import ClientPolicy
@@ -170,3 +170,16 @@ def test_no_scale_of_a_column_picks_one_row_of_a_table_out(scales: tuple[float, 
         Shown(shown, labels, map_of(gate, wide), {"sums"}, 5)
     fair = [Numbers(f"value {j}", 0.0, 1.0, missing=False) for j in range(3)]
     assert len(Shown(shown, labels, map_of(15.0, fair), {"sums"}, 5)[:]) == n
+
+
+def test_no_offset_picks_one_row_of_numbers_out() -> None:
+    """Columns of numbers have units of their own, and who is exactly at a chosen center is louder than all others."""
+    rng, n = np.random.default_rng(0), 20
+    ages = np.where(np.arange(n) == 7, 73.0, rng.integers(20, 60, n))
+    rows = np.column_stack([ages, rng.normal(size=(n, 3)) / 100])
+    aimed = Offset([73.0, 0.0, 0.0, 0.0]) | Normalize()
+    total = Shown(rows, np.zeros(n, np.int64), aimed, {"sums"}, 1)[:].sum(axis=0)[1:]
+    np.testing.assert_allclose(total, rows[7, 1:] / np.linalg.norm(rows[7, 1:]), atol=0.01)  # what the rule is for
+    with pytest.raises(PolicyError, match="as loud as the others"):
+        Shown(rows, np.zeros(n, np.int64), aimed, {"sums"}, 5)
+    assert len(Shown(rows, np.zeros(n, np.int64), Normalize(), {"sums"}, 5)[:]) == n

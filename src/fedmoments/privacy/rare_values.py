@@ -26,10 +26,12 @@ from fedmoments.core.maps import (
     Categories,
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
     Numbers,
+    Offset,
     TableMap,
     table_of,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "SECOND_MOMENTS",
     "RareValues",
     "Shown",
+    "aimed_stages",
     "common_cells",
     "common_values",
     "differing",
@@ -202,6 +205,7 @@ class Shown:
         table = table_of(feature_map)
         if table is not None and fewest > 1:
             self._codes = common_cells(X, labels, table, fewest)
+        if fewest > 1:
             require_level(self._codes, labels, feature_map, fewest)
         self._groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self._before: RareValues | None = None
@@ -246,11 +250,27 @@ class _Compared:
         return behind if before is None else np.concatenate([before, behind], axis=1)
 
 
-def require_level(codes: Floats, labels: Ints, feature_map: FeatureMap | None, fewest: int) -> None:
-    """Refuse to scale rows of a table to one length where that makes few of a class much louder than the others.
+def aimed_stages(feature_map: FeatureMap | None) -> list[int]:
+    """Return the places in a chain at which rows are scaled behind numbers that somebody chose: a center, a scale.
 
-    Terms give every column a scale. Of one that is enlarged a billion times, rows that are not exactly at its center
-    lose all else when they are scaled: the sum is the row that is, as that of the only one who is 73.
+    Examples
+    --------
+    >>> from fedmoments.core.maps import Offset, Power
+    >>> aimed_stages(Power() | Normalize()), aimed_stages(Offset([73.0]) | Power() | Normalize())
+    ([], [2])
+    """
+    stages = feature_map.maps if isinstance(feature_map, Chain) else ()
+    aimed = [place for place, stage in enumerate(stages) if isinstance(stage, TableMap | Offset | Directions)]
+    scaled = [place for place, stage in enumerate(stages) if isinstance(stage, Normalize | Clip)]
+    return [place for place in scaled if aimed and place > aimed[0]]
+
+
+def require_level(codes: Floats, labels: Ints, feature_map: FeatureMap | None, fewest: int) -> None:
+    """Refuse to scale rows to one length where that makes few of a class much louder than the others.
+
+    Terms give every column of a table a scale. Of one that is enlarged a billion times, rows that are not exactly at
+    its center lose all else when they are scaled: the sum is the row that is, as that of the only one who is 73. So do
+    rows of numbers behind an offset, where columns have units of their own.
 
     Raises
     ------
@@ -258,9 +278,8 @@ def require_level(codes: Floats, labels: Ints, feature_map: FeatureMap | None, f
         With the stage; which class it is stays here.
     """
     stages = feature_map.maps if isinstance(feature_map, Chain) else ()
-    for place, stage in enumerate(stages):
-        if not isinstance(stage, Normalize | Clip):
-            continue
+    for place in aimed_stages(feature_map):
+        stage = stages[place]
         before = stages[0] if place == 1 else Chain(stages[:place])
         lengths = np.concatenate([_lengths(before, stage, codes[block]) for block in blocks(len(labels))], axis=1)
         for label in np.unique(labels[lengths[0] > 0]):

@@ -28,7 +28,15 @@ from fedmoments.federation.lake.work import (
 )
 from fedmoments.federation.outbox.differences import SAMPLE_KEY
 from fedmoments.federation.terms import Terms
-from fedmoments.privacy.rare_values import RareValues, Shown, common_values, first_places, hides_before, hides_features
+from fedmoments.privacy.rare_values import (
+    RareValues,
+    Shown,
+    aimed_stages,
+    common_values,
+    first_places,
+    hides_before,
+    hides_features,
+)
 from fedmoments.samples.lakes import joined
 
 __all__ = ["LakeRows", "surveyed_rows"]
@@ -131,6 +139,12 @@ class LakeRows(Held):
     def measured(self, terms: Terms, shown: Shown) -> Statistics:
         """Return the statistics of these rows, without values that few of a class have."""
         fewest = shown.fewest
+        if fewest > 1 and aimed_stages(self._reader.feature_map):
+            raise PolicyError(
+                "behind these terms' map rows are scaled around a chosen center, which may make few of them loud; "
+                "files that are measured one by one cannot be looked at for that; leave --workers and "
+                "--cluster out"
+            )
         what: dict[str, Any] = {"terms": terms.digest, "rows": self.digest(), "fewest": fewest, "stages": 2}
         hides, first = hides_features(terms.spec.moments, fewest), hides_before(self._reader.feature_map)
         with self._passes.engine() as engine:
