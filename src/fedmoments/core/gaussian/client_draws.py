@@ -76,7 +76,7 @@ class ClientDraws:
         >>> from fedmoments.core.statistics import StatisticsSpec
         >>> spec = StatisticsSpec.of("client_means")
         >>> clients = [Statistics.of([[x], [x]], [0, 0], spec, n_classes=1) for x in (1.0, 5.0)]
-        >>> ClientDraws.of(Statistics.merge(clients)).points
+        >>> np.sort(ClientDraws.of(Statistics.merge(clients)).points, axis=0)
         array([[-1.],
                [ 7.]])
         """
