@@ -21,7 +21,9 @@ LEAST_CONDITION = 1e-4
 MOST_SPAN = 1e24
 
 
-def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]], dim: int) -> Floats:
+def class_whiteners(
+    stats: Statistics, covariances: Iterable[tuple[int, Floats]], dim: int, into: Floats | None = None
+) -> Floats:
     """Return T (C, k, k), lower triangular with T_c Σ_c T_cᵀ = I; zeros for absent classes.
 
     Parameters
@@ -32,6 +34,8 @@ def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]]
         Labels and covariances (k, k).
     dim
         k.
+    into
+        (C, k, k) of covariances that nobody needs any more, each of which its T may take the place of.
 
     Examples
     --------
@@ -42,7 +46,8 @@ def class_whiteners(stats: Statistics, covariances: Iterable[tuple[int, Floats]]
     <BLANKLINE>
            [[0.5]]])
     """
-    whiteners = np.zeros((stats.n_classes, dim, dim))
+    whiteners = np.zeros((stats.n_classes, dim, dim)) if into is None else into
+    whiteners[stats.counts == 0] = 0.0
     for label, covariance in covariances if dim else ():
         whiteners[label] = _whitener(covariance, label, stats)
     return whiteners

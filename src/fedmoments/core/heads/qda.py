@@ -94,7 +94,7 @@ class Qda(Head):
 
     def solve(self, stats: Statistics) -> Classifier:
         gaussians = ClassGaussians(stats, self.covariance)
-        present, basis = gaussians.present, None
+        present, basis, inside = gaussians.present, None, None
         means = believed_means(gaussians, self.means, self.shrinkage)
         if self.subspace == "fisher":
             fisher = FisherSubspace.of(gaussians, shrinkage=self.shrinkage, directions=self.directions)
@@ -108,7 +108,7 @@ class Qda(Head):
         if basis is None and Pooling.parse(self.pooling).kind == "automatic":
             whiteners, log_precision = graded_whiteners(gaussians, self.shrinkage)
         else:
-            whiteners = class_whiteners(stats, covariances, means.shape[1])
+            whiteners = class_whiteners(stats, covariances, means.shape[1], inside)
             log_precision = log_determinants(whiteners, present)
         bias = gaussians.prior_scores(self.priors, self.shrinkage) + log_precision
         return QuadraticClassifier(
