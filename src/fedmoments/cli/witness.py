@@ -40,13 +40,7 @@ def witness(
     notes = _all_noted(own, sources)
     trusted = _trusted(own.noted(), notes)
     amended, findings = _all_amended(own, sources), compare(notes)
-    strange = _strange(own, findings, amended)
-    own.add(
-        noted
-        for noted in notes
-        if trusted.get(noted.head.federation) == noted.head.key and noted.head.federation not in strange
-    )
-    own.add_lines(line_of(terms) for terms in amended if terms.id not in strange)
+    _note_down(own, notes, amended, trusted=trusted, strange=_strange(own, findings, amended))
     if json:
         document = {"notebook": str(notebook), "federations": [asdict(finding) for finding in findings]}
         print_json({**document, "amendments": [[one.digest, two.digest] for one, two in apart(amended)]})
@@ -67,6 +61,15 @@ def _all_noted(own: Notebook, sources: list[Path]) -> list[Noted]:
     for ledger in filter(_is_ledger, sources):
         notes += _joined(ledger, notes)
     return notes
+
+
+def _note_down(
+    own: Notebook, notes: list[Noted], amended: list[Terms], *, trusted: dict[str, str], strange: set[str]
+) -> None:
+    """Write into one's own notebook what trusted keys signed, but nothing of strange federations."""
+    known = {federation: key for federation, key in trusted.items() if federation not in strange}
+    own.add(noted for noted in notes if known.get(noted.head.federation) == noted.head.key)
+    own.add_lines(line_of(terms) for terms in amended if terms.id not in strange)
 
 
 def _all_amended(own: Notebook, sources: list[Path]) -> list[Terms]:

@@ -217,16 +217,20 @@ def fit(
     else:
         n_classes = _count_classes(parties) if n_classes is None else n_classes
         full_map = _whole_map(chosen, parties.data, given, n_classes, fixed_point)
-        if budget is None and chosen.needs.has_sketch:
-            budget = SketchPlan(rows="automatic")
-        spec = spec_for(chosen, means_per_client=means_per_client, budget=budget)
-        if not any(isinstance(given, Statistics) for given in parties.data.values()):
-            spec = spec | chosen.apart_needs
+        spec = _spec_of(chosen, parties, means_per_client, budget)
         source = _measured(parties.data, spec, n_classes, feature_map=full_map, seed=seed, fixed_point=fixed_point)
         class_names = class_names if class_names is not None else parties.class_names or None
     _require_map(chosen, source, full_map)
     classifier = chosen.fit(source).mapped(full_map)
     return _named(classifier.noting(head=name, settings=chosen.suited(source.spec).settings()), class_names)
+
+
+def _spec_of(head: Head, parties: Parties, means_per_client: int, budget: str | SketchPlan | None) -> StatisticsSpec:
+    """Return what clients measure for a head: of data, also what it keeps apart for its temperature."""
+    if budget is None and head.needs.has_sketch:
+        budget = SketchPlan(rows="automatic")
+    spec = spec_for(head, means_per_client=means_per_client, budget=budget)
+    return spec if any(isinstance(held, Statistics) for held in parties.data.values()) else spec | head.apart_needs
 
 
 def _named(classifier: Classifier, class_names: Sequence[str] | None) -> Classifier:

@@ -135,19 +135,16 @@ def closed_temperature(
         return 1.0
     gaussians = ClassGaussians(stats, covariance or "exact")
     with np.errstate(all="ignore"):  # what overflows gives no temperature, which is checked below
-        centres = gaussians.means if means == "measured" else _believed(gaussians, means, shrinkage)
-        margins = _Margins.of(classifier, gaussians, centres)
+        margins = _Margins.of(classifier, gaussians, _centres(gaussians, means, shrinkage))
         if covariance is None:
             temperature = _of_means(margins)
         elif covariance in DIAGONAL:
             temperature = _of_diagonals(margins, gaussians, naive=classifier.kind in NAIVE)
         else:
-            spread = float(
-                margins.weights @ _deviations(gaussians, scatter or gaussians.scatter, margins.slopes, shrinkage)
-            )
-            temperature = _of_gaussians(margins, spread, naive=classifier.kind in NAIVE)
-            if classifier.kind == "quadratic" and covariance == "exact":
-                temperature *= OWN_COVARIANCES
+            deviations = _deviations(gaussians, scatter or gaussians.scatter, margins.slopes, shrinkage)
+            temperature = _of_gaussians(margins, float(margins.weights @ deviations), naive=classifier.kind in NAIVE)
+            own = classifier.kind == "quadratic" and covariance == "exact"
+            temperature *= OWN_COVARIANCES if own else 1.0
     return temperature if np.isfinite(temperature) and temperature > 0.0 else 1.0
 
 
@@ -284,7 +281,10 @@ class _Margins:
         return self.gap / BARE_ODDS * float(np.exp(WRONG_MEANS * self.wrong))
 
 
-def _believed(gaussians: ClassGaussians, means: str, shrinkage: Shrinkage | str | float) -> Floats:
+def _centres(gaussians: ClassGaussians, means: str, shrinkage: Shrinkage | str | float) -> Floats:
+    """Return the class means (C, d) that samples are expected round."""
+    if means == "measured":
+        return gaussians.means
     return gaussians.global_mean + believed_means(gaussians, means, shrinkage)
 
 

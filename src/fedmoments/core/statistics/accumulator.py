@@ -261,12 +261,7 @@ class Accumulator:
         X = given.astype(np.float64, copy=False)
         single = is_single() and given.dtype == np.float32 and self.fixed_point is None
         cells = np.searchsorted(self._classes, labels)
-        shares = np.zeros(len(cells), np.int64)
-        if self._shares > 1:
-            earlier = self._counts if self._before is None else self._counts + self._before[self._classes]
-            places = sample_keys(X) if self.fixed_point else running_positions(cells, earlier)
-            shares = deal_shares(labels, places, self._shares, self.seed)
-        rows = cells * self._shares + shares
+        rows = cells * self._shares + self._dealt(X, labels, cells) if self._shares > 1 else cells
         for name, work in self._work.items():
             own = moment(name)
             chosen: Any = given if single and not own.wide else X
@@ -275,6 +270,12 @@ class Accumulator:
             self._scatter.update(X, labels)
         self._counts += np.bincount(cells, minlength=len(self._classes))
         self._share_counts += np.bincount(rows, minlength=self._share_counts.size).reshape(self._share_counts.shape)
+
+    def _dealt(self, X: Floats, labels: Ints, cells: Ints) -> Ints:
+        """Return the share of its class that each sample of a block is dealt to."""
+        earlier = self._counts if self._before is None else self._counts + self._before[self._classes]
+        places = sample_keys(X) if self.fixed_point else running_positions(cells, earlier)
+        return deal_shares(labels, places, self._shares, self.seed)
 
     def statistics(self) -> Statistics:
         """Return what was measured so far; the accumulator can go on."""
