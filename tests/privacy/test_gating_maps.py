@@ -65,17 +65,23 @@ def test_a_sum_behind_two_layers_is_one_sample_and_the_policy_refuses_them() -> 
         with pytest.raises(PolicyError, match="maps: the server asks for offset, relu_residual"):
             ClientPolicy(maps=maps).require(terms)
     ClientPolicy(maps="any", max_numbers=2**40).require(terms)
-    assert "can be made to let single samples through" in terms.map_outline.text
+    assert "can be chosen to let single samples through" in terms.map_outline.text
     assert terms.map_outline.determines(10**6, ("sums",), "gram")
     ClientPolicy().require(replace(terms, fingerprint=replace(fingerprint, feature_map=Normalize())))
 
 
 @pytest.mark.parametrize(
-    ("stages", "gates"),
+    ("stages", "chosen"),
     [
         ((Power(), Normalize(), DRAWN, BENT, Normalize()), False),
-        ((Offset(np.zeros(D)), DRAWN, CHOSEN, Clip(1.0)), False),
-        ((DRAWN, Power()), False),
+        ((DRAWN, CHOSEN, Clip(1.0)), False),
+        ((Power(), Normalize(), DRAWN, BENT, Clip(1.0), RandomProjection(D, 4, seed=1)), False),
+        ((Normalize(), DRAWN, Normalize(), RandomProjection(D, 4, seed=1), Directions.of(np.eye(4)[:, :2])), False),
+        ((Offset(np.zeros(D)), DRAWN), True),
+        ((Offset(np.ones(D)), Normalize()), True),
+        ((Power(0.25), Normalize()), True),
+        ((CHOSEN, Directions.of(np.eye(2))), True),
+        ((DRAWN, Power()), True),
         ((Power(), CHOSEN, Normalize()), False),
         ((BENT, RandomProjection(D, 4, seed=1)), False),
         ((RandomProjection(D, 400, seed=1), Power(1e-6), Directions.of(np.eye(400)[:, :2])), True),
@@ -88,6 +94,6 @@ def test_a_sum_behind_two_layers_is_one_sample_and_the_policy_refuses_them() -> 
         ((ReluBeside(D, 3, seed=0), RandomProjection(D + 3, D, seed=1)), True),
     ],
 )
-def test_chains_that_bend_twice_or_are_read_out_by_choice_gate(stages: tuple[FeatureMap, ...], gates: bool) -> None:
+def test_chains_that_no_server_create_makes_are_chosen(stages: tuple[FeatureMap, ...], chosen: bool) -> None:
     chain = Chain(stages)
-    assert MapOutline.of(chain, chain.output_dim(D)).gates is gates
+    assert MapOutline.of(chain, chain.output_dim(D)).chosen is chosen

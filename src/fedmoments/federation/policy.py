@@ -115,8 +115,10 @@ class ClientPolicy(PolicyRules):
                 "sums of few samples behind one that does can be solved for the samples (maps = scaled withholds those)"
             )
             return [f"maps: the server asks for {behind.text}, allowed are maps that do not expand: {why}"]
-        if self.maps != "any" and behind.gates:
-            why = "whoever drew it up may read the one that comes through from a sum (maps = any allows it)"
+        if self.maps != "any" and behind.chosen:
+            why = (
+                "'server create' makes no such map, and a sum may be the one sample that comes through (any allows it)"
+            )
             return [f"maps: the server asks for {behind.text}: {why}"]
         return []
 

@@ -22,15 +22,15 @@ the raw table, of which each is one unknown.
 
 The count is a rule, not a proof: it tells where equations suffice, not that a solver finds the root.
 
-It holds for maps that treat all samples alike. A chain can be made that does not: two bends, one after the other, let
-through only what exceeds a threshold, and then the d numbers of a sum are those of the one sample that did. With two
-layers of ReluResidual, and public guesses, one of 20 unit vectors came back to 1e-4 from the sum of its class, though
-no stage was wider than the features. So a map *gates* unless it is made of
-
-- maps that treat each column by itself or scale a row (of more than one column), with at most one power;
-- linear maps before and behind these;
-- one map of random Fourier features, or a power behind a linear map, behind which nothing bends any more, and nothing
-  blends columns by numbers that somebody chose.
+It holds for maps that treat all samples alike. Whoever draws a map up can choose its numbers so that it does not: two
+bends, one after the other, let through only what exceeds a threshold, and then the d numbers of a sum are those of the
+one sample that did. With two layers of ReluResidual, and public guesses, one of 20 unit vectors came back to 1e-4 from
+the sum of its class, though no stage was wider than the features; an offset before scaling to length 1 makes the row
+beside it louder than all others together. What can be chosen that way has no end, so what cannot is listed: a map is
+*chosen* unless its stages are, in this order and each at most once, those that ``fedmoments server create`` puts one
+after the other: the map of a raw table, √x (or a map of a package that this party installed), length 1, a drawn
+projection, drawn Fourier features, length 1 or a clip, the projection of a budget, and orthonormal directions, not
+behind Fourier features, with length 1 or a clip.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,14 +41,13 @@ import numpy as np
 from fedmoments.core.maps import (
     Chain,
     Clip,
+    Directions,
     FeatureMap,
     Identity,
     Normalize,
-    Offset,
+    Power,
     RandomFourier,
     RandomProjection,
-    ReluBeside,
-    ReluResidual,
     TableMap,
     table_of,
 )
@@ -57,6 +56,17 @@ from fedmoments.errors import InputError
 __all__ = ["MapOutline", "fewest_samples", "largest_matrix", "numbers_told"]
 
 _POWERS = ("class_squares", "class_thirds", "class_fourths")
+#: Kinds of map that ``server create`` puts one after the other, behind that of a raw table.
+_ORDER = (
+    (Power,),
+    (Normalize,),
+    (RandomProjection,),
+    (RandomFourier,),
+    (Normalize, Clip),
+    (RandomProjection,),
+    (Directions,),
+    (Normalize, Clip),
+)
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,8 @@ class MapOutline:
         Whether a sum of what comes out tells the sum of what goes in, no more.
     counted
         Columns that are 0 or 1 in every sample, so that a sum of them is a count: those of categories and of gaps.
-    gates
-        Whether it can be made to let single samples through and no others.
+    chosen
+        Whether ``server create`` makes no such map: its numbers may be chosen to let single samples through.
 
     Examples
     --------
@@ -90,7 +100,7 @@ class MapOutline:
     after: int
     is_linear: bool
     counted: tuple[int, ...] = ()
-    gates: bool = False
+    chosen: bool = False
 
     @classmethod
     def of(cls, feature_map: FeatureMap | None, width: int) -> "MapOutline":
@@ -105,10 +115,11 @@ class MapOutline:
         table = table_of(feature_map)
         if table is not None:
             return replace(
-                cls._behind_table(name, table, stages[1:], width), gates=_gates(stages[1:], _widths(stages[1:], width))
+                cls._behind_table(name, table, stages[1:], width),
+                chosen=_is_chosen(stages[1:], _widths(stages[1:], width)),
             )
         widths, linear = _widths(stages, width), feature_map.is_linear
-        return cls(name, widths[0] if linear else min(widths), width, linear, gates=_gates(stages, widths))
+        return cls(name, widths[0] if linear else min(widths), width, linear, chosen=_is_chosen(stages, widths))
 
     @classmethod
     def _behind_table(cls, name: str, table: TableMap, rest: tuple[FeatureMap, ...], width: int) -> "MapOutline":
@@ -129,7 +140,7 @@ class MapOutline:
     def text(self) -> str:
         """The map in one line."""
         kind = "linear" if self.is_linear else "not linear"
-        kind += ", can be made to let single samples through" if self.gates else ""
+        kind += ", can be chosen to let single samples through" if self.chosen else ""
         if self.counted:
             return f"{self.name}: {self.after} columns, {len(self.counted)} of them counts of categories and gaps"
         return self.name if self.name == "none" else f"{self.name}: {self.before} → {self.after} columns, {kind}"
@@ -137,7 +148,7 @@ class MapOutline:
     def to_dict(self) -> dict[str, object]:
         """Return the outline, ready for JSON, with how many columns are counts where there are any."""
         plain = {"name": self.name, "before": self.before, "after": self.after, "is_linear": self.is_linear}
-        more = {**({"counted": len(self.counted)} if self.counted else {}), **({"gates": True} if self.gates else {})}
+        more = {**({"counted": len(self.counted)} if self.counted else {}), **({"chosen": True} if self.chosen else {})}
         return {**plain, **more}
 
     def determines(self, n: int, moments: Collection[str], second: str) -> bool:
@@ -152,39 +163,45 @@ class MapOutline:
         second
             The second moment that is over these samples: ``class_grams`` for a class, ``gram`` for all.
         """
-        if self.gates and n > 0:
+        if self.chosen and n > 0:
             return True
         if self.is_linear or not self.expands or n < 1:
             return False
         return n * self.before <= numbers_told(n, self.after, moments, second)
 
 
-def _gates(stages: Sequence[FeatureMap], widths: Sequence[int]) -> bool:
-    """Say whether a chain, of stages into which so many columns go, can be made to let single samples through.
+def _is_chosen(stages: Sequence[FeatureMap], widths: Sequence[int]) -> bool:
+    """Say whether a chain, of stages into which so many columns go, is none of those that are listed.
 
     Examples
     --------
-    >>> from fedmoments.core.maps import Power
     >>> project, bend = RandomProjection(8, 4, seed=0), RandomFourier(4, 4, bandwidth=1.0, seed=0)
-    >>> _gates([Power(), Normalize(), project, bend, Normalize()], [8, 8, 8, 4, 4])
+    >>> _is_chosen([Power(), Normalize(), project, bend, Normalize()], [8, 8, 8, 4, 4])
     False
-    >>> _gates([project, Power(), bend], [8, 4, 4])
+    >>> _is_chosen([project, Power(), bend], [8, 4, 4])
     True
     """
-    blended = bent = False  # whether columns were blended, and whether what was blended was bent
-    powers = 0
+    places = iter(_ORDER)
+    bent = blended = False
     for stage, width in zip(stages, widths, strict=True):
-        if isinstance(stage, Normalize | Clip) and width == 1 and blended:  # all but who is near a threshold is ±1
-            return True
-        if isinstance(stage, Identity | Offset | Normalize | Clip) or (bent and isinstance(stage, RandomProjection)):
+        if isinstance(stage, Identity):
             continue
-        if bent or isinstance(stage, ReluBeside | ReluResidual):
+        # behind these, a row of one column that was blended is ±1, but for who is near a threshold
+        signs = blended and width == 1 and isinstance(stage, Normalize | Clip)
+        aims = bent and isinstance(stage, Directions)
+        if signs or aims or not any(_stands_at(stage, kinds) for kinds in places):
             return True
-        is_power = not stage.is_linear and not isinstance(stage, RandomFourier)  # or one of a package that is here
-        powers += is_power
-        bent = isinstance(stage, RandomFourier) or (is_power and blended)
-        blended = blended or not is_power
-    return powers > 1
+        bent = bent or isinstance(stage, RandomFourier)
+        blended = blended or isinstance(stage, RandomProjection | RandomFourier | Directions)
+    return False
+
+
+def _stands_at(stage: FeatureMap, kinds: tuple[type[FeatureMap], ...]) -> bool:
+    """Say whether a stage is of these kinds, as ``server create`` makes them; a package's own stands where √x does."""
+    if isinstance(stage, Power):
+        return Power in kinds and stage.exponent == Power().exponent
+    own = not type(stage).__module__.startswith("fedmoments.")
+    return isinstance(stage, kinds) or (own and Power in kinds)
 
 
 def largest_matrix(feature_map: FeatureMap | None) -> int:

@@ -52,7 +52,7 @@ class PolicyRules:
     maps
         Behind which feature maps samples are measured: ``linear`` ones that do not expand; ``narrow``, any that does
         not expand; ``scaled``, any, but classes (and a gram) of so few samples that the numbers behind the map would
-        determine them are withheld; ``any``, which alone takes maps that can let single samples through. See
+        determine them are withheld; ``any``, which alone takes maps that ``server create`` does not make. See
         :mod:`fedmoments.privacy.map_leaks`. Noise (an epsilon) hides samples by itself: then nothing is withheld.
     max_numbers
         Take part only where the feature map, the moments and a table of all pairs of classes have at most so many
