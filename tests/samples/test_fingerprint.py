@@ -135,6 +135,10 @@ def test_the_order_of_a_mapping_does_not_count() -> None:
         ({"classes": ()}, "at least one name"),
         ({"classes": ("a", 1)}, "class 1 of a Fingerprint must be a name"),
         ({"classes": ("a", "b", "a")}, "class 2 of a Fingerprint, 'a', occurs twice"),
+        (
+            {"classes": ("caf\u00e9", "cafe\u0301")},
+            "class 1 of a Fingerprint, .*, occurs before, in another Unicode form",
+        ),
         ({"format_version": 0}, "format_version"),
         ({"format_version": True}, "format_version"),
     ],

@@ -11,6 +11,7 @@ their id covers it; a party compares its own with that one and then works under 
 """
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -256,11 +257,13 @@ def _checked_classes(classes: object) -> tuple[str, ...]:
                 f"class {position} of a Fingerprint must be a name (a string that is not empty), but got "
                 f"{_shortened(name)}; turn other labels into text with str()"
             )
-        if name in seen:
+        form = unicodedata.normalize("NFC", name)  # é is one character or two, and looks the same
+        if form in seen:
+            how = "twice" if name in classes[:position] else "before, in another Unicode form"
             raise InputError(
-                f"class {position} of a Fingerprint, {_shortened(name)}, occurs twice; names must be unique"
+                f"class {position} of a Fingerprint, {_shortened(name)}, occurs {how}; names must be unique"
             )
-        seen.add(name)
+        seen.add(form)
     return tuple(str(name) for name in classes)
 
 
